@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +10,19 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
+from benchmarks.__main__ import main
 from benchmarks.bench import Bench
 from benchmarks.figure import Unavailable
 from benchmarks.rows import devices, events, load_row
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = (sys.executable, "-m", "benchmarks", *arguments)
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+from tests.compile.be_runtime.processes import python
+from tests.support.runtime import ROOT
 
 
+@pytest.mark.full
 def test_a_quick_run_reports_figures_and_no_paths(tmp_path: Path):
     out = tmp_path / "result.json"
-    done = _benchmarks("--quick", "--repeat", "2,cold_cpp=1", "--rows", "imports,cold_cpp", "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    arguments = ("--quick", "--repeat", "2,cold_cpp=1", "--rows", "imports,cold_cpp", "--out", str(out))
+    done = python(ROOT, "-m", "benchmarks", *arguments)
     assert "cold load_cpp_inline" in done.stdout
     text = out.read_text()
     rows = [figure["row"] for figure in json.loads(text)["figures"]]
@@ -46,6 +40,7 @@ def bench(tmp_path: Path, tmp_cache: Path) -> Bench:
     return Bench(scratch=tmp_path, cxx=cxx, cuda=None, device=None, repeat=1, quick=True)
 
 
+@pytest.mark.full
 def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
     figures = {row: tuple(load_row(row).measure(bench)) for row in ("folder", "warm_many")}
     labels = {row: [figure.label for figure in found] for row, found in figures.items()}
@@ -78,23 +73,21 @@ def test_two_devices_are_timed_beside_one(bench: Bench):
     assert [goals.count(goal) for goal in (devices.CALL_GOAL, None)] == [3, 2]
 
 
-def test_the_row_of_two_gpus_says_that_they_are_missing(bench: Bench):
-    with pytest.raises(Unavailable, match="two GPUs"):
-        tuple(load_row("devices").measure(bench))
-
-
-@pytest.mark.parametrize("row", ["cold_cuda", "cold_large", "fat_binary"])
-def test_rows_of_cuda_say_that_it_is_missing(row: str, bench: Bench):
-    with pytest.raises(Unavailable, match="no complete CUDA toolkit"):
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("devices", "two GPUs"),
+        ("peers", "make bench-peers"),
+        *((row, "no complete CUDA toolkit") for row in ("cold_cuda", "cold_large", "fat_binary")),
+    ],
+)
+def test_rows_say_what_is_missing(row: str, message: str, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
+    with pytest.raises(Unavailable, match=message):
         tuple(load_row(row).measure(bench))
 
 
-def test_peers_that_are_not_installed_can_be(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
-    with pytest.raises(Unavailable, match="make bench-peers"):
-        tuple(load_row("peers").measure(bench))
-
-
+@pytest.mark.full
 def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", sys.executable)
     figures = tuple(load_row("peers").measure(bench))
@@ -107,7 +100,8 @@ def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench
     ("argument", "message"),
     [("--rows=nothing", "no row nothing"), ("--repeat=0", "above 0"), ("--repeat=nothing=2", "no row nothing")],
 )
-def test_bad_arguments(argument: str, message: str):
-    done = _benchmarks(argument)
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_bad_arguments(argument: str, message: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main([argument])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

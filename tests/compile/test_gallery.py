@@ -17,6 +17,8 @@ from tests.support import requirements
 from tests.support.gallery import SHORT, run_short
 from tests.support.runtime import ROOT
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def no_windows(monkeypatch: pytest.MonkeyPatch):

@@ -22,9 +22,10 @@ from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
 from be_runtime.load.find_or_build import use_entry
 from be_runtime.load.process import PROCESS
-from tests.support.bad_mounts import MakeMount, Mount, bad_mount
+from tests.faults.bad_mounts import MakeMount, Mount, bad_mount
+from tests.faults.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, log_file, make_headers, rows, tally
+from tests.faults.short_form import first_of, longer
 from tests.support.runtime import ROOT, environment, run_python
-from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, log_file, make_headers, rows, tally
 
 __all__ = ["bad_mount"]
 
@@ -34,9 +35,9 @@ REAL = 0.05
 pytestmark = [pytest.mark.timeout(7200 if FORM else 300), pytest.mark.usefixtures("tmp_cache")]
 
 LOCKS: dict[str, dict[str, Any]] = {
+    "no locks left": {"flock": "ENOLCK"},
     "locks work": {},
     "locks of each machine": {"flock": "local"},
-    "no locks left": {"flock": "ENOLCK"},
     "locks not supported": {"flock": "EOPNOTSUPP"},
     "locks unknown": {"flock": "ENOSYS"},
     "seen late": {"flock": "local", "late_s": 1.5},
@@ -63,12 +64,6 @@ FAULTS: dict[str, dict[str, Any]] = {
 SOUND = {"short writes", "clock ahead", "clock behind"}
 """What a program need not notice."""
 
-SHORT = {"no locks left", "seen late", "ESTALE", "EIO", "no space", "lost replies"}
-
-
-def _some(cases: dict[str, dict[str, Any]]) -> list[str]:
-    return [name for name in cases if FORM or name in SHORT]
-
 
 class Share:
     """Two machines' views of a folder with a cache, and headers on a sound disk."""
@@ -86,7 +81,7 @@ class Share:
         running = []
         for seed, mount in enumerate(self.mounts):
             plan = json.dumps(self.plan(name, mount, seed, **fields)._asdict())
-            argv = (sys.executable, "-m", "tests.support.shared_loads", plan)
+            argv = (sys.executable, "-m", "tests.faults.shared_loads", plan)
             running.append(subprocess.Popen(argv, cwd=ROOT, env=environment()))
         codes = [process.wait(7200 if FORM else HANGS_AFTER_S * 2) for process in running]
         assert codes == [0, 0]
@@ -116,7 +111,7 @@ def _are_right(found: Counter[str], *, errors: bool) -> None:
     assert sum(found[name] for name in right) > 0
 
 
-@pytest.mark.parametrize("name", _some(LOCKS))
+@pytest.mark.parametrize("name", first_of(LOCKS))
 def test_without_a_lock_an_entry_is_built_at_most_twice(name: str, tmp_path: Path, bad_mount: MakeMount):
     share = Share(tmp_path, [bad_mount(**LOCKS[name]) for _ in range(2)], keys=6)
     found = share.load(name, loads=LOADS, workers=1)
@@ -125,7 +120,7 @@ def test_without_a_lock_an_entry_is_built_at_most_twice(name: str, tmp_path: Pat
     assert share.left() == 0
 
 
-@pytest.mark.parametrize("name", _some(FAULTS))
+@pytest.mark.parametrize("name", first_of(FAULTS))
 def test_a_load_is_right_or_an_error_of_ours(name: str, tmp_path: Path, bad_mount: MakeMount):
     share = Share(tmp_path, [bad_mount(flock="local") for _ in range(2)], keys=4)
     for mount in share.mounts:
@@ -140,6 +135,7 @@ def test_a_load_is_right_or_an_error_of_ours(name: str, tmp_path: Path, bad_moun
     share.left()
 
 
+@longer
 def test_an_entry_that_another_machine_removed_is_built_again(tmp_path: Path, bad_mount: MakeMount):
     share = Share(tmp_path, [bad_mount(), bad_mount(late_s=60.0)], keys=1)
     here, there = share.mounts
@@ -191,6 +187,7 @@ print(ctypes.CDLL(str(module.path)).answer())
 """
 
 
+@longer
 @pytest.mark.parametrize(
     "rules", [_rates("EIO", open=1.0) | {"only": "/looked_at.so"}, _rates("ENOSPC", write=1.0) | {"only": ".looked_at"}]
 )
@@ -220,6 +217,7 @@ def test_lost_replies_of_what_was_done_are_no_errors(tmp_path: Path, bad_mount: 
     assert share.left() == 0
 
 
+@longer
 def test_an_entry_is_read_again_after_a_stale_handle(tmp_path: Path, bad_mount: MakeMount):
     mount = bad_mount(fails={"open": ("ESTALE", 0.3), "read": ("ESTALE", 0.3)}, only="/copy.txt")
     share = Share(tmp_path, [mount], keys=1)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.short_form import first_of
 from tests.support.faults import Tally, effort, seeds
 from tests.support.runtime import environment, forwarding_compiler
 
+pytestmark = pytest.mark.timeout(3600)
 Tallies = Callable[[str, int], Tally]
-PROCESSES = effort(12, 64, 64)
+PROCESSES = effort(6, 64, 64)
 ROUNDS = effort(1, 2, 10)
-MODULES = 3
 CROWD = """
 import ctypes, os, sys, threading, time, be_runtime
 from be_runtime.errors import BeRuntimeError
@@ -70,24 +71,15 @@ def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[lis
     return wrong, {name: compiled.count(name) for name in names}
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
-def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
-    loads = tally(f"loads by {PROCESSES} processes at once", seed)
-    loads.wrong, compiled = crowd(tmp_path / "crowd", PROCESSES, 1, 1)
-    loads.tried, loads.notes = PROCESSES, {"compiled": sum(compiled.values())}
-    loads.wrong += [] if compiled == {"1": 1} else [f"compiled {compiled} times"]
-    loads.check()
-
-
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(ROUNDS))
-def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
-    """Of a few processes, which all want the same few modules."""
-    threads = PROCESSES // 4
-    loads = tally(f"loads by {threads} threads of 2 processes, for each of {MODULES} modules", seed)
-    loads.wrong, compiled = crowd(tmp_path / "crowd", 2, threads, MODULES)
-    loads.tried, loads.notes = 2 * threads * MODULES, {"compiled": sum(compiled.values())}
+@pytest.mark.parametrize("crowd_of", first_of([(PROCESSES, 1, 1), (2, max(3, PROCESSES // 4), 3)]), ids=str)
+def test_many_processes_or_threads_compile_once(
+    seed: int, crowd_of: tuple[int, int, int], tally: Tallies, tmp_path: Path
+):
+    processes, threads, modules = crowd_of
+    loads = tally(f"loads by {threads} threads of {processes} processes at once, for each of {modules} modules", seed)
+    loads.wrong, compiled = crowd(tmp_path / "crowd", processes, threads, modules)
+    loads.tried, loads.notes = processes * threads * modules, {"compiled": sum(compiled.values())}
     loads.wrong += [] if set(compiled.values()) == {1} else [f"compiled {compiled} times"]
     loads.check()
 
@@ -95,8 +87,7 @@ def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
 FORKS = effort(8, 20, 200)
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("way", ["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"])
+@pytest.mark.parametrize("way", first_of(["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"]))
 def test_forks_while_a_thread_builds(way: str, tally: Tallies):
     forks = tally("builds beside forks", 0)
     argv = (sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.support.forking", str(FORKS), way)

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.runtime import environment
 
+pytestmark = pytest.mark.timeout(7200)
 Tallies = Callable[[str, int], Tally]
 CONTENT = bytes(range(256)) * 4
 
@@ -74,7 +76,6 @@ EVERY = effort(97, 7, 1)
 """Of the bytes of each file, one in so many is flipped; in the full form each bit of each byte."""
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", ["m.so", "src/a.cc", "manifest.json", "key.json"])
 def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: Path):
@@ -119,7 +120,7 @@ def loads(cache: Path, *numbers: int) -> str:
     return f"exit status {done.returncode}: {done.stdout} {done.stderr[-1000:]}"
 
 
-@pytest.mark.timeout(7200)
+@longer
 @pytest.mark.parametrize("seed", seeds(1))
 def test_any_file_of_a_whole_cache(seed: int, tally: Tallies, tmp_path: Path):
     """The toolchain's record and what all builds share are among them: the next module is built with them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.faults.short_form import longer
 from tests.support.mounts import run_in_mounts
 
 FORM = os.environ.get("BE_FAULTS", "")
@@ -84,7 +85,7 @@ print(failed, worked)
 """
 _REAL = """
 be_runtime.set_cache_dir(disk / "cache")
-failed = worked = 0
+failed, worked, loaded = 0, 0, set()
 for pages in LEVELS:
     for keeps in (False, True):  # of the toolchain's own entries
         shutil.rmtree(disk / "cache/kernels-v1" if keeps else disk / "cache", ignore_errors=True)
@@ -94,8 +95,10 @@ for pages in LEVELS:
         try:
             assert real() == value, pages
             worked += 1
+            loaded.add(keeps)
         except (BuildError, CacheError) as error:
-            assert any("clear_cache()" in hint for hint in error.hints), (pages, str(error))
+            assert "clear_cache()" in str(error.hints) and "TMPDIR" in str(error.hints), (pages, str(error))
+            assert keeps not in loaded, "what is optional fails nothing"
             failed += 1
         assert not list(disk.glob("**/staging/*")), "nothing is left behind"
         free()
@@ -145,12 +148,13 @@ def test_at_every_stage_of_a_publication(tmp_path: Path):
 
 
 def test_at_every_stage_of_a_build(tmp_path: Path):
-    levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [2, 12, 40]
+    levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [2, 40]
     failed, worked = _counts(tmp_path, f"LEVELS = {levels}\n{_REAL}")
     assert failed > 0
     assert worked > 0
 
 
+@longer
 def test_folders_that_are_read_only_or_noexec(tmp_path: Path):
     said = run_in_mounts(tmp_path, "mkdir disk real\nmount --bind real disk\n", _BEGIN + _CLOSED)
     errors = [line for line in said.splitlines() if line.partition(":")[0].endswith("Error")]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
+import io
 import json
 import random
 import shutil
 import socket
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import pytest
 
 from be_runtime.bundle.index import parse_index, reading
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
-from be_runtime.cache.validity.manifest import parse_manifest, render_manifest
+from be_runtime.cache.validity.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
 from be_runtime.compile.inputs.depfile import parse_depfile
 from be_runtime.compile.inputs.records import parse_records
 from be_runtime.compile.messages.diagnose import diagnose
@@ -53,19 +53,20 @@ from be_toolchain.known.distributions import parse_dist_infos, parse_requirement
 from be_toolchain.machine.http_exchange import exchange, parse_server
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.sealed_json import seal, unseal
-from be_toolchain.machine.store_paths import MANIFEST
+from be_toolchain.machine.store_paths import MANIFEST, user_file
 from be_toolchain.machine.system_packages import parse_os_release
 from be_toolchain.machine.trust.safe_folders import are_safe
 from be_toolchain.model import ToolchainRequest
 from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.settings.preferences import parse_preferences
 from be_toolchain.settings.table import RUNTIME
+from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
 from tests.support.faults import Tally, chance, effort, seeds
-from tests.support.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
 from tests.support.jobs import StoreClient
 
 INPUTS = effort(40, 1_000, 10_000)
 OURS = (BeRuntimeError, ToolchainError)
+EXAMPLES = Path(__file__).parent / "examples"
 PROGRAM = Path(__file__).resolve().parents[1] / "data" / "format1" / "first_release.be"
 Damage = Callable[[random.Random, Any], Any]
 
@@ -79,6 +80,11 @@ class Reader(NamedTuple):
     allowed: tuple[type[Exception], ...] = OURS
 
 
+def texts(name: str) -> list[str]:
+    """The texts of a file of examples."""
+    return (EXAMPLES / name).read_text().split("----\n")
+
+
 def as_text(rng: random.Random, text: str) -> str:
     if rng.random() < 0.05:
         return long_text(rng, (*SIGNS, *text.split()[:20]))
@@ -86,29 +92,10 @@ def as_text(rng: random.Random, text: str) -> str:
 
 
 def as_toml(rng: random.Random, text: str) -> str:
-    parts = (
-        "[[",
-        "]]",
-        "[",
-        "]",
-        "{",
-        "}",
-        '"""',
-        "'''",
-        "=",
-        "a.b",
-        '"',
-        "#",
-        "1e",
-        "inf",
-        "1979-05-27",
-        "0x",
-        "'",
-        "\n",
-    )
+    parts = ["[[", "]]", "[", "]", "{", "}", '"""', "'''", "=", "a.b", '"', "#", "1e", "inf", "1979-05-27", "0x", "'"]
     if rng.random() < 0.05:
         return "x = " + rng.choice(("[", "{a=", "[{a=[")) * rng.choice((10, 3000))
-    return damaged(rng, text, (*parts, *text.split()))
+    return damaged(rng, text, (*parts, "\n", *text.split()))
 
 
 def as_sealed(rng: random.Random, text: str) -> str:
@@ -121,128 +108,13 @@ def as_sealed(rng: random.Random, text: str) -> str:
     return seal(document) if isinstance(document, dict) and document else changed
 
 
-@functools.cache
 def manifest_text() -> str:
-    from be_runtime.cache.validity.manifest import AbsentNames, FileRecord, Files, Manifest
-
     files = Files.of([FileRecord("/usr/include/a.h", 3, 1, 2, 5, "ab" * 32), FileRecord("/b.h", 4, 1, 2, 6, "cd" * 32)])
     absent = (AbsentNames("/usr/local", 1, 2, 3, ("a.h", "sub/b.h")),)
     return render_manifest(Manifest("0" * 64, "module", "ops", 10, 11, files, files, files, absent, ("c.h",)))
 
 
 KEY = make_key("module", ("name", "ops"), ("flags", ("-O2", "-g")), ("source", "int a;\nint b;\n"), ("raw", b"\0\1"))
-KERNELS = """
-archs = ["8.0", "9.0"]
-baseline = "x86-64-v2"
-[modules.neurons]
-sources = "neurons"
-extra_include_paths = ["include"]
-optimization_level = 2
-[modules.two]
-sources = ["a.cc", "b/c.cc"]
-functions = {f = ["arg", "ret"]}
-[kernels.scale]
-source = "scale.cu"
-signature = "arg[n] ret[n]:like(0)"
-grid = ["ceil(n/256)", 1]
-block = 256
-[kernels.rows]
-numba = "my_ops.rows:sum_rows"
-signature = ["arg[n k]", "ret[n]"]
-dtypes = ["float32", "float64"]
-input_output_aliases = {0 = 0}
-"""
-PROJECT = """
-nvcc = "cuda/bin/nvcc"
-cxx = "g++-14"
-prefer = ["conda", "pip"]
-allow-unsupported-compiler = true
-"""
-PIP_REPORT = json.dumps(
-    {
-        "version": "1",
-        "install": [
-            {
-                "metadata": {"name": "nvidia-nvvm", "version": "13.0.88"},
-                "download_info": {
-                    "url": "https://pypi.example/nvidia_nvvm-13.0.88.whl",
-                    "archive_info": {"hashes": {"sha256": "ab" * 32}},
-                },
-            }
-        ],
-    }
-)
-TOOL_TEXTS = (
-    (
-        "nvcc: NVIDIA (R) Cuda compiler driver\n"
-        "Build cuda_13.0.r13.0/compiler\n"
-        "Cuda compilation tools, release 13.0, V13.0.88\n"
-    ),
-    (
-        "Using built-in specs.\n"
-        "COLLECT_LTO_WRAPPER=/usr/libexec/gcc/lto-wrapper\n"
-        "Target: x86_64-linux-gnu\n"
-        "gcc version 12.2.0 (Debian)\n"
-    ),
-    (
-        "Debian clang version 19.1.7\n"
-        "Target: x86_64-pc-linux-gnu\n"
-        "Thread model: posix\n"
-        "InstalledDir: /usr/lib/llvm-19/bin\n"
-    ),
-    (
-        "#$ _HERE_=/opt/cuda/bin\n"
-        "#$ TOP=/opt/cuda/bin/..\n"
-        '#$ INCLUDES="-I/opt/cuda/include" -isystem "/x y"\n'
-        "#$ LIBRARIES= -L/a -L /b\n"
-    ),
-    '#$ CICC_PATH=/c/bin\n#$ _X_=1\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii" -o b.ptx\n#$ ptxas b.ptx\n',
-    "compute_80\ncompute_90a\nsm_90\n\tsm_100f\n",
-    "#if __GNUC__ > 15\n#if (__clang_major__ >= 21) || (__clang_major__ < 7)\n#error -- unsupported clang version!\n",
-    "#define CCCL_VERSION 3000001\n#define CUDART_VERSION  12090\n#define CUB_VERSION 200302\n",
-    (
-        "Package: nvidia-cuda-toolkit\n"
-        "Status: install ok\n"
-        "Version: 12.4.131~12.4.1-2\n"
-        "\n"
-        "Package: dash\n"
-        "Version: 1:0.5-1\n"
-    ),
-    'NAME="Ubuntu"\nID=ubuntu\nID_LIKE="debian x"\n',
-    "0, GPU-1, NVIDIA H200, 9.0, 580.82.07\n1, GPU-2, NVIDIA H200, 9.0, 580.82.07\n",
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed Aug 27\n",
-    (
-        "Metadata-Version: 2.1\n"
-        'Requires-Dist: nvidia-cuda-nvcc>=13.0.48; sys_platform == "linux" and extra == "with-cuda"\n'
-    ),
-    "ziglang==0.15.1 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\nnvidia-nvvm==13.0.88\n",
-    "extern double  rsqrt(double x);\nextern double cospi(double x) __NV_SPECIFIER;\n",
-)
-COMPILER_TEXTS = (
-    (
-        "k.cu:3:5: error: no member named 'x' in 'BE::Tensor'\n"
-        "    x.foo();\n"
-        "    ^~~\n"
-        "k.cu:2:1: note: here\n"
-        "1 error generated.\n"
-    ),
-    'k.cu(12): error: identifier "foo" is undefined\n\n1 error detected in the compilation of "k.cu".\n',
-    (
-        "/usr/bin/ld: k.o: in function `f':\n"
-        "k.cc:(.text+0x5): undefined reference to `g'\n"
-        "collect2: error: ld returned 1 exit status\n"
-    ),
-    (
-        "k.cc:1:10: fatal error: brainevent/commn.h: No such file or directory\n"
-        "    1 | #include <brainevent/commn.h>\n"
-        "compilation terminated.\n"
-    ),
-    (
-        "k.cc: In instantiation of 'void f() [with T = int]':\n"
-        "k.cc:5:3:   required from here\n"
-        "k.cc:2:1: error: static assertion failed\n"
-    ),
-)
 
 
 def as_printed(rng: random.Random, text: str) -> str:
@@ -309,9 +181,11 @@ PURE: dict[str, Reader] = {
     "lists of handlers": Reader(
         ['{"functions": {"f": ["be_ffi_f", "be_graph_f", "", "::f", ["arg"]]}}'], damaged_json, read_contents
     ),
-    "kernels.toml": Reader([KERNELS], as_toml, read_declaration),
+    "kernels.toml": Reader(texts("kernels.toml"), as_toml, read_declaration),
     "project files": Reader(
-        [PROJECT], as_toml, lambda text: parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text))
+        texts("be-toolchain.toml"),
+        as_toml,
+        lambda text: parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text)),
     ),
     "variables": Reader([VARIABLES], as_variables, read_variables),
     "arithmetic": Reader(["ceil(n/256)*max(n, k)", "2*attr.bins//(n-7)%3"], as_text, read_arithmetic, (ValueError,)),
@@ -319,7 +193,9 @@ PURE: dict[str, Reader] = {
     "version.json": Reader(
         ['{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.9.86"}}'], damaged_json, versions.parse_version_json, ()
     ),
-    "pip's reports": Reader([PIP_REPORT], damaged_json, lambda text: parse_pip_report(text, LocalSystem({}))),
+    "pip's reports": Reader(
+        texts("pip_report.json"), damaged_json, lambda text: parse_pip_report(text, LocalSystem({}))
+    ),
     "names of dist-info": Reader(
         ["nvidia_nvvm-13.0.88.dist-info", "jax_cuda13_plugin-0.7.dist-info"],
         as_text,
@@ -332,7 +208,7 @@ PURE: dict[str, Reader] = {
         (),
     ),
     "what tools print": Reader(
-        TOOL_TEXTS,
+        texts("tools.txt"),
         as_printed,
         every(
             *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun, dry_run.parse_dryrun),
@@ -344,7 +220,7 @@ PURE: dict[str, Reader] = {
         (),
     ),
     "messages of compilers": Reader(
-        COMPILER_TEXTS, as_text, lambda text: diagnose(text, {"k.cu": "a\nb\n"}, (("k.cu", 3),)), ()
+        texts("compilers.txt"), as_text, lambda text: diagnose(text, {"k.cu": "a\nb\n"}, (("k.cu", 3),)), ()
     ),
     "depfiles": Reader(["k.o: k.cu \\\n /opt/my\\ dir/a.h \\\n $$x\nk.o: b.h\n"], as_text, parse_depfile, ()),
     "logs of ninja": Reader(
@@ -366,20 +242,14 @@ PURE: dict[str, Reader] = {
 }
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", PURE)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_any_text_or_file(kind: str, seed: int, tally: Callable[[str, int], Tally]):
-    fuzz(PURE[kind], tally("other damaged inputs", seed))
+Readers = Callable[[Path], Iterator[Reader]]
+IN_FOLDERS: dict[str, Readers] = {}
 
 
-def fuzz(reader: Reader, inputs: Tally) -> None:
-    rng = chance(inputs.seed)
-    with time_limit():
-        for _ in range(INPUTS):
-            given = reader.damage(rng, rng.choice(reader.examples))
-            judge(inputs, given, lambda given=given: reader.read(given), reader.allowed)  # type: ignore[misc]
-    inputs.check()
+def in_folder(readers: Readers) -> Readers:
+    """Note what reads files, or more than a text, by its name."""
+    IN_FOLDERS[readers.__name__.replace("_", " ")] = readers
+    return readers
 
 
 def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object]:
@@ -387,23 +257,19 @@ def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object
 
     def put(content: str | bytes) -> object:
         path.unlink(missing_ok=True)
-        data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
-        path.write_bytes(data)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
         path.chmod(0o600)
         return read()
 
     return put
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_an_index_in_a_wheel(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    import io
-
+@in_folder
+def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
     bundle = open_container(PROGRAM.read_bytes(), "here")
     with zipfile.ZipFile(PROGRAM) as archive:
         index = archive.read("index.json").decode()
-    fuzz(Reader([index], damaged_json, lambda text: parse_index(text, "here")), tally("other damaged inputs", seed))
+    yield Reader([index], damaged_json, lambda text: parse_index(text, "here"))
 
     def wheel(index: str) -> bytes:
         out = io.BytesIO()
@@ -413,48 +279,34 @@ def test_an_index_in_a_wheel(seed: int, tally: Callable[[str, int], Tally], tmp_
                 archive.writestr(f"pkg/be_kernels/images/{digest}.so", bundle.image(digest))
         return out.getvalue()
 
-    path = tmp_path / "pkg.whl"
-    show = at(path, lambda: [render_description(each) for each in describe_file(path)])
-    fuzz(Reader([wheel(index)], flipped, show), tally("other damaged inputs", seed))
-    rewrite: Damage = lambda rng, text: wheel(damaged_json(rng, text))  # noqa: E731
-    fuzz(Reader([index], rewrite, show), tally("other damaged inputs", seed))
+    show = at(folder / "pkg.whl", lambda: [*map(render_description, describe_file(folder / "pkg.whl"))])
+    yield Reader([wheel(index)], flipped, show)
+    yield Reader([index], lambda rng, text: wheel(damaged_json(rng, text)), show)
 
 
-HEAD = Head(
-    KEY.digest,
-    "module",
-    "ops",
-    (("module.so", 4, hashlib.sha256(b"code").hexdigest()),),
-    (("<site>/a.h", "00"), ("/etc/passwd", "11")),
-    (("/usr/bin/", "22"),),
-    (("/usr/include", 0, ("b.h", "sub/c.h")), ("<site>/jaxlib", 1, ())),
-    "host",
-    0.5,
-)
-
-
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_an_archive_from_a_server(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    share = Shareable(KEY, Roots(((str(tmp_path), "<site>"),)), ("module.so",))
+@in_folder
+def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
+    share = Shareable(KEY, Roots(((str(folder), "<site>"),)), ("module.so",))
+    outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
+    dependencies, others = (("<site>/a.h", "00"), ("/etc/passwd", "11")), (("/usr/bin/", "22"),)
+    absent = (("/usr/include", 0, ("b.h", "sub/c.h")), ("<site>/jaxlib", 1, ()))
+    head = Head(KEY.digest, "module", "ops", outputs, dependencies, others, absent, "host", 0.5)
 
     def take(data: bytes) -> None:
-        shutil.rmtree(tmp_path / "staging", ignore_errors=True)
-        (tmp_path / "staging").mkdir()
-        unpack_entry(data, share, tmp_path / "staging", "a server")
+        shutil.rmtree(folder / "staging", ignore_errors=True)
+        (folder / "staging").mkdir()
+        unpack_entry(data, share, folder / "staging", "a server")
 
     def rewrite(rng: random.Random, text: str) -> bytes:
-        head = zlib.compress(damaged_json(rng, text).encode("utf-8", "surrogatepass"))
-        return b"".join((MAGIC, bytes(64), len(head).to_bytes(8, "little"), head, b"code"))
+        changed = zlib.compress(damaged_json(rng, text).encode("utf-8", "surrogatepass"))
+        return b"".join((MAGIC, bytes(64), len(changed).to_bytes(8, "little"), changed, b"code"))
 
-    inputs = tally("other damaged inputs", seed)
-    fuzz(Reader([pack(HEAD, {"module.so": b"code"})], flipped, take, (ArchiveError,)), inputs)
-    fuzz(Reader([json.dumps(HEAD._asdict())], rewrite, take, (ArchiveError,)), inputs)
+    yield Reader([pack(head, {"module.so": b"code"})], flipped, take, (ArchiveError,))
+    yield Reader([json.dumps(head._asdict())], rewrite, take, (ArchiveError,))
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_an_answer_of_a_web_server(seed: int, tally: Callable[[str, int], Tally]):
+@in_folder
+def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
     server = parse_server("http://ci:secret@cache.example.org")
 
     def read(data: bytes) -> None:
@@ -466,38 +318,33 @@ def test_an_answer_of_a_web_server(seed: int, tally: Callable[[str, int], Tally]
 
     heads = ("200 OK\r\nContent-Length: 4", "302 Found\r\nLocation: http://x/", "100 Continue\r\n\r\nHTTP/1.1 404 No")
     examples = [f"HTTP/1.1 {head}\r\nX-A: b\r\n\r\ncode".encode() for head in heads]
-    fuzz(Reader(examples, flipped, read, (OSError, ValueError)), tally("other damaged inputs", seed))
+    yield Reader(examples, flipped, read, (OSError, ValueError))
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_what_processes_of_a_job_write(seed: int, tally: Callable[[str, int], Tally]):
+@in_folder
+def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     here = f"be_runtime/1/{KEY.digest}/0"
     name = f"be_runtime/1/names/{hashlib.sha256(b'module/ops').hexdigest()}/1"
     piece = zlib.compress(b"archive")
-    done = {"process": 0, "pieces": 1, "size": 7, "sha256": hashlib.sha256(b"archive").hexdigest(), "error": ""}
+    done = {"process": 0, "pieces": 1, "size": 7, "sha256": hashlib.sha256(b"archive").hexdigest()}
     asked = {"process": 0, "key": make_key("module", ("name", "ops"), ("flags", ("-O1",))).to_json()}
 
     def ask(texts: tuple[str, str]) -> None:
         answer, other = (text.encode("utf-8", "surrogatepass") for text in texts)
         values = {f"{here}/claim": b"{}", f"{here}/done": answer, f"{here}/0": piece, name: zlib.compress(other)}
-        store = JobStore(StoreClient(values), 1)
-        place = Job(lambda: store, str, str, patience_s=0.05, stale_s=0.02)
+        place = Job(lambda: JobStore(StoreClient(values), 1), str, str, patience_s=0.05, stale_s=0.02)
         assert place.fetch(WantedEntry(KEY, "ops", lambda: False)) in (None, b"archive")
 
     def rewrite(rng: random.Random, texts: tuple[str, str]) -> tuple[str, str]:
         return damaged_json(rng, texts[0]), damaged_json(rng, texts[1])
 
-    examples = [(json.dumps({**done, **more}), json.dumps(asked)) for more in ({}, {"dead": True}, {"large": True})]
-    del done["error"]
-    examples.append((json.dumps(done), json.dumps(asked)))
-    fuzz(Reader(examples, rewrite, ask, ()), tally("other damaged inputs", seed))
+    more: tuple[dict[str, object], ...] = ({}, {"error": ""}, {"error": "", "dead": True}, {"error": "", "large": True})
+    yield Reader([(json.dumps({**done, **each}), json.dumps(asked)) for each in more], rewrite, ask, ())
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_the_progress_of_pruning(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    store = Store(tmp_path / "cache")
+@in_folder
+def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
+    store = Store(folder / "cache")
 
     def build(staging: Path) -> BuildOutput:
         (staging / "m.so").write_bytes(b"code")
@@ -505,58 +352,62 @@ def test_the_progress_of_pruning(seed: int, tally: Callable[[str, int], Tally], 
 
     store.get_or_build(KEY, build)
     text = '{"done": "41", "sizes": {"29000000": 500}, "used_before_s": 0, "ended_s": 0.0}'
-    read = at(tmp_path / "cache" / "kernels-v1" / "pruning.json", lambda: store.prune(10**9, 30))
-    fuzz(Reader([text], damaged_json, read), tally("other damaged inputs", seed))
+    progress = folder / "cache" / "kernels-v1" / "pruning.json"
+    yield Reader([text], damaged_json, at(progress, lambda: store.prune(10**9, 30)))
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_what_is_remembered_of_our_code(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+@in_folder
+def what_is_remembered_of_our_code(folder: Path) -> Iterator[Reader]:
     for package in ("be_runtime", "be_toolchain"):
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "a.py").write_text("a = 1\n")
-    memo, later = tmp_path / "own_code.json", 4 * 10**18
-    true = checkout_digest(tmp_path, memo, later)
+        (folder / package).mkdir()
+        (folder / package / "a.py").write_text("a = 1\n")
+    memo, later = folder / "own_code.json", 4 * 10**18
+    true = checkout_digest(folder, memo, later)
     kept = json.loads(memo.read_text())
     assert kept["digest"] == true
 
     def read() -> None:
-        found = checkout_digest(tmp_path, memo, later)
+        found = checkout_digest(folder, memo, later)
         assert found == true or json.loads(memo.read_bytes())["seen"] == kept["seen"]
 
-    fuzz(Reader([json.dumps(kept)], damaged_json, at(memo, read)), tally("other damaged inputs", seed))
+    yield Reader([json.dumps(kept)], damaged_json, at(memo, read))
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_the_record_of_a_toolchain(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+@in_folder
+def the_record_of_a_toolchain(folder: Path) -> Iterator[Reader]:
     system, request = LocalSystem(), ToolchainRequest(need_cuda=False)
     key = record_key(request, system)
-    found = resolve(request, system=system)
-    save_record(tmp_path, key, found, ObservingSystem(system))
-    path = record_path(tmp_path, key)
-    reader = Reader([path.read_text()], as_sealed, at(path, lambda: load_record(tmp_path, key, system)), ())
-    fuzz(reader, tally("other damaged inputs", seed))
+    save_record(folder, key, resolve(request, system=system), ObservingSystem(system))
+    path = record_path(folder, key)
+    yield Reader([path.read_text()], as_sealed, at(path, lambda: load_record(folder, key, system)), ())
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_the_manifest_of_a_managed_toolchain(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    (tmp_path / "cuda-13.0.2").mkdir()
-    path, store = tmp_path / "cuda-13.0.2" / MANIFEST, ManagedStore(tmp_path)
+@in_folder
+def the_manifest_of_a_managed_toolchain(folder: Path) -> Iterator[Reader]:
+    (folder / "cuda-13.0.2").mkdir()
+    path, store = folder / "cuda-13.0.2" / MANIFEST, ManagedStore(folder)
     text = '{"schema": 1, "version": "13.0.2", "wheels": {"nvidia-nvvm": "13.0.88"}}'
-    read = at(path, lambda: [store.damage(row) for row in store.list()])
-    fuzz(Reader([text], damaged_json, read, ()), tally("other damaged inputs", seed))
+    yield Reader([text], damaged_json, at(path, lambda: [store.damage(row) for row in store.list()]), ())
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_the_users_own_file(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    from be_toolchain.machine.store_paths import user_file
-
-    environ = {"HOME": str(tmp_path)}
+@in_folder
+def the_users_own_file(folder: Path) -> Iterator[Reader]:
+    environ = {"HOME": str(folder)}
     path = user_file(environ)
     assert path is not None
     path.parent.mkdir(parents=True)
     read = at(path, lambda: are_safe(LocalSystem(environ), (Path("/srv/shared"),)))
-    fuzz(Reader(['safe-folders = ["/srv/*", "~"]\n'], as_toml, read), tally("other damaged inputs", seed))
+    yield Reader(['safe-folders = ["/srv/*", "~"]\n'], as_toml, read)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", [*PURE, *IN_FOLDERS])
+@pytest.mark.parametrize("seed", seeds(1))
+def test_any_text_or_file(kind: str, seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+    inputs, rng = tally("other damaged inputs", seed), chance(seed)
+    for reader in IN_FOLDERS[kind](tmp_path) if kind in IN_FOLDERS else [PURE[kind]]:
+        with time_limit():
+            for _ in range(INPUTS):
+                given = reader.damage(rng, rng.choice(reader.examples))
+                judge(inputs, given, lambda given=given: reader.read(given), reader.allowed)  # type: ignore[misc] # noqa: B023
+    inputs.check()

@@ -13,10 +13,12 @@ from be_runtime.generate.codegen import Binding, render_unit
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
+from tests.faults.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
+from tests.faults.short_form import longer
 from tests.support.faults import FIRST_SEED, Tally, chance, effort, seeds
-from tests.support.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
 from tests.support.large_sources import SOURCES, measure
 
+pytestmark = pytest.mark.timeout(3600)
 TRIED = effort(600, 10_000, 100_000)
 TESTS = effort(1, 4, 20)
 PART = effort(6, 1, 1)
@@ -34,7 +36,6 @@ def generate(text: str, functions: Any) -> None:
         assert render_unit("", "m", bindings, language=language)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(TESTS))
 def test_any_source(seed: int, tally: Callable[[str, int], Tally]):
     rng, sources = chance(seed), tally("sources", seed)
@@ -76,7 +77,7 @@ def test_what_was_slow_is_not(what: str, tally: Callable[[str, int], Tally]):
     once.check()
 
 
-@pytest.mark.timeout(3600)
+@longer
 @pytest.mark.parametrize("functions", effort((None,), (None, ["f"]), (None, ["f"])))
 def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[str, int], Tally]):
     """Half a MiB each; some of them took minutes, and 1.6 GB. In the short form a part of them, by the seed."""
@@ -94,7 +95,7 @@ def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[s
     largest.check()
 
 
-@pytest.mark.timeout(3600)
+@longer
 @pytest.mark.parametrize("first", effort((None,), (None,), CPP))
 def test_what_is_repeated_takes_no_time(first: str | None, tally: Callable[[str, int], Tally]):
     """Each piece of C++ over and over; in the full form each pair of them."""

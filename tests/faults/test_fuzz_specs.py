@@ -11,8 +11,8 @@ from be_runtime.errors import BeRuntimeError
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import parse_spec, render_spec
+from tests.faults.fuzzing import arg_spec, judge, time_limit
 from tests.support.faults import Tally, chance, effort, seeds
-from tests.support.fuzzing import arg_spec, judge, time_limit
 
 SPECS = effort(5_000, 100_000, 1_000_000)
 TESTS = effort(1, 4, 20)

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.short_form import longer
 from tests.support import jobs
 from tests.support.faults import Tally, chance, effort, seeds
 
-MEMBER = "tests.compile.be_runtime.sharing.programs.member"
+MEMBER = "tests.compile.be_runtime.sharing.member"
 SIZES = effort((5,), (8, 8, 8, 32), (8,) * 60 + (32,) * 10)
 KERNELS = 3
 SLACK_S = 30.0
 """More processes than processors take their time."""
 
 
+@longer
 @pytest.mark.parametrize(("seed", "count"), [*zip(seeds(len(SIZES)), SIZES, strict=True)])
 def test_whoever_is_left_gets_the_kernels(tmp_path: Path, tally: Callable[[str, int], Tally], seed: int, count: int):
     counted, rng = tally("loads in jobs with faults", seed), chance(seed)

@@ -17,6 +17,7 @@ import pytest
 from be_runtime.cache import Store
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
+from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.killed_installers import kill, resolved_site
@@ -30,11 +31,10 @@ LINES = effort(40, 500, 4_000)
 LINE_TESTS = effort(1, 2, 8)
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(LINE_TESTS))
 def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Path):
     kills = tally("kills at a line of the cache", seed)
-    argv = (sys.executable, "-m", "tests.support.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
+    argv = (sys.executable, "-m", "tests.faults.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
     done = subprocess.run(argv, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=7000, check=False)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout.splitlines()[-1])
@@ -95,7 +95,7 @@ def leftovers(cache: Path) -> list[str]:
     return left
 
 
-@pytest.mark.timeout(7200)
+@longer
 @pytest.mark.parametrize("seed", seeds(BUILD_TESTS))
 def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
     """Python alone, whose compilers live on, or all of them; now and then another process wants the same."""
@@ -126,7 +126,6 @@ def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
     kills.check()
 
 
-INSTALLS = effort(2, 24, 120)
 EXCHANGES = effort(1, 8, 40)
 KEPT = ("cuda-13.0.2", SELECTED)
 
@@ -141,31 +140,6 @@ def small_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """One environment and one store for all installations here."""
     return make_environment(tmp_path_factory.mktemp("fresh"))
-
-
-@pytest.mark.timeout(7200)
-@pytest.mark.xdist_group("killed-installers")
-@pytest.mark.parametrize("seed", seeds(1))
-def test_killed_while_a_managed_toolkit_is_built(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
-    rng, kills = chance(seed), tally("kills of an installation", seed)
-    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", small_wheels)
-    began = time.monotonic()
-    code, text = fresh.run(*install)
-    assert code == 0, text
-    whole_s = time.monotonic() - began
-    while kills.tried < INSTALLS:
-        for row in ManagedStore(fresh.store).list():
-            ManagedStore(fresh.store).remove(row)
-        process = fresh.start(*install)
-        time.sleep(rng.uniform(0.0, whole_s))
-        kills.tried += process.poll() is None
-        kill(process, whole_tree=rng.random() < 0.5)
-        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
-    assert fresh.run(*install)[0] == 0
-    assert resolved_site(fresh) is not None
-    fresh.run("prune")
-    kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]
-    kills.check()
 
 
 def marked_ns(fresh: Environment) -> int:
@@ -185,7 +159,7 @@ def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.timeout(7200)
+@longer
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
 def test_killed_while_wheels_are_exchanged(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
@@ -215,8 +189,9 @@ SOURCES = re.compile(r"/be_toolchain/install/|/shutil\.py$")
 STEPS = effort(2, 40, 200)
 DYING = """
 import re, sys
-from tests.support.dying import die_at
-lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
+from tests.faults.dying import die_at
+
+pytestmark = pytest.mark.timeout(7200)lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
 from be_toolchain.cli.main import main
 try:
     main(sys.argv[3:])
@@ -226,7 +201,7 @@ finally:
 """
 
 
-@pytest.mark.timeout(7200)
+@longer
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
 def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):

@@ -17,9 +17,10 @@ import pytest
 
 from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
-from tests.support.bad_mounts import MakeMount, bad_mount
+from tests.faults.bad_mounts import MakeMount, bad_mount
+from tests.faults.shared_loads import DAY_S, Plan, make_headers, rows, tally
+from tests.faults.short_form import first_of
 from tests.support.runtime import ROOT, environment
-from tests.support.shared_loads import DAY_S, Plan, make_headers, rows, tally
 
 __all__ = ["bad_mount"]
 
@@ -48,7 +49,7 @@ def _host(tmp_path: Path, name: str, *argv: str) -> tuple[str, ...]:
     return (*_OWN, _BECOME, "sh", name, str(boot), *argv)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", first_of([False, True]))
 @pytest.mark.needs("unshare", "hostname")
 def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount, *, fails: bool):
     tried = subprocess.run(
@@ -75,7 +76,7 @@ def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount,
             edits=0.1,
             upkeep=0.02,
         )
-        argv = (sys.executable, "-m", "tests.support.shared_loads", json.dumps(plan._asdict()))
+        argv = (sys.executable, "-m", "tests.faults.shared_loads", json.dumps(plan._asdict()))
         running.append(subprocess.Popen(_host(tmp_path, host, *argv), cwd=ROOT, env=environment()))
     assert [process.wait(LIMIT_S) for process in running] == [0, 0]
     found = tally(rows([*tmp_path.glob("one.*"), *tmp_path.glob("two.*")]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.compile.be_runtime.processes import python
 from tests.support.requirements import OPTIONAL
-from tests.support.runtime import ROOT, environment
+from tests.support.runtime import ROOT
 
 FILES = ROOT / "tests" / "data" / "format1"
 SCRIPT = """
@@ -26,8 +26,6 @@ print(json.dumps([first_release.ops.thrice(x).tolist(), program.call(x).tolist()
 @pytest.mark.skipif(platform.machine() != "x86_64", reason=f"{OPTIONAL}the machine that the files were made on")
 def test_files_of_the_first_release_are_read(tmp_path: Path):
     shutil.copytree(FILES, tmp_path / "files")
-    bare = environment(BE_JIT="never", BE_CACHE_DIR="/proc/none", PATH="/nowhere")
-    command = (sys.executable, "-c", SCRIPT)
-    done = subprocess.run(command, cwd=tmp_path / "files", env=bare, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[1, 4, 7, 10], [0.5, 3.5, 6.5, 9.5]]
+    bare: dict[str, Any] = {"BE_JIT": "never", "BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere"}
+    said = python(tmp_path / "files", "-c", SCRIPT, **bare).stdout
+    assert json.loads(said) == [[1, 4, 7, 10], [0.5, 3.5, 6.5, 9.5]]

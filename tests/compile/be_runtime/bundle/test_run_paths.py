@@ -10,10 +10,10 @@ import pytest
 
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.ship.hooks.image_needs import read_needs
-from tests.support.requirements import host_compiler
+from tests.support.requirements import host_compiler, in_full
 
 
-@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", in_full("--disable-new-dtags")])
 @pytest.mark.parametrize(
     ("linked", "shipped"),
     [

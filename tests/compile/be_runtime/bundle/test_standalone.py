@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from be_runtime.cli.main import main
+from tests.compile.be_runtime.processes import python
 from tests.support.hostile_files import plant
-from tests.support.runtime import environment
 
 SOURCE = r"""
 #include <string>
@@ -59,28 +61,22 @@ print(ops.scale.__doc__)
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package with a module."""
     root = tmp_path / "first"
     root.mkdir()
     (root / "__init__.py").touch()
     (root / "maths.cc").write_text(SOURCE)
     (root / "kernels.toml").write_text('[modules.maths]\nsources = "maths.cc"\n')
-    return root
-
-
-def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, *argv)
-    env = environment(BE_CACHE_DIR=str(folder / "cache"))
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield root
+    for name in ("first", "second"):
+        sys.modules.pop(name, None)
 
 
 def test_one_file_calls_the_kernels_with_jax_alone(package: Path):
-    built = run(package.parent, "-m", "be_runtime", "build", "first", "--standalone")
-    assert built.returncode == 0, built.stderr
-    done = run(package.parent, "-c", PROGRAM.format(package="first"))
-    assert done.returncode == 0, done.stderr
-    head, _, doc = done.stdout.partition("[]\n")
+    assert main(["build", "first", "--standalone"]) == 0
+    head, _, doc = python(package.parent, "-c", PROGRAM.format(package="first")).stdout.partition("[]\n")
     assert head.splitlines() == [
         "[2.5, 4.5, 6.5]",
         "[-6.25, -12.25, -20.25]",
@@ -93,60 +89,56 @@ def test_one_file_calls_the_kernels_with_jax_alone(package: Path):
     assert "Call it as maths.scale(x, result=..., more=..., by=2.0, mode='plain', flip=False)." in doc
 
 
+@pytest.mark.full
 def test_two_packages_may_have_the_same_kernels_and_be_runtime_uses_them_too(package: Path):
-    other = package.with_name("second")
-    other.mkdir()
-    for file in package.iterdir():
-        (other / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(package, package.with_name("second"))
     for name in ("first", "second"):
-        built = run(package.parent, "-m", "be_runtime", "build", name, "--standalone")
-        assert built.returncode == 0, built.stderr
-    calls = "x = jnp.ones(1); s = jax.ShapeDtypeStruct((1,), x.dtype); more = {'shift': 0, 'z': 0}\n" + "".join(
-        f"print({kernels}.scale(x, result=s, more=more).tolist())\n" for kernels in ("a", "b")
-    )
-    program = (
-        "import jax, jax.numpy as jnp, be_runtime\nfrom first import _kernels as a\nfrom second import _kernels as b\n"
-        f"{calls}print(be_runtime.package_kernels('first').scale(x, more=more, outs=s).tolist())"
-    )
-    done = run(package.parent, "-c", program)
-    assert done.stdout.split() == ["[2.0]"] * 3, done.stderr
+        assert main(["build", name, "--standalone"]) == 0
+    program = """
+import jax, jax.numpy as jnp, be_runtime
+from first import _kernels as a
+from second import _kernels as b
+x, s, more = jnp.ones(1), jax.ShapeDtypeStruct((1,), "float32"), {"shift": 0, "z": 0}
+print(*(each.scale(x, result=s, more=more).tolist() for each in (a, b)))
+print(be_runtime.package_kernels('first').scale(x, more=more, outs=s).tolist())
+"""
+    assert python(package.parent, "-c", program).stdout.split() == ["[2.0]"] * 3
 
 
 def test_a_damaged_image_is_not_mapped_and_another_cpu_is_refused(package: Path):
     (package / "kernels.toml").write_text('baseline = "x86-64"\n' + (package / "kernels.toml").read_text())
-    assert run(package.parent, "-m", "be_runtime", "build", "first", "--standalone").returncode == 0
+    assert main(["build", "first", "--standalone"]) == 0
     file = package / "_kernels" / "__init__.py"
     (image,) = (package / "_kernels" / "images").iterdir()
-    data = bytearray(image.read_bytes())
-    data[-1] ^= 1
-    image.write_bytes(data)
-    done = run(package.parent, "-c", "from first import _kernels")
-    assert f"ImportError: {image} is damaged: install first again" in done.stderr
-    done = run(plant(image, "pipe").parents[3], "-c", "from first import _kernels")
-    assert f"ImportError: {image} is damaged: install first again" in done.stderr
+    image.write_bytes(image.read_bytes()[:-1] + bytes([image.read_bytes()[-1] ^ 1]))
+    load = ("-c", "from first import _kernels")
+    assert f"ImportError: {image} is damaged: install first again" in python(package.parent, *load, code=1).stderr
+    plant(image, "pipe")
+    assert f"ImportError: {image} is damaged: install first again" in python(package.parent, *load, code=1).stderr
     file.write_text(file.read_text().replace("_CPU_FLAGS = []", "_CPU_FLAGS = ['fpu', 'qubits']"))
-    done = run(package.parent, "-c", "from first import _kernels")
-    assert "ImportError: the kernels of first need a CPU with qubits" in done.stderr
+    said = python(package.parent, *load, code=1).stderr
+    assert "ImportError: the kernels of first need a CPU with qubits" in said
+
+
+KERNEL = '[kernels.k]\nsource = "k.cu"\nsignature = "arg ret"\n'
+SCRATCH = "// @BE f arg[n] scratch[4 * n] ret[n]\nvoid f(BE::Tensor x, BE::Workspace s, BE::Tensor y) {}"
 
 
 @pytest.mark.parametrize(
     ("more", "source", "message"),
     [
-        ('[kernels.k]\nsource = "k.cu"\nsignature = "arg ret"\n', "", "kernels.k of first can't be standalone"),
+        (KERNEL, "", "kernels.k of first can't be standalone"),
         ("", "struct S { BE::Span<const int> n; };\n// @BE f\nvoid f(BE::Tensor y, S s) {}", "s.n is an array in a"),
         ("", "// @BE f\nvoid f(BE::Tensor y, BE::DType t) {}", "first.maths.f can't be standalone: its attribute t is"),
-        (
-            "",
-            "// @BE f arg[n] scratch[4 * n] ret[n]\nvoid f(BE::Tensor x, BE::Workspace s, BE::Tensor y) {}",
-            "scratch memory",
-        ),
+        ("", SCRATCH, "scratch memory"),
     ],
 )
-def test_what_needs_more_than_jax_is_refused_by_name(package: Path, more: str, source: str, message: str):
+def test_what_needs_more_than_jax_is_refused_by_name(
+    package: Path, more: str, source: str, message: str, capsys: pytest.CaptureFixture[str]
+):
     declared = (package / "kernels.toml").read_text()
     (package / "kernels.toml").write_text(f'archs = ["9.0"]\n{declared}{more}')
-    with (package / "maths.cc").open("a") as file:
-        file.write(source)
-    done = run(package.parent, "-m", "be_runtime", "build", "first", "--standalone")
-    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
-    assert sorted(each.name for each in package.iterdir()) == ["__init__.py", "kernels.toml", "maths.cc"]
+    (package / "maths.cc").write_text(SOURCE + source)
+    assert main(["build", "first", "--standalone"]) == 1
+    assert message in capsys.readouterr().err
+    assert not (package / "_kernels").exists()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ import pytest
 from be_runtime.checking.check_program import check_program
 from be_runtime.checking.children import Detectors, Invocation
 from be_runtime.checking.merged_findings import render
-from tests.support.runtime import environment
+from be_runtime.cli.main import main
+from tests.support.requirements import in_full
+from tests.support.runtime import ROOT
 
 KERNEL = '''
 import sys
@@ -26,108 +27,104 @@ void copy(const BE::Tensor x, BE::Tensor y, int64_t less) {
 }""")
 '''
 CALL = "print('gave', module.copy(jnp.arange(4.0), less={less})[0])\n"
+RIGHT, WRONG = KERNEL + CALL.format(less=0), KERNEL + CALL.format(less=1)
+GUARD = ("--tools", "guard")
+Check = Callable[..., tuple[int, str, str]]
 
 
-def run(folder: Path, text: str, *arguments: str, options: tuple[str, ...] = ("--tools", "guard")):
-    (folder / "script.py").write_text(text)
-    argv = [sys.executable, "-m", "be_runtime", "check", *options, "script.py", *arguments]
-    return subprocess.run(argv, cwd=folder, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Check:
+    """Check a script: exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+
+    def run(script: str, *arguments: str, options: tuple[str, ...] = GUARD) -> tuple[int, str, str]:
+        (tmp_path / "script.py").write_text(script)
+        named = [] if "-m" in options else ["script.py"]
+        return main(["check", *options, *named, *arguments]), *capfd.readouterr()
+
+    return run
 
 
-def test_a_program_without_faults_exits_with_0_and_keeps_its_output(tmp_path: Path):
-    done = run(tmp_path, KERNEL + CALL.format(less=0))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("nothing found (guard ")
-    assert "gave 0.0" in done.stderr
+def test_a_program_without_faults_exits_with_0_and_keeps_its_arguments_and_output(check: Check):
+    code, out, err = check(f"{RIGHT}print(sys.argv, __name__)\n", "--json", "-x")
+    assert code == 0, err
+    assert out.startswith("nothing found (guard ")
+    assert "gave 0.0\n['script.py', '--json', '-x'] __main__\n" in err
 
 
-def test_findings_exit_with_1_and_name_kernel_array_and_line(tmp_path: Path):
-    done = run(tmp_path, KERNEL + CALL.format(less=1))
-    assert done.returncode == 1
-    first, second, *_ = done.stdout.splitlines()
+def test_findings_exit_with_1_and_name_kernel_array_and_line(check: Check):
+    code, out, _ = check(WRONG)
+    assert code == 1
+    first, second, *_ = out.splitlines()
     assert first == "1. checked.copy, called at script.py:11 in <module>"
     assert second.startswith("   guard: does not write all of result 0 (float32[4]): 1 of 4 elements are never written")
 
 
-def test_json_is_all_of_the_output(tmp_path: Path):
-    done = run(tmp_path, KERNEL + CALL.format(less=1), options=("--json", "--tools", "guard"))
-    answer = json.loads(done.stdout)
-    assert (answer["command"], answer["exit_code"], answer["error"]) == ("check", 1, "")
-    assert [tool["tool"] for tool in answer["tools"]] == ["guard"]
-    assert answer["findings"][0]["caller"] == "script.py:11 in <module>"
-
-
 @pytest.mark.parametrize(
-    ("end", "error"),
+    ("script", "options", "code", "error"),
     [
-        ("sys.exit(5)", "the program ended with exit code 5"),
-        ("raise ValueError('of its own')", "the program failed: ValueError: of its own"),
-        ("exec('def f(:')", "the program failed: SyntaxError: "),
-        ("open('absent')", "No such file or directory: 'absent'"),
-        ("import os; os._exit(0)", "the program ended without Python's own end, as by os._exit"),
+        ("import sys\nsys.exit(5)", (), 2, "the program ended with exit code 5"),
+        ("raise ValueError('of its own')", (), 2, "the program failed: ValueError: of its own"),
+        in_full("exec('def f(:')", (), 2, "the program failed: SyntaxError: "),
+        in_full("open('absent')", (), 2, "No such file or directory: 'absent'"),
+        ("import os; os._exit(0)", (), 2, "the program ended without Python's own end, as by os._exit"),
+        in_full("import os\nif os.fork(): os.wait(); os._exit(0)", (), 2, "the program ended without Python's own end"),
+        ("import time\ntime.sleep(100)", ("--timeout", "1"), 2, "the program was stopped after 1 s; raise --timeout"),
+        ("", ("-m", "absent_module"), 2, "ImportError: No module named absent_module"),
+        in_full("import os\nos.kill(os.getpid(), 40)", (), 1, "guard: the process ended by signal 40 in native code"),
     ],
 )
-def test_a_program_that_fails_by_itself_exits_with_2(tmp_path: Path, end: str, error: str):
-    done = run(tmp_path, f"import sys\n{end}\n")
-    assert done.returncode == 2
-    assert error in done.stdout
-    assert "checked_script" not in done.stderr, "frames of ours are not the author's"
+def test_a_program_that_fails_by_itself_is_told_from_faults(
+    check: Check, script: str, options: tuple[str, ...], code: int, error: str
+):
+    found, out, err = check(f"{script}\n", options=(*GUARD, *options))
+    assert (found, error in out) == (code, True), out + err
+    assert "checked_script" not in err, "frames of ours are not the author's"
 
 
-def test_a_module_that_is_not_there_shows_no_frames_of_ours(tmp_path: Path):
-    done = run(tmp_path, "", options=("--tools", "guard", "-m", "absent_module"))
-    assert (done.returncode, "ImportError: No module named absent_module" in done.stdout) == (2, True)
-    assert "checked_script" not in done.stderr
+def test_a_script_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["check", str(tmp_path / "absent.py")]) == 2
+    assert f"there is no script {tmp_path / 'absent.py'}" in capsys.readouterr().err
 
 
-def test_processes_that_the_program_starts_are_checked(tmp_path: Path):
+@pytest.mark.full
+def test_a_module_is_run_as_python_does(check: Check, tmp_path: Path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "__main__.py").write_text("import sys\nprint('module', sys.argv[1:], __package__)\n")
+    code, _, err = check("", "--flag", options=(*GUARD, "-m", "some"))
+    assert code == 0, err
+    assert "module ['--flag'] some" in err
+
+
+@pytest.mark.full
+def test_processes_that_the_program_starts_are_checked(check: Check):
     work = "def work(_):\n    module.copy(jnp.arange(4.0), less=1)\n"
     start = "import multiprocessing\nif __name__ == '__main__':\n"
     pool = "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        pool.map(work, [0])\n"
-    done = run(tmp_path, KERNEL + work + start + pool)
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("1. checked.copy, called at script.py:12 in work\n   guard: does not write all of")
+    code, out, err = check(KERNEL + work + start + pool)
+    assert code == 1, err
+    assert out.startswith("1. checked.copy, called at script.py:12 in work\n   guard: does not write all of")
 
 
-def test_arguments_are_the_programs(tmp_path: Path):
-    done = run(tmp_path, "import sys\nprint(sys.argv, __name__)\n", "--json", "-x")
-    assert "['script.py', '--json', '-x'] __main__" in done.stderr
-
-
-def test_a_module_is_run_as_python_does(tmp_path: Path):
-    (tmp_path / "some").mkdir()
-    (tmp_path / "some" / "__main__.py").write_text("import sys\nprint('module', sys.argv[1:], __package__)\n")
-    argv = [sys.executable, "-m", "be_runtime", "check", "--tools", "guard", "-m", "some", "--flag"]
-    done = subprocess.run(
-        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "module ['--flag'] some" in done.stderr
-
-
-def test_a_program_that_takes_too_long_is_stopped(tmp_path: Path):
-    options = ("--tools", "guard", "--timeout", "3")
-    done = run(tmp_path, "import time\ntime.sleep(100)\n", options=options)
-    assert done.returncode == 2
-    assert "the program was stopped after 3 s; raise --timeout" in done.stdout
-
-
-@pytest.mark.parametrize("tools", ["guard", "guard,asan"])
-def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path, tools: str):
-    done = run(tmp_path, f"{KERNEL}import os\ndef crash():\n    os.abort()\ncrash()\n", options=("--tools", tools))
-    assert ("`check --tools asan` names its line" in done.stdout) == (tools == "guard")
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[:2] == [
-        "1. native code, called at script.py:13 in crash",
+@pytest.mark.parametrize("tools", ["guard", in_full("guard,asan")])
+def test_a_crash_has_the_line_that_python_was_at(check: Check, tools: str):
+    code, out, _ = check("import os\ndef crash():\n    os.abort()\ncrash()\n", options=("--tools", tools))
+    assert ("`check --tools asan` names its line" in out) == (tools == "guard")
+    assert code == 1
+    assert out.splitlines()[:2] == [
+        "1. native code, called at script.py:3 in crash",
         "   guard: the process ended by SIGABRT in native code",
     ]
 
 
-def test_an_abort_at_the_end_of_the_interpreter_is_no_kernels(tmp_path: Path):
-    done = run(tmp_path, KERNEL + CALL.format(less=0) + "import atexit, os\natexit.register(os.abort)\n")
-    assert done.returncode == 2, done.stdout
-    assert done.stdout.startswith("nothing found (guard ")
-    assert "the process ended by SIGABRT when the program was over and no kernel ran" in done.stdout
+@pytest.mark.full
+def test_an_abort_at_the_end_of_the_interpreter_is_no_kernels(check: Check):
+    code, out, _ = check(f"{RIGHT}import atexit, os\natexit.register(os.abort)\n")
+    assert code == 2, out
+    assert out.startswith("nothing found (guard ")
+    assert "the process ended by SIGABRT when the program was over and no kernel ran" in out
 
 
 THREADS = r'''
@@ -182,22 +179,24 @@ jax.block_until_ready(step(x))
 '''
 
 
-def test_threads_that_wait_for_each_other_and_calls_one_after_another_are_no_race(tmp_path: Path):
-    done = run(tmp_path, THREADS, options=("--tools", "tsan"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("nothing found (tsan ")
+@pytest.mark.full
+def test_threads_that_wait_for_each_other_and_calls_one_after_another_are_no_race(check: Check):
+    code, out, err = check(THREADS, options=("--tools", "tsan"))
+    assert code == 0, out + err
+    assert out.startswith("nothing found (tsan ")
 
 
-def test_a_program_that_can_not_run_under_a_tool_is_not_to_blame(tmp_path: Path):
+@pytest.mark.full
+def test_a_program_that_can_not_run_under_a_tool_is_not_to_blame(check: Check):
     end = "import os\nif os.environ.get('BE_SANITIZE') == 'thread':\n    raise OSError('not here')\n"
-    done = run(tmp_path, KERNEL + CALL.format(less=0) + end, options=("--tools", "guard,tsan"))
-    assert done.returncode == 0, done.stderr
+    code, out, err = check(RIGHT + end, options=("--tools", "guard,tsan"))
+    assert code == 0, err
     why = "under it, the program failed: OSError: not here"
-    assert f"note (tsan): nobody looked for races of threads in C++ modules: {why}" in done.stdout
+    assert f"note (tsan): nobody looked for races of threads in C++ modules: {why}" in out
 
 
 def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
-    (tmp_path / "script.py").write_text(KERNEL + CALL.format(less=0))
+    (tmp_path / "script.py").write_text(RIGHT)
     outcome = check_program(
         Invocation(str(tmp_path / "script.py")),
         ("guard",),
@@ -206,25 +205,7 @@ def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
         timeout_s=None,
         say=lambda text: None,
     )
-    report = render(outcome.runs, outcome.findings).splitlines()
-    assert report[0].startswith("note (valgrind): nobody looked for memory that C++ modules read before they set it")
-    assert report[0].endswith(": there is no valgrind")
-    assert report[1].startswith("nothing found (guard ")
-
-
-def test_a_signal_without_a_name(tmp_path: Path):
-    done = run(tmp_path, "import os\nos.kill(os.getpid(), 40)\n")
-    assert done.returncode == 1, done.stderr
-    assert "guard: the process ended by signal 40 in native code" in done.stdout
-
-
-def test_the_end_of_a_forked_child_is_not_that_of_the_program(tmp_path: Path):
-    done = run(tmp_path, "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n")
-    assert done.returncode == 2
-    assert "the program ended without Python's own end" in done.stdout
-
-
-def test_a_script_that_is_not_there_is_named(tmp_path: Path):
-    argv = [sys.executable, "-m", "be_runtime", "check", str(tmp_path / "absent.py")]
-    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, f"there is no script {tmp_path / 'absent.py'}" in done.stderr) == (2, True)
+    first, second = render(outcome.runs, outcome.findings).splitlines()[:2]
+    assert first.startswith("note (valgrind): nobody looked for memory that C++ modules read before they set it")
+    assert first.endswith(": there is no valgrind")
+    assert second.startswith("nothing found (guard ")

@@ -43,28 +43,27 @@ def check(*arguments: str, before: tuple[str, ...] = ()) -> tuple[int, dict[str,
     return done.returncode, json.loads(done.stdout)
 
 
-def test_each_fault_is_expected():
-    assert [kernel.stem for kernel in kernels("cpp")] == sorted(EXPECTED)
+FILES = {kernel.stem: kernel for kernel in kernels("cpp")}
 
 
-@pytest.mark.parametrize("kernel", kernels("cpp"), ids=lambda path: path.stem)
-def test_a_planted_fault_is_found(kernel: Path):
-    kind, words = EXPECTED[kernel.stem]
-    tools = ["--tools", BY_SANITIZERS.get(kind, "guard") if kernel.stem != BY_BOTH else "guard,asan"]
+@pytest.mark.parametrize("name", [name if name == BY_BOTH else in_full(name) for name in FILES])
+def test_a_planted_fault_is_found(name: str):
+    kernel, (kind, words) = FILES[name], EXPECTED[name]
+    tools = ["--tools", BY_SANITIZERS.get(kind, "guard") if name != BY_BOTH else "guard,asan"]
     code, answer = check(*tools, str(PROGRAM), str(kernel))
     found = [each for each in answer["findings"] if each["kind"] == kind and words in each["message"]]
     assert code == 1
     assert found, answer
     assert found[0]["caller"].endswith("program.py:20 in main")
-    assert {each["kernel"] for each in answer["findings"]} == {f"{kernel.stem}.{kernel.stem}"}
+    assert {each["kernel"] for each in answer["findings"]} == {f"{name}.{name}"}
     if found[0]["tool"] in ("address", "undefined", "thread"):
         assert Path(found[0]["source"].partition(":")[0]).name == kernel.name
 
 
+@pytest.mark.full
 @pytest.mark.needs("valgrind")
 def test_valgrind_finds_a_local_array_that_nobody_has_set():
-    kernel = next(path for path in kernels("cpp") if path.stem == "uninitialised_local")
-    code, answer = check("--tools", "valgrind", str(PROGRAM), str(kernel))
+    code, answer = check("--tools", "valgrind", str(PROGRAM), str(FILES["uninitialised_local"]))
     assert code == 1, answer
     (finding,) = answer["findings"]
     assert (finding["kind"], finding["kernel"]) == ("unset", "uninitialised_local.uninitialised_local")
@@ -72,14 +71,14 @@ def test_valgrind_finds_a_local_array_that_nobody_has_set():
     assert finding["caller"].endswith("program.py:20 in main")
 
 
-@pytest.mark.parametrize("kbytes", ["1024", in_full("unlimited")])
+@pytest.mark.full
+@pytest.mark.parametrize("kbytes", ["1024", "unlimited"])
 def test_a_stack_of_another_size_overflows_too(kbytes: str):
     """A small one is in the report to its end; one without a limit would take all memory."""
     limited = ("bash", "-c", f'ulimit -s {kbytes} && exec "$@"', "bash")
     if subprocess.run([*limited, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("the limit of the stack can't be raised here")
-    kernel = next(path for path in kernels("cpp") if path.stem == "stack_overflow")
-    code, answer = check("--tools", "asan", str(PROGRAM), str(kernel), before=limited)
+    code, answer = check("--tools", "asan", str(PROGRAM), str(FILES["stack_overflow"]), before=limited)
     assert code == 1
     assert [each["kernel"] for each in answer["findings"]] == ["stack_overflow.stack_overflow"], answer
     assert answer["findings"][0]["kind"] == "stack-overflow"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from be_runtime.cli.main import main
 from be_runtime.ship.hooks.wheel_kernels import source_files
 from be_runtime.ship.package import Package
-from tests.support.runtime import environment
+from tests.compile.be_runtime.processes import python
 
 INIT = """
 import jax.numpy as jnp
@@ -42,45 +41,39 @@ print(json.dumps([tunedpkg.scale.config(x), len(tunedpkg.scale.results), tunedpk
 """
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    folder = tmp_path / "tunedpkg"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(INIT)
-    (folder / "k.cc").write_text(SOURCE)
-    return folder
+def test_a_package_carries_its_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    package = tmp_path / "tunedpkg"
+    package.mkdir()
+    (package / "__init__.py").write_text(INIT)
+    (package / "k.cc").write_text(SOURCE)
 
+    def used(**environ: Any) -> Any:
+        return json.loads(python(tmp_path, "-c", USE, **environ).stdout)
 
-def run(*argv: str, cwd: Path, cache: Path) -> str:
-    env = environment(BE_CACHE_DIR=str(cache))
-    done = subprocess.run(
-        [sys.executable, *argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_package_carries_its_choices(package: Path, tmp_path: Path):
-    def used(cache: str) -> Any:
-        return json.loads(run("-c", USE, cwd=tmp_path, cache=tmp_path / cache))
-
-    assert used("one") == [{"sleep_us": 20000}, 0, 2.0], "an import times nothing"
-    told = json.loads(run("-m", "be_runtime", "tune", "tunedpkg", "--json", cwd=tmp_path, cache=tmp_path / "one"))
+    assert used() == [{"sleep_us": 20000}, 0, 2.0], "an import times nothing"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["tune", "tunedpkg", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
     assert told["tunings"] == [{"name": "make_scale", "bucket": "float32[64]", "chosen": {"sleep_us": 50}}]
     (row,) = json.loads((package / "tuned.json").read_text())["rows"]
     assert row["us"] < row["first_us"]
-    assert used("two") == [{"sleep_us": 50}, 0, 2.0], "another cache: the package's choice"
+    assert used(BE_CACHE_DIR=str(tmp_path / "cache")) == [{"sleep_us": 50}, 0, 2.0], (
+        "another cache: the package's choice"
+    )
     assert "tunedpkg/tuned.json" in source_files(Package("tunedpkg", package), tmp_path)
     (package / "k.cc").write_text(SOURCE.replace("2 * x", "4 * x"))
-    assert used("three") == [{"sleep_us": 20000}, 0, 4.0], "the choice was for another source"
+    assert used() == [{"sleep_us": 20000}, 0, 4.0], "the choice was for another source"
 
 
-def test_a_package_that_tunes_nothing_is_refused(tmp_path: Path):
+def test_a_package_that_tunes_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "plainpkg").mkdir()
     (tmp_path / "plainpkg" / "__init__.py").touch()
-    env = environment(BE_CACHE_DIR=str(tmp_path / "cache"))
-    argv = [sys.executable, "-m", "be_runtime", "tune", "plainpkg"]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 1
-    assert "plainpkg declares nothing to tune" in done.stderr
-    assert "package='plainpkg'" in done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["tune", "plainpkg"]) == 1
+    said = capsys.readouterr().err
+    assert "plainpkg declares nothing to tune" in said
+    assert "package='plainpkg'" in said

@@ -6,6 +6,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -14,20 +15,22 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
+from tests.compile.be_runtime.scaling import scaling
 from tests.support.runtime import run_python
 
 HEADER = '#include "brainevent/common.h"\n'
-SCALE = """// @BE {name} arg[n] ret[n]:like(0)
-void {name}(const BE::Tensor x, BE::Tensor y) {{
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = {by} * x.data_ptr<float>()[i];
-}}
-"""
 X = jnp.arange(3.0)
 
 
-def scaling(**by: object) -> str:
+def scalings(**by: object) -> str:
     """Functions that multiply by numbers."""
-    return HEADER + "".join(SCALE.format(name=name, by=number) for name, number in by.items())
+    return "".join(scaling(name, number) for name, number in by.items())
+
+
+def save(path: Path, before: str = "", **by: object) -> Path:
+    """Save functions that multiply by numbers."""
+    path.write_text(before + scalings(**by))
+    return path
 
 
 def by_name(target: str) -> jax.Array:
@@ -57,40 +60,45 @@ def slowly() -> None:
 
 
 def test_a_saved_file_is_what_the_next_call_runs(tmp_path: Path, slowly: None):
-    path = tmp_path / "live_file.cc"
-    path.write_text(scaling(f=2))
+    path = save(tmp_path / "live_file.cc", f=2)
     module = be_runtime.load_cpp_file(path)
     assert isinstance(module, be_runtime.CompiledModule)
     jitted = jax.jit(module.f)
     assert module.f(X).tolist() == jitted(X).tolist() == [0, 2, 4]
-    path.write_text(scaling(f=3))
+    save(path, f=3)
     assert module.f(X).tolist() == [0, 3, 6]
     assert jitted(X).tolist() == [0, 2, 4], "a program keeps the code that it was traced with"
     assert jitted(X[:2]).tolist() == [0, 3], "but not what is traced from then on"
-    path.write_text(scaling(f=2))
+    save(path, f=2)
     assert module.f(X).tolist() == [0, 2, 4], "back again"
 
 
-def test_a_saved_file_is_compiled_without_a_call(tmp_path: Path):
-    path = tmp_path / "live_background.cc"
-    path.write_text(scaling(f=2))
+def test_a_saved_file_is_compiled_without_a_call_and_programs_are_traced_anew_if_that_is_wished(tmp_path: Path):
+    path = save(tmp_path / "live_background.cc", f=2)
     with be_runtime.watch(interval_s=0.05):
         module = be_runtime.load_cpp_file(path)
         first = module.path
-        path.write_text(scaling(f=3))
-        until(lambda: module.function_names == ["f"] and module.path != first)
+        save(path, f=3)
+        until(lambda: module.path != first)
         assert module.f(X).tolist() == [0, 3, 6]
+    with be_runtime.watch(retrace=True, interval_s=0.05):
+        jitted = jax.jit(module.f)
+        assert jitted(X).tolist() == [0, 3, 6]
+        save(path, f=4)
+        until(lambda: jitted(X).tolist() == [0, 4, 8])
+        cell = be_runtime.load_cpp_inline("live_retrace_cell", scalings(f=2))
+        program = jax.jit(lambda x: cell.f(x))  # noqa: PLW0108 - looked up as it is traced
+        assert program(X).tolist() == [0, 2, 4]
+        cell = be_runtime.load_cpp_inline("live_retrace_cell", scalings(f=3))
+        assert program(X).tolist() == [0, 3, 6]
 
 
 def test_an_edited_header_counts_for_files_and_texts(tmp_path: Path, slowly: None):
-    header = tmp_path / "by.h"
+    header, include = tmp_path / "by.h", '#include "by.h"\n'
     header.write_text("#define BY 2\n")
-    path = tmp_path / "live_header.cc"
-    path.write_text('#include "by.h"\n' + scaling(f="BY"))
-    module = be_runtime.load_cpp_file(path)
-    inline = be_runtime.load_cpp_inline(
-        "live_header_inline", '#include "by.h"\n' + scaling(f="-BY"), extra_include_paths=[tmp_path]
-    )
+    module = be_runtime.load_cpp_file(save(tmp_path / "live_header.cc", include, f="BY"))
+    text = include + scalings(f="-BY")
+    inline = be_runtime.load_cpp_inline("live_header_inline", text, extra_include_paths=[tmp_path])
     assert module.f(X).tolist() == [0, 2, 4]
     header.write_text("#define BY 5\n")
     assert module.f(X).tolist() == [0, 5, 10]
@@ -98,13 +106,13 @@ def test_an_edited_header_counts_for_files_and_texts(tmp_path: Path, slowly: Non
 
 
 def test_a_folder_follows_its_files_and_new_ones(tmp_path: Path, slowly: None):
-    (tmp_path / "a.cc").write_text(scaling(f=2))
+    save(tmp_path / "a.cc", f=2)
     module = be_runtime.load_cpp_dir(tmp_path, name="live_dir")
     assert module.f(X).tolist() == [0, 2, 4]
-    (tmp_path / "b.cc").write_text(scaling(g=3))
+    save(tmp_path / "b.cc", g=3)
     assert module.g(X).tolist() == [0, 3, 6]
     assert module.function_names == ["f", "g"]
-    (tmp_path / "a.cc").write_text(scaling(f=4))
+    save(tmp_path / "a.cc", f=4)
     assert module.f(X).tolist() == [0, 4, 8]
     assert "g" in dir(module)
 
@@ -112,38 +120,28 @@ def test_a_folder_follows_its_files_and_new_ones(tmp_path: Path, slowly: None):
 def test_what_does_not_compile_is_shown_and_the_code_before_runs(
     tmp_path: Path, slowly: None, capsys: pytest.CaptureFixture[str]
 ):
-    path = tmp_path / "live_broken.cc"
-    path.write_text(scaling(f=2))
+    path = save(tmp_path / "live_broken.cc", f=2)
     module = be_runtime.load_cpp_file(path)
-    path.write_text(scaling(f="no_such_name"))
+    save(path, f="no_such_name")
     with pytest.warns(UserWarning, match="live_broken can't be used as it is saved, so the code before runs"):
         assert module.f(X).tolist() == [0, 2, 4]
-    shown = capsys.readouterr().err
-    assert f"{path}:4:68: error: 'no_such_name' was not declared" in shown
+    assert f"{path}:4:68: error: 'no_such_name' was not declared" in capsys.readouterr().err
     with pytest.warns(UserWarning, match="the code before runs"):
         module.f(X)
     assert "error" not in capsys.readouterr().err, "shown once"
-    path.write_text(scaling(f=3))
-    assert module.f(X).tolist() == [0, 3, 6]
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-def test_a_header_that_was_never_read_whole_can_be_mended(tmp_path: Path, slowly: None, is_there: bool):
-    path, header = tmp_path / "live_new_header.cc", tmp_path / "new.h"
-    path.write_text(scaling(f=2))
-    module = be_runtime.load_cpp_file(path)
-    if is_there:
-        header.write_text("#error not yet\n")
-    path.write_text('#include "new.h"\n' + scaling(f="BY"))
-    with pytest.warns(UserWarning, match="the code before runs"):
-        module.f(X)
-    header.write_text("#define BY 7\n")
-    assert module.f(X).tolist() == [0, 7, 14]
+    for number, header in enumerate(("", "#error not yet\n")):  # that was never read whole
+        name = tmp_path / f"new{number}.h"
+        if header:
+            name.write_text(header)
+        save(path, f'#include "{name.name}"\n', f="BY")
+        with pytest.warns(UserWarning, match="the code before runs"):
+            module.f(X)
+        name.write_text("#define BY 7\n")
+        assert module.f(X).tolist() == [0, 7, 14]
 
 
 def test_functions_come_go_and_take_other_arrays(tmp_path: Path, slowly: None):
-    path = tmp_path / "live_functions.cc"
-    path.write_text(scaling(f=2, g=5))
+    path = save(tmp_path / "live_functions.cc", f=2, g=5)
     module = be_runtime.load_cpp_file(path)
     f, g = module.f, module.g
     two = HEADER + (
@@ -153,7 +151,7 @@ def test_functions_come_go_and_take_other_arrays(tmp_path: Path, slowly: None):
         "    y.data_ptr<float>()[i] = by * (x.data_ptr<float>()[i] + z.data_ptr<float>()[i]);\n"
         "}\n"
     )
-    path.write_text(two + SCALE.format(name="h", by=3))
+    path.write_text(two + scaling("h", 3))
     assert f(X, X, by=0.5).tolist() == [0, 1, 2]
     assert list(inspect.signature(f).parameters) == ["x", "z", "by", "outs"]
     assert module.h(X).tolist() == [0, 3, 6]
@@ -164,7 +162,7 @@ def test_functions_come_go_and_take_other_arrays(tmp_path: Path, slowly: None):
         _ = module.k
     with pytest.raises(KeyError, match="has no function 'k'"):
         _ = module["k"]
-    path.write_text(scaling(f=2, g=6))
+    save(path, f=2, g=6)
     assert g(X).tolist() == [0, 6, 12]
 
 
@@ -176,71 +174,70 @@ def test_options_and_rules_stay(tmp_path: Path, slowly: None):
         "}}\n"
     )
     path = tmp_path / "live_rules.cc"
-    path.write_text(scaling(f=2, g=2) + rule.format(by=2))
+    path.write_text(scalings(f=2, g=2) + rule.format(by=2))
     module = be_runtime.load_cpp_file(path)
     module.f.defvjp(None, "f_bwd")
     ordered = module.g.with_options(ordered=True)
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [2, 2, 2]
-    path.write_text(scaling(f=3, g=3) + rule.format(by=30))
+    path.write_text(scalings(f=3, g=3) + rule.format(by=30))
     assert ordered(X).tolist() == [0, 3, 6]
     assert jax.make_jaxpr(ordered)(X).effects
     assert not jax.make_jaxpr(module.g)(X).effects
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [30, 30, 30]
     short = rule.format(by=5).replace("arg[n] arg[n]", "arg[n]").replace("const BE::Tensor x, ", "")
-    path.write_text(scaling(f=3, g=3) + short.replace("x.numel()", "ct.numel()"))
+    path.write_text(scalings(f=3, g=3) + short.replace("x.numel()", "ct.numel()"))
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [5, 5, 5], "a rule that takes other arrays"
     module.f.defvjp(None, lambda inputs, ct: (7 * ct,))
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [7, 7, 7]
 
 
 def test_a_changed_text_under_the_same_name(slowly: None):
-    module = be_runtime.load_cpp_inline("live_cell", scaling(f=2))
+    module = be_runtime.load_cpp_inline("live_cell", scalings(f=2))
     jitted = jax.jit(module.f)
     assert jitted(X).tolist() == [0, 2, 4]
-    module = be_runtime.load_cpp_inline("live_cell", scaling(f=3))
+    module = be_runtime.load_cpp_inline("live_cell", scalings(f=3))
     assert module.f(X).tolist() == [0, 3, 6]
     assert jitted(X).tolist() == [0, 2, 4]
     assert by_name("live_cell.f").tolist() == [0, 3, 6], "a name that no program calls is the new code's"
 
 
 def test_a_name_that_a_program_calls_stays(slowly: None):
-    be_runtime.load_cpp_inline("live_named", scaling(f=2, g=2))
+    be_runtime.load_cpp_inline("live_named", scalings(f=2, g=2))
     program = jax.jit(lambda: by_name("live_named.f"))
     assert program().tolist() == [0, 2, 4]
     with pytest.raises(RegistrationError, match=r"'live_named\.f' was given to jax\.ffi\.ffi_call") as caught:
-        be_runtime.load_cpp_inline("live_named", scaling(f=3, g=3))
+        be_runtime.load_cpp_inline("live_named", scalings(f=3, g=3))
     assert any(hint.startswith("call module.f(...)") for hint in caught.value.hints)
     assert program().tolist() == [0, 2, 4]
     assert by_name("live_named.g").tolist() == [0, 2, 4], "all names of a load, or none"
     del program
     jax.clear_caches()
-    be_runtime.load_cpp_inline("live_named", scaling(f=3, g=3))
+    be_runtime.load_cpp_inline("live_named", scalings(f=3, g=3))
     assert by_name("live_named.f").tolist() == [0, 3, 6], "as the error's hint says"
 
 
 def test_a_saved_file_whose_name_a_program_calls(tmp_path: Path, slowly: None, capsys: pytest.CaptureFixture[str]):
-    path = tmp_path / "live_named_file.cc"
-    path.write_text(scaling(f=2))
+    path = save(tmp_path / "live_named_file.cc", f=2)
     module = be_runtime.load_cpp_file(path)
     program = jax.jit(lambda: by_name("live_named_file.f"))
     program()
-    path.write_text(scaling(f=3))
+    save(path, f=3)
     with pytest.warns(UserWarning, match="was given to jax.ffi.ffi_call"):
         assert module.f(X).tolist() == [0, 2, 4]
     assert "call module.f(...)" in capsys.readouterr().err
 
 
 def test_a_name_of_before_the_watch():
-    be_runtime.load_cpp_inline("live_before", scaling(f=2))
-    be_runtime.load_cpp_inline("live_before_called", scaling(f=2))
+    be_runtime.load_cpp_inline("live_before", scalings(f=2))
+    be_runtime.load_cpp_inline("live_before_called", scalings(f=2))
     program = jax.jit(lambda: by_name("live_before_called.f"))
     program()
     with be_runtime.watch():
         with pytest.warns(UserWarning, match=r"live_before\.f has changed: module\.f\(...\) calls the new code"):
-            module = be_runtime.load_cpp_inline("live_before", scaling(f=3))
+            module = be_runtime.load_cpp_inline("live_before", scalings(f=3))
         assert module.f(X).tolist() == [0, 3, 6]
         with pytest.raises(RegistrationError, match=r"live_before_called\.f"):
-            be_runtime.load_cpp_inline("live_before_called", scaling(f=3))
+            be_runtime.load_cpp_inline("live_before_called", scalings(f=3))
     assert program().tolist() == [0, 2, 4]
 
 
@@ -259,52 +256,25 @@ def test_a_function_with_state_keeps_its_name(slowly: None):
     assert float(module.f(X)[0]) == 10
 
 
-def test_programs_are_traced_anew_if_that_is_wished(tmp_path: Path):
-    path = tmp_path / "live_retrace.cc"
-    path.write_text(scaling(f=2))
-    with be_runtime.watch(retrace=True, interval_s=0.05):
-        module = be_runtime.load_cpp_file(path)
-        jitted = jax.jit(module.f)
-        assert jitted(X).tolist() == [0, 2, 4]
-        path.write_text(scaling(f=3))
-        until(lambda: jitted(X).tolist() == [0, 3, 6])
-        cell = be_runtime.load_cpp_inline("live_retrace_cell", scaling(f=2))
-
-        @jax.jit
-        def program(x: jax.Array) -> jax.Array:
-            result: jax.Array = cell.f(x)
-            return result
-
-        assert program(X).tolist() == [0, 2, 4]
-        cell = be_runtime.load_cpp_inline("live_retrace_cell", scaling(f=3))
-        assert program(X).tolist() == [0, 3, 6]
-
-
-def test_without_a_watch_nothing_follows(tmp_path: Path):
-    path = tmp_path / "live_off.cc"
-    path.write_text(scaling(f=2))
+def test_without_a_watch_nothing_follows_and_several_watches_are_one_within_another(tmp_path: Path):
+    path = save(tmp_path / "live_off.cc", f=2)
     with be_runtime.watch(interval_s=0.05):
         watched = be_runtime.load_cpp_file(path)
     unwatched = be_runtime.load_cpp_file(path, target_prefix="live_off_2")
     assert type(unwatched) is be_runtime.CompiledModule
-    path.write_text(scaling(f=3))
+    save(path, f=3)
     assert watched.f(X).tolist() == unwatched.f(X).tolist() == [0, 2, 4]
     with pytest.raises(RegistrationError):
         be_runtime.load_cpp_file(path)
-    with be_runtime.watch(interval_s=1000):
-        assert watched.f(X).tolist() == [0, 3, 6], "followed again"
-
-
-def test_several_watches():
     outer = be_runtime.watch(interval_s=1000)
     with be_runtime.watch(retrace=True):
-        pass
-    be_runtime.load_cpp_inline("live_outer", scaling(f=2))
-    assert be_runtime.load_cpp_inline("live_outer", scaling(f=3)).f(X).tolist() == [0, 3, 6]
+        assert watched.f(X).tolist() == [0, 3, 6], "followed again"
+    save(path, f=4)
+    assert watched.f(X).tolist() == [0, 4, 8], "the outer watch goes on"
     with outer:
         pass
-    with pytest.raises(RegistrationError):
-        be_runtime.load_cpp_inline("live_outer", scaling(f=4))
+    save(path, f=5)
+    assert watched.f(X).tolist() == [0, 4, 8]
 
 
 @pytest.mark.parametrize("options", [{"interval_s": 0}, {"interval_s": float("nan")}, {"retrace": 1}])
@@ -314,29 +284,25 @@ def test_bad_arguments(options: dict[str, object]):
 
 
 def test_many_edits_from_several_threads(tmp_path: Path):
-    path = tmp_path / "live_many.cc"
-    path.write_text(scaling(f=0))
-    with be_runtime.watch(interval_s=0.01):
+    path = save(tmp_path / "live_many.cc", f=0)
+    done = threading.Event()
+    with be_runtime.watch(interval_s=0.01), ThreadPoolExecutor(3) as pool:
         module = be_runtime.load_cpp_file(path)
-        seen: list[float] = []
-        done = threading.Event()
 
-        def call() -> None:
+        def call() -> set[float]:
+            seen = set()
             while not done.is_set():
-                seen.append(float(module.f(X)[1]))
+                seen.add(float(module.f(X)[1]))
+            return seen
 
-        callers = [threading.Thread(target=call) for _ in range(3)]
-        for caller in callers:
-            caller.start()
-        for number in range(1, 11):
-            fresh = tmp_path / "fresh"
-            fresh.write_text(scaling(f=number))
-            fresh.rename(path)
-            assert float(module.f(X)[1]) == number, "saved, then called"
-        done.set()
-        for caller in callers:
-            caller.join()
-    assert set(seen) <= set(map(float, range(11)))
+        callers = [pool.submit(call) for _ in range(3)]
+        try:
+            for number in range(1, 5):
+                save(tmp_path / "fresh", f=number).rename(path)
+                assert float(module.f(X)[1]) == number, "saved, then called"
+        finally:
+            done.set()
+        assert set().union(*(caller.result() for caller in callers)) <= set(map(float, range(5)))
 
 
 FORKING = """
@@ -354,45 +320,40 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.full
 def test_a_forked_child_follows_too(tmp_path: Path):
-    path = tmp_path / "live_fork.cc"
-    path.write_text(scaling(f=2))
-    done = run_python(FORKING, str(path), scaling(f=41))
+    done = run_python(FORKING, str(save(tmp_path / "live_fork.cc", f=2)), scalings(f=41))
     assert done.stdout.split() == ["41"], done.stderr
 
 
 def test_a_prebuilt_folder_is_not_looked_at_unless_nothing_may_be_compiled(
     tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch, slowly: None
 ):
-    path = tmp_path / "live_prebuilt.cc"
-    path.write_text(scaling(f=2))
+    path = save(tmp_path / "live_prebuilt.cc", f=2)
     be_runtime.load_cpp_file(path)
     be_runtime.export_prebuilt(tmp_path / "prebuilt")
     monkeypatch.setenv("BE_PREBUILT_DIR", str(tmp_path / "prebuilt"))
     module = be_runtime.load_cpp_file(path)
-    path.write_text(scaling(f=3))
+    save(path, f=3)
     assert module.f(X).tolist() == [0, 3, 6]
-    path.write_text(scaling(f=2))
+    save(path, f=2)
     monkeypatch.setenv("BE_JIT", "never")
     fixed = be_runtime.load_cpp_file(path, target_prefix="live_prebuilt_2")
-    path.write_text(scaling(f=3))
+    save(path, f=3)
     assert fixed.f(X).tolist() == [0, 2, 4]
 
 
+@pytest.mark.full
 def test_checked_mode_checks_the_new_code(tmp_path: Path, slowly: None):
-    path = tmp_path / "live_checked.cc"
-    path.write_text(scaling(f=2))
+    path = save(tmp_path / "live_checked.cc", f=2)
     module = be_runtime.load_cpp_file(path)
     with be_runtime.debug():
         assert module.f(X).tolist() == [0, 2, 4]
-    path.write_text(scaling(f=2).replace("i < x.numel()", "i <= x.numel()"))
+    path.write_text(path.read_text().replace("i < x.numel()", "i <= x.numel()"))
     with be_runtime.debug(), pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
         module.f(X)
     module = be_runtime.load_cpp_file(path, target_prefix="live_checked_2", debug=True)
     with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
         module.f(X)
-    path.write_text(scaling(f=4))
+    save(path, f=4)
     assert module.f(X).tolist() == [0, 4, 8]
-    path.write_text(scaling(f=5).replace("i < x.numel()", "i <= x.numel()"))
-    with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
-        module.f(X)

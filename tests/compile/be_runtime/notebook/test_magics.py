@@ -80,6 +80,7 @@ def test_cells_are_compiled_and_compiled_again(run: Any):
     assert gone[-1].ename == "RegistrationError", "nothing is followed any more"
 
 
+@pytest.mark.full
 def test_a_finding_names_the_cell_that_calls(run: Any):
     *_, called, found = run(
         "%load_ext be_runtime\nimport be_runtime, jax.numpy as jnp\nx = jnp.arange(3.0)",
@@ -92,6 +93,7 @@ def test_a_finding_names_the_cell_that_calls(run: Any):
     assert text(found) == "no findings"
 
 
+@pytest.mark.full
 def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     failed, kept, bad_line, bad_spec, python = run(
         "%load_ext be_runtime\nimport jax.numpy as jnp\nbroken = 7",
@@ -120,6 +122,7 @@ def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     assert "broken:5:69: error:" in shown.data["text/plain"]
 
 
+@pytest.mark.full
 def test_files_that_are_saved_between_cells(run: Any):
     _, loaded, broken, mended, traced = run(
         "%load_ext be_runtime\nimport be_runtime, jax, jax.numpy as jnp\nx = jnp.arange(3.0)" + EDIT,
@@ -138,6 +141,7 @@ def test_files_that_are_saved_between_cells(run: Any):
     assert text(traced) == "[0. 4. 8.]\n", "a cell begins with what was saved before it"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("filtering", ["auto", "off"])
 def test_a_cell_shows_no_frame_of_ours(filtering: str, run: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAX_TRACEBACK_FILTERING", filtering)

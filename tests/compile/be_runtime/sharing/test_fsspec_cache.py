@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import jobs
 from tests.support.faulty_server import faulty_server
 from tests.support.runtime import environment, run_python
 
@@ -60,9 +61,7 @@ S3 = {
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = jobs.free_port(20_000, 60_000)
     argv = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(argv, stdout=quiet, stderr=quiet, env=environment(**S3)) as process:
@@ -79,10 +78,12 @@ def s3() -> Iterator[str]:
         process.terminate()
 
 
+@pytest.mark.full
 def test_what_is_put_can_be_got(s3: str):
     assert run_python(USE, env=environment(**S3, AWS_ENDPOINT_URL=s3)).stdout == "used\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["silent", "drip_head", "drip_body", "cut", "error500", "error403"])
 def test_a_fault_takes_no_longer_than_allowed_and_does_not_keep_the_process(how: str):
     with faulty_server() as server:

@@ -1,4 +1,4 @@
-"""Real processes of a job agree on who builds; the builds sleep. `tests/support/jobs.py` starts them."""
+"""Processes of a job agree on who builds: threads with a store in memory, then real processes; the builds sleep."""
 
 from __future__ import annotations
 
@@ -9,16 +9,51 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Condition
 from typing import Any
 
 import pytest
 
+from be_runtime.xla.coordination import JobStore
+from tests.compile.be_runtime.sharing.member import Member, Plan
 from tests.support import jobs
 from tests.support.requirements import in_full
 
-MEMBER = "tests.compile.be_runtime.sharing.programs.member"
+MEMBER = "tests.compile.be_runtime.sharing.member"
 K = ["k", "-O2", "sm_90"]
+OTHER = ["other", "-O2", "sm_90"]
+Answers = list[dict[str, Any]]
+
+
+class Memory(jobs.StoreClient):
+    """The store's client in memory, which waits for values."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.changed = Condition()
+
+    def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
+        with self.changed:
+            super().key_value_set_bytes(key, value, replace)
+            self.changed.notify_all()
+
+    def blocking_key_value_get_bytes(self, key: str, patience_ms: int) -> bytes:
+        with self.changed:
+            self.changed.wait_for(lambda: key in self.values, patience_ms / 1000)
+            return super().blocking_key_value_get_bytes(key, patience_ms)
+
+
+def play(folder: Path, *plans: dict[str, Any]) -> Answers:
+    """Let each plan be a thread's, as if it were a process."""
+    store = Memory()
+    members = [
+        Member(number, folder, Plan(**{"loads": [K], **plan}), JobStore(store, number))
+        for number, plan in enumerate(plans)
+    ]
+    with ThreadPoolExecutor(len(plans)) as pool:
+        return list(pool.map(Member.run, members))
 
 
 @contextlib.contextmanager
@@ -28,22 +63,93 @@ def members(folder: Path, *plans: dict[str, Any]) -> Generator[jobs.JobUnderTest
         yield job
 
 
-def how(answers: list[dict[str, Any]], name: str = "k") -> list[str]:
+def how(answers: Answers, name: str = "k") -> list[str]:
     """How each process got a kernel."""
     return [how for answer in answers for each, how, *_ in answer["results"] if each == name]
 
 
-def libraries(answers: list[dict[str, Any]]) -> int:
+def libraries(answers: Answers) -> int:
     """How many different ones there are."""
     return len({row[2] for answer in answers for row in answer["results"]})
 
 
-def said(answers: list[dict[str, Any]], channel: str = "said") -> str:
+def said(answers: Answers, channel: str = "said") -> str:
     return "\n".join(line for answer in answers for line in answer[channel])
 
 
-@pytest.mark.parametrize(("count", "seconds"), [in_full(2, 5.0), (8, 0.7)])
-def test_one_process_builds_and_the_others_take_it(tmp_path: Path, count: int, seconds: float):
+def test_one_builds_and_the_others_take_it_each_kernel_once(tmp_path: Path):
+    names = [[f"k{number}", "-O2", "sm_90"] for number in range(4)]
+    answers = play(tmp_path, *({"loads": names[at:] + names[:at], "with_threads": True} for at in (0, 2, 1)))
+    assert [Counter(how(answers, name)) for name, *_ in names] == [{"built": 1, "fetched": 2}] * 4
+    assert libraries(answers) == 4
+    assert said(answers) + said(answers, "whispered") == ""
+
+
+def test_a_builder_that_gives_no_sign_of_life_is_replaced_and_goes_on_when_it_wakes(tmp_path: Path):
+    builder = {"dies": True, "until": "ended-3"}
+    waits = {"after": "building-k-0", "stale_s": 1.0}
+    answers = play(tmp_path, builder, waits, waits, {"after": "ended-[12]"})
+    assert sorted(how(answers)) == ["built", "built", "fetched", "fetched"]
+    assert libraries(answers) == 2
+    assert said(answers) in {
+        f"k: process 0 of the job has stopped building it, so process {number} builds it now" for number in (1, 2)
+    }
+    assert answers[3]["whispered"] == [], "the death is known by then"
+
+
+@pytest.mark.parametrize("size", [1000, 5 << 18])
+def test_wrong_bytes_are_built_instead(tmp_path: Path, size: int):
+    answers = play(tmp_path, *[{"damages": True, "size": size}] * 2)
+    assert how(answers) == ["built", "built"]
+    assert "was damaged on the way" in said(answers, "whispered")
+
+
+def test_different_sources_by_one_name_are_built_each_and_named(tmp_path: Path):
+    answers = play(tmp_path, {}, {"loads": [["k", "-O3", "sm_90"]], "after": "ended-0"})
+    assert how(answers) == ["built", "built"]
+    assert libraries(answers) == 2
+    assert said(answers) == (
+        "k: process 1 asks for another kernel of this name than process 0, so both are built; "
+        "the difference, from process 0 to process 1 (this one):\n  source: '-O2' -> '-O3'\n"
+        "make sources and options the same on all hosts, or give the kernels different names"
+    )
+
+
+def test_other_architectures_and_redefined_kernels_are_no_mistake(tmp_path: Path):
+    redefined = {"loads": [K, ["k", "-O3", "sm_90"], K]}
+    answers = play(tmp_path, redefined, redefined, {"loads": [["k", "-O2", "sm_80"]]})
+    assert said(answers) == ""
+    assert Counter(how(answers)) == {"built": 3, "fetched": 4}
+
+
+def test_after_a_failed_build_each_builds_for_itself(tmp_path: Path):
+    waits = {"after": "building-k-0"}
+    answers = play(tmp_path, {"fails": True, "until": "building-k-0"}, waits, waits)
+    assert how(answers) == ["failed", "built", "built"]
+    assert said(answers, "whispered").count("process 0 could not build it: k.cc:1: error") == 2
+
+
+def test_what_is_too_large_is_built_by_each(tmp_path: Path):
+    two = {"loads": [K, OTHER], "most_bytes": 2 << 20}
+    answers = play(tmp_path, two, {**two, "after": "building-k-0"})
+    assert how(answers) == ["built", "fetched"]
+    assert how(answers, "other") == ["built"] * 2
+    assert "too large for the job's store" in said(answers, "whispered")
+
+
+def test_an_entry_that_has_come_is_not_fetched(tmp_path: Path):
+    waits = {"is_shared": True, "after": "building-k-0"}
+    assert how(play(tmp_path, {"is_shared": True}, waits, waits)) == ["built", "come", "come"]
+
+
+def test_a_wait_ends_at_the_latest_when_a_build_would(tmp_path: Path):
+    answers = play(tmp_path, {"until": "ended-1"}, {"after": "building-k-0", "patience_s": 2.0})
+    assert how(answers) == ["built", "built"]
+    assert said(answers) == "k: waited 2 s for the job, so it is built here"
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(2, 0.7), in_full(2, 5.0), in_full(8, 0.7)])
+def test_of_real_processes_one_builds(tmp_path: Path, count: int, seconds: float):
     with members(tmp_path, *[{"seconds": seconds}] * count) as job:
         answers = job.answers()
     assert Counter(how(answers)) == {"built": 1, "fetched": count - 1}
@@ -51,140 +157,48 @@ def test_one_process_builds_and_the_others_take_it(tmp_path: Path, count: int, s
     assert said(answers) + said(answers, "whispered") == ""
 
 
-def test_several_threads_share_several_kernels(tmp_path: Path):
-    names = [[f"k{number}", "-O2", "sm_90"] for number in range(4)]
-    plans = [{"loads": names[at:] + names[:at], "with_threads": True} for at in (0, 2)]
-    with members(tmp_path, *plans) as job:
-        answers = job.answers()
-    assert [Counter(how(answers, name)) for name, *_ in names] == [{"built": 1, "fetched": 1}] * 4
-    assert said(answers) == ""
-
-
-def test_nobody_waits_for_a_process_that_does_not_load(tmp_path: Path):
-    with members(tmp_path, {}, {"loads": []}, {}, {"loads": [], "delay_s": 30}) as job:
-        answers = job.answers(0, 2, patience_s=25)
-    assert sorted(how(answers)) == ["built", "fetched"]
-
-
-@pytest.mark.parametrize("ends", ["killed", in_full("exits")])
-def test_a_builder_that_ends_is_replaced(tmp_path: Path, ends: str):
-    later = {"delay_s": 0.4}
-    latest = {"delay_s": 8.0}
-    builder = {"seconds": 0.6, "exits": True} if ends == "exits" else {"seconds": 60}
-    with members(tmp_path, later, builder, later, latest) as job:
+@pytest.mark.full
+@pytest.mark.parametrize("ends", ["killed", "exits", "stopped"])
+def test_a_builder_that_ends_or_stops_is_replaced(tmp_path: Path, ends: str):
+    builder = {"seconds": 0.6, "exits": True} if ends == "exits" else {"until": "ended-0"}
+    with members(tmp_path, {"after": "building-k-1"}, builder) as job:
         pid = int(jobs.wait_for(tmp_path, "building-k-1").read_text())
-        if ends == "killed":
-            os.kill(pid, signal.SIGKILL)
-        answers = job.answers(0, 2)
-        assert sorted(how(answers)) == ["built", "fetched"]
-        assert 3.0 < max(row[3] for answer in answers for row in answer["results"]) < 6.0
-        assert said(answers) in {
-            f"k: process 1 of the job has stopped building it, so process {number} builds it now" for number in (0, 2)
-        }
-        last = job.answers(3)
-        assert how(last) == ["fetched"]
-        assert last[0]["results"][0][3] < 1.0, "the death is known by then"
-    assert libraries(answers + last) == 1
+        if ends != "exits":
+            os.kill(pid, signal.SIGKILL if ends == "killed" else signal.SIGSTOP)
+        answers = job.answers(0)
+        if ends == "stopped":
+            os.kill(pid, signal.SIGCONT)
+            answers += job.answers(1)
+    assert how(answers) == ["built"] * (1 + (ends == "stopped"))
+    assert said(answers) == "k: process 1 of the job has stopped building it, so process 0 builds it now"
 
 
-def test_a_builder_that_is_stopped_is_replaced_and_goes_on_when_it_wakes(tmp_path: Path):
-    with members(tmp_path, {"delay_s": 0.4}, {"seconds": 1.0}, {"delay_s": 9.0}) as job:
-        pid = int(jobs.wait_for(tmp_path, "building-k-1").read_text())
-        jobs.stop_for(pid, 7.0)
-        answers = job.answers()
-    assert how(answers) == ["built", "built", "fetched"]
-    assert libraries(answers) == 2
-    assert "k: process 1 of the job has stopped building it, so process 0 builds it now" in said(answers)
-
-
-@pytest.mark.parametrize("size", [1000, 5 << 18])
-def test_wrong_bytes_are_built_instead(tmp_path: Path, size: int):
-    plan = {"damages": True, "size": size}
-    with members(tmp_path, plan, plan) as job:
-        answers = job.answers()
-    assert how(answers) == ["built", "built"]
-    assert "was damaged on the way" in said(answers, "whispered")
-
-
-def test_different_sources_by_one_name_are_built_each_and_named(tmp_path: Path):
-    other = {"loads": [["k", "-O3", "sm_90"]]}
-    with members(tmp_path, {}, {}, {**other, "delay_s": 0.2}, {**other, "delay_s": 0.2}) as job:
-        answers = job.answers()
-    assert Counter(how(answers)) == {"built": 2, "fetched": 2}
-    assert libraries(answers) == 2
-    lines = said(answers).splitlines()
-    assert [line for line in lines if line.startswith("  ")] == ["  source: '-O2' -> '-O3'"] * 2
-    assert {line.partition(" than ")[0] for line in lines[::3]} == {
-        f"k: process {number} asks for another kernel of this name" for number in (2, 3)
-    }
-    assert all(" than process 0, " in line or " than process 1, " in line for line in lines[::3])
-    assert set(lines[2::3]) == {"make sources and options the same on all hosts, or give the kernels different names"}
-    assert all(line.endswith(f" to {line.split()[1]} {line.split()[2]} (this one):") for line in lines[::3])
-
-
-def test_other_architectures_and_redefined_kernels_are_no_mistake(tmp_path: Path):
-    redefined = [K, ["k", "-O3", "sm_90"], K]
-    with members(tmp_path, {"loads": redefined}, {"loads": redefined}, {"loads": [["k", "-O2", "sm_80"]]}) as job:
-        answers = job.answers()
-    assert said(answers) == ""
-    assert Counter(how(answers)) == {"built": 3, "fetched": 4}
-
-
-def test_after_a_failed_build_each_builds_for_itself(tmp_path: Path):
-    with members(tmp_path, {"fails": True}, {"delay_s": 0.3}, {"delay_s": 0.3}) as job:
-        answers = job.answers()
-    assert how(answers) == ["failed", "built", "built"]
-    assert said(answers, "whispered").count("process 0 could not build it: k.cc:1: error") == 2
-
-
-def test_what_is_too_large_is_built_by_each(tmp_path: Path):
-    two = {"loads": [["k", "-O2", "sm_90"], ["other", "-O2", "sm_90"]], "most_bytes": 2 << 20}
-    with members(tmp_path, two, {**two, "delay_s": 0.3}) as job:
-        answers = job.answers()
-    assert Counter(how(answers)) == {"built": 1, "fetched": 1}
-    assert Counter(how(answers, "other")) == {"built": 2}
-    assert "too large for the job's store" in said(answers, "whispered")
-
-
-def test_an_entry_that_has_come_is_not_fetched(tmp_path: Path):
-    plan = {"is_shared": True}
-    with members(tmp_path, plan, {**plan, "delay_s": 0.3}, {**plan, "delay_s": 0.3}) as job:
-        answers = job.answers()
-    assert how(answers) == ["built", "come", "come"]
-
-
-def test_a_wait_ends_at_the_latest_when_a_build_would(tmp_path: Path):
-    with members(tmp_path, {"seconds": 20}, {"delay_s": 0.3, "patience_s": 2.0}) as job:
-        answers = job.answers(1)
-    assert how(answers) == ["built"]
-    assert said(answers) == "k: waited 2 s for the job, so it is built here"
-    assert answers[0]["results"][0][3] < 6.0
-
-
+@pytest.mark.full
 def test_ctrl_c_ends_a_wait(tmp_path: Path):
-    with members(tmp_path, {"seconds": 60}, {"delay_s": 0.3}) as job:
+    with members(tmp_path, {"until": "never"}, {"after": "building-k-0"}) as job:
         jobs.wait_for(tmp_path, "building-k-0")
         time.sleep(1.5)
-        began = time.monotonic()
         job.processes[1].send_signal(signal.SIGINT)
-        assert how(job.answers(1)) == ["interrupted"]
-        assert time.monotonic() - began < 30
+        assert how(job.answers(1, patience_s=30)) == ["interrupted"]
 
 
+@pytest.mark.full
 def test_a_forked_child_builds_for_itself(tmp_path: Path):
     """Its parent's client would never answer."""
-    with members(tmp_path, {}, {"in_child": True, "delay_s": 0.3}) as job:
+    with members(tmp_path, {}, {"in_child": True, "after": "building-k-0"}) as job:
         answers = job.answers()
     assert how(answers) == ["built", "built"]
     assert answers[1]["results"][0][3] < 2.0
     assert said(answers) == ""
 
 
+@pytest.mark.full
 def test_a_store_that_is_silent_is_not_asked_again(tmp_path: Path):
     """Process 0 has it, and is stopped."""
-    with members(tmp_path, {"loads": []}, {"loads": [K, ["other", "-O2", "sm_90"]], "delay_s": 2.0}) as job:
+    with members(tmp_path, {"loads": []}, {"loads": [K, OTHER], "after": "stopped"}) as job:
         assert job.answers(0)
         job.processes[0].send_signal(signal.SIGSTOP)
+        (tmp_path / "stopped").write_text("stopped")
         answers = job.answers(1)
         job.processes[0].send_signal(signal.SIGCONT)
     assert [row[1] for row in answers[0]["results"]] == ["built", "built"]

@@ -3,181 +3,188 @@
 from __future__ import annotations
 
 import hashlib
-import time
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
+import be_runtime
+from be_runtime.cache import Store
+from be_runtime.cache.validity.lookup import read_manifest
+from be_runtime.settings import Settings
 from be_runtime.sharing.archive import pack, unpack
+from be_runtime.sharing.remote import open_remote
+from be_toolchain.settings.remote_source import RemoteSource
+from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
-from tests.support.file_server import serving
+from tests.support.file_server import FileServer, serving
 from tests.support.nginx import nginx
-from tests.support.runtime import environment, forwarding_compiler, run_python
+from tests.support.runtime import environment, run_python
 
-SOURCE = """
-#include "brainevent/common.h"
-// @BE twice arg ret
-void twice(const BE::Tensor x, BE::Tensor out) {
-  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
-}
-"""
-LOAD = f"""
-import sys, jax, numpy as np
+SOURCE = scaling()
+PROCESS = f"""
+import sys, jax
 before = set(sys.modules)
 import be_runtime
-module = be_runtime.load_cpp_inline("shared", {SOURCE!r})
-out = jax.ffi.ffi_call("shared.twice", jax.ShapeDtypeStruct((3,), np.float32))(np.ones(3, np.float32))
-assert out.tolist() == [2.0, 2.0, 2.0]
+from be_runtime.cache import Store
+from be_runtime.cache.validity.lookup import read_manifest
+path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
 new = set(sys.modules) - before
-print(*sorted(name for name in new if name.startswith("be_runtime.sharing.") or name in ("cryptography", "fsspec")))
+imported = sorted(name for name in new if name.startswith("be_runtime.sharing.") or name in ("cryptography", "fsspec"))
+print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """
+WRITES: dict[str, Any] = {"BE_REMOTE_CACHE_WRITE": "1"}
 
 
-class Machine(NamedTuple):
-    """A cache of its own, the same compiler, which notes what it compiles."""
+def in_process(cache: Path, url: str, **variables: str) -> tuple[str, list[str], str]:
+    """Load in a process: where the module is from, which modules were imported, and standard error."""
+    done = run_python(PROCESS, env=environment(BE_CACHE_DIR=str(cache), BE_REMOTE_CACHE=url, **variables))
+    source, *imported = done.stdout.rstrip("\n").split(" ")
+    return source, imported, done.stderr
 
-    folder: Path
-    compiler: Path
-    notes: Path
 
-    def load(self, name: str, url: str, **variables: str) -> tuple[list[str], list[str], str]:
-        """Load a module as a machine: what was compiled, which modules were imported, and standard error."""
-        self.notes.write_text("")
-        env = environment(
-            BE_CXX=str(self.compiler), BE_CACHE_DIR=str(self.folder / name), BE_REMOTE_CACHE=url, **variables
-        )
-        done = run_python(LOAD, env=env)
-        return self.notes.read_text().split(), done.stdout.splitlines()[-1].split(), done.stderr
+class Machines:
+    """Machines whose caches lack the module, one after the other in this process, and what their loads say."""
+
+    def __init__(self, cache: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cache, self.patch, self.capsys = cache, patch, capsys
+
+    def load(self, url: str, *, is_new: bool = True, **variables: str) -> tuple[bool, str]:
+        """Load as another machine, or as the last one: whether it built, and what was said."""
+        if is_new:
+            Store(self.cache).clear("shared")
+        with self.patch.context() as patch:
+            for variable, value in {"BE_REMOTE_CACHE": url, **variables}.items():
+                patch.setenv(variable, value)
+            be_runtime.set_cache_dir(self.cache)
+            path = be_runtime.load_cpp_inline("shared", SOURCE, auto_register=False).path.parent
+            place = open_remote(RemoteSource(url, "BE_REMOTE_CACHE"), Settings.from_environ(os.environ), print)
+            assert place is not None
+            place.link.finish(60)
+        manifest = read_manifest(str(path), path.parent.name)
+        assert manifest is not None
+        return manifest.made.source == "", self.capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Machine:
-    notes = tmp_path / "notes"
-    return Machine(tmp_path, forwarding_compiler(tmp_path / "g++", f"echo compiled >> '{notes}'"), notes)
+def machines(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machines:
+    return Machines(cache, monkeypatch, capsys)
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with nginx(tmp_path / "nginx") as url:
-        yield url
+def server() -> Iterator[FileServer]:
+    with serving() as found:
+        yield found
 
 
-def entries(machines: Machine) -> list[Path]:
-    return [path for path in (machines.folder / "nginx" / "store").rglob("*") if path.is_file()]
-
-
-WRITES = {"BE_REMOTE_CACHE_WRITE": "1"}
-
-
+@pytest.mark.full
 @pytest.mark.needs("nginx")
-def test_one_machine_compiles_and_the_other_does_not(machines: Machine, server: str):
-    compiled, _, said = machines.load("reader", server)
-    assert (bool(compiled), entries(machines), said) == (True, [], ""), "who reads does not write"
-    compiled, _, said = machines.load("a", server, **WRITES)
-    assert (bool(compiled), said) == (True, "")
-    assert entries(machines)
-    assert {path.parent for path in entries(machines)} == {machines.folder / "nginx/store/kernels/be-1/ac"}
-    compiled, imported, said = machines.load("b", server)
-    assert (compiled, said) == ([], "")
+def test_one_machine_compiles_and_the_other_does_not_by_the_page_s_nginx(tmp_path: Path):
+    store = tmp_path / "nginx" / "store"
+    with nginx(tmp_path / "nginx") as url:
+        assert in_process(tmp_path / "reader", url)[::2] == ("", "")
+        assert [path for path in store.rglob("*") if path.is_file()] == [], "who reads does not write"
+        assert in_process(tmp_path / "a", url, **WRITES)[::2] == ("", "")
+        assert {path.parent for path in store.rglob("*") if path.is_file()} == {store / "kernels/be-1/ac"}
+        assert in_process(tmp_path / "b", url)[::2] == (url, "")
+
+
+def test_a_process_compiles_and_another_imports_what_it_takes_to_load(tmp_path: Path, server: FileServer):
+    assert in_process(tmp_path / "a", server.url, **WRITES)[::2] == ("", "")
+    source, imported, said = in_process(tmp_path / "b", server.url)
+    assert (source, said) == (server.url, "")
     assert "be_runtime.sharing.http_cache" in imported
     assert not {"cryptography", "fsspec"} & set(imported)
-    compiled, imported, said = machines.load("b", server)
-    assert (compiled, imported, said) == ([], [], ""), "a warm load imports nothing of this"
+    assert in_process(tmp_path / "b", server.url) == (server.url, [], ""), "a warm load imports nothing of this"
 
 
-@pytest.mark.needs("nginx")
-def test_what_is_damaged_is_said_and_compiled_here(machines: Machine, server: str):
-    machines.load("a", server, **WRITES)
-    for path in entries(machines):
-        data = bytearray(path.read_bytes())
-        data[-1] ^= 1
-        path.write_bytes(data)
-    compiled, _, said = machines.load("b", server)
-    assert compiled
-    assert f"shared: the archive from {server} is damaged" in said
-    machines.load("c", server, **WRITES)
-    assert machines.load("d", server)[0] == [], "who builds anew and may write puts it right"
+def test_what_is_damaged_is_said_and_compiled_here(machines: Machines, server: FileServer):
+    assert machines.load(server.url, **WRITES) == (True, "")
+    ((path, good),) = server.files.items()
+    server.files[path] = good[:-1] + bytes([good[-1] ^ 1])
+    is_built, said = machines.load(server.url)
+    assert is_built
+    assert f"shared: the archive from {server.url} is damaged" in said
+    machines.load(server.url, **WRITES)
+    assert machines.load(server.url) == (False, ""), "who builds anew and may write puts it right"
 
 
-@pytest.mark.needs("nginx")
-def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machine, server: str):
+def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, server: FileServer, tmp_path: Path):
     signing = pytest.importorskip("be_runtime.sharing.signing")
     (private, public), (_, other) = signing.make_keys(), signing.make_keys()
-    key = machines.folder / "key"
+    key = tmp_path / "key"
     signing.write_private_key(key, private)
-    machines.load("a", server, **WRITES)
-    compiled, _, said = machines.load("b", server, BE_REMOTE_CACHE_PUBLIC_KEY=public)
-    assert compiled
-    assert f"shared: the archive from {server} is not signed; it is not used; who builds it must sign it, as" in said
+    machines.load(server.url, **WRITES)
+    is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
+    assert is_built
+    assert f"shared: the archive from {server.url} is not signed; it is not used; who builds it must sign it" in said
     assert "as BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
-    machines.load("c", server, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
-    compiled, imported, said = machines.load("d", server, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}")
-    assert (compiled, said) == ([], "")
-    assert "cryptography" in imported
-    compiled, _, said = machines.load("e", server, BE_REMOTE_CACHE_PUBLIC_KEY=other)
-    assert compiled
+    machines.load(server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
+    assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
+    is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)
+    assert is_built
     assert "is not signed by a key that is trusted here; it is not used; if you trust who signed it, add" in said
     assert "their key to BE_REMOTE_CACHE_PUBLIC_KEY\n" in said
 
 
-def test_without_its_server_a_load_builds(machines: Machine):
-    url = closed_port()
-    compiled, _, said = machines.load("a", url, **WRITES)
-    assert compiled
+def test_without_its_server_a_load_builds(machines: Machines):
+    is_built, said = machines.load(closed_port(), **WRITES)
+    assert is_built
     assert "Connection refused; is it running? Unset BE_REMOTE_CACHE to do without" in said
     assert said.count("reading") <= 2
 
 
-def test_a_server_that_says_nothing_delays_a_load_and_its_process_within_limits(machines: Machine):
+@pytest.mark.full
+def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tmp_path: Path):
+    """Two waits of a second, the second one when the process ends."""
     with faulty_server() as server:
-        began = time.monotonic()
-        compiled, _, said = machines.load("a", f"{server.url}/silent", **WRITES, BE_REMOTE_CACHE_TIMEOUT="1")
-        took = time.monotonic() - began
-    assert compiled
+        _, _, said = in_process(tmp_path / "a", f"{server.url}/silent", **WRITES, BE_REMOTE_CACHE_TIMEOUT="1")
     assert [line.partition(" http")[0] for line in said.splitlines()] == [
         "be_runtime: remote cache: reading",
         "be_runtime: remote cache: writing",
     ]
-    assert took < 60, "2 s of which are waits, one for the upload when the process ends"
 
 
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("BE_REMOTE_CACHE", "https://host:port"), ("BE_REMOTE_CACHE", "nosuch://x"), ("BE_REMOTE_CACHE_PUBLIC_KEY", "x")],
 )
-def test_a_setting_that_means_nothing_is_an_error(machines: Machine, variable: str, value: str):
-    variables = {"BE_REMOTE_CACHE": "file:///nowhere", variable: value}
-    env = environment(BE_CXX=str(machines.compiler), BE_CACHE_DIR=str(machines.folder / "a"), **variables)
-    done = run_python(LOAD, env=env, check=False)
-    assert "ArgumentError" in done.stderr
-    assert variable in done.stderr or value.partition(":")[0] in done.stderr
+def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: str, value: str):
+    settings: dict[str, Any] = {variable: value}
+    with pytest.raises(be_runtime.ArgumentError, match=f"{variable}|{value.partition(':')[0]}"):
+        machines.load("https://nowhere.invalid", **settings)
 
 
-def tampered(data: bytes, outputs: dict[str, bytes]) -> bytes:
-    """An unsigned archive of the same entry with other outputs, as somebody may put there who can write."""
-    head, _ = unpack(data)
-    rows = tuple((name, len(content), hashlib.sha256(content).hexdigest()) for name, content in outputs.items())
-    return pack(head._replace(outputs=rows), outputs)
+def tampered(data: bytes, outputs: dict[str, bytes], **fields: Any) -> bytes:
+    """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
+    head, contents = unpack(data)
+    changed = {**{name: bytes(content) for name, content in contents.items()}, **outputs}
+    rows = tuple((name, len(content), hashlib.sha256(content).hexdigest()) for name, content in changed.items())
+    return pack(head._replace(outputs=rows, **fields), changed)
 
 
-def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machine):
-    with serving() as server:
-        machines.load("a", server.url, **WRITES)
-        ((path, good),) = server.files.items()
-        sound = {name: bytes(content) for name, content in unpack(good)[1].items()}
-        archives = [
-            tampered(good, {"d/" * 2000 + "module.so": b"x", **sound}),
-            tampered(good, {**sound, "module.json": b'{"functions": ' + b"[" * 100_000}),
-            tampered(good, {**sound, "module.json": b'{"functions": {}}'}),
-            tampered(good, {**sound, "module.so": b"no library"}),
-            tampered(good, {**sound, "module.so": sound["module.so"].replace(b"be_ffi_", b"be_off_")}),
-        ]
-        for number, archive in enumerate(archives):
-            server.files[path] = archive
-            compiled, _, said = machines.load(f"b{number}", server.url)
-            assert compiled
-            assert len(said.splitlines()) == 1, said
-            assert server.url in said
-        assert machines.load(f"b{number}", server.url)[::2] == ([], ""), "once is enough"
+def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, server: FileServer):
+    machines.load(server.url, **WRITES)
+    ((path, good),) = server.files.items()
+    library = bytes(unpack(good)[1]["module.so"]).replace(b"be_ffi_", b"be_off_")
+    for archive, problem in (
+        (tampered(good, {"module.json": b'{"functions": ' + b"[" * 100_000}), ""),
+        (tampered(good, {"module.json": b'{"functions": {}}'}), ""),
+        (tampered(good, {"module.so": b"no library"}), ""),
+        (tampered(good, {"module.so": library}), ""),
+        (tampered(good, {}, digest="0" * 64), "is of another entry"),
+    ):
+        server.files[path] = archive
+        is_built, said = machines.load(server.url)
+        assert is_built
+        assert len(said.splitlines()) == 1, said
+        assert server.url in said
+        assert problem in said
+    assert machines.load(server.url, is_new=False) == (True, ""), "once is enough"

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.compile.be_runtime.scaling import scaling
 from tests.support import jobs
+from tests.support.one_device_each import run_two
+from tests.support.requirements import in_full
 from tests.support.runtime import ROOT, environment, forwarding_compiler
 
-SOURCE = """
-#include "brainevent/common.h"
-#include "factor.h"
-// @BE twice arg ret
-void twice(const BE::Tensor x, BE::Tensor out) {
-  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
-}
-"""
+SOURCE = scaling("twice", "FACTOR", '#include "factor.h"\n')
 
 
 class Hosts:
@@ -59,7 +53,7 @@ class Hosts:
         return list(map(jobs.module_source, self.caches))
 
 
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("count", [2, in_full(8)])
 def test_one_host_compiles(tmp_path: Path, count: int):
     hosts = Hosts(tmp_path, count)
     with jobs.running(jobs.LOADER, hosts.arguments(), hosts.variables()) as job:
@@ -70,33 +64,27 @@ def test_one_host_compiles(tmp_path: Path, count: int):
     assert sorted(hosts.sources()) == ["", *["another process of the job"] * (count - 1)]
 
 
-def test_a_host_with_another_header_compiles_its_own(tmp_path: Path):
-    hosts = Hosts(tmp_path, 3)
+@pytest.mark.full
+def test_hosts_with_another_header_or_other_sources_compile_their_own_and_are_told(tmp_path: Path):
+    hosts = Hosts(tmp_path, 4)
     header = hosts.caches[2].parent / "include" / "factor.h"
     header.write_text("#define FACTOR 3\n")
-    with jobs.running(jobs.LOADER, hosts.arguments(first=0), hosts.variables()) as job:
+    arguments = [*hosts.arguments(first=0)[:3], hosts.arguments(SOURCE.replace("FACTOR *", "-FACTOR *"), first=0)[3]]
+    with jobs.running(jobs.LOADER, arguments, hosts.variables()) as job:
         answers = job.answers(patience_s=200)
         said = job.end()
-    assert len({answer["rows"][0][0] for answer in answers}) == 2
-    assert hosts.sources() == ["", "another process of the job", ""]
-    assert hosts.compiled("k") == 2
+    assert len({answer["rows"][0][0] for answer in answers}) == 3
+    assert hosts.sources() == ["", "another process of the job", "", ""]
+    assert hosts.compiled("k") == 3
     assert f"k: the archive from another process of the job is of another {header} than the one here" in said[2]
-
-
-def test_hosts_with_other_sources_are_told(tmp_path: Path):
-    hosts = Hosts(tmp_path, 2)
-    arguments = [hosts.arguments(first=0)[0], hosts.arguments(SOURCE.replace("FACTOR *", "-FACTOR *"), first=0)[1]]
-    with jobs.running(jobs.LOADER, arguments, hosts.variables()) as job:
-        job.answers(patience_s=200)
-        said = job.end()
-    assert hosts.sources() == ["", ""]
     assert (
-        "k: process 1 asks for another kernel of this name than process 0, so both are built; "
-        "the difference, from process 0 to process 1 (this one):\n  sources: " in said[1]
+        "k: process 3 asks for another kernel of this name than process 0, so both are built; "
+        "the difference, from process 0 to process 3 (this one):\n  sources: " in said[3]
     )
     assert "asks for another" not in said[0]
 
 
+@pytest.mark.full
 def test_a_failed_build_fails_each_host_by_its_own_compiler(tmp_path: Path):
     hosts = Hosts(tmp_path, 2)
     arguments = hosts.arguments(SOURCE.replace("FACTOR *", "MISSPELT *"), first=0)
@@ -108,26 +96,7 @@ def test_a_failed_build_fails_each_host_by_its_own_compiler(tmp_path: Path):
     assert "k: process 0 could not build it: BuildError: " in said[1]
 
 
-def test_a_builder_that_is_killed_while_it_compiles_is_replaced(tmp_path: Path):
-    """Its compiler goes on for a while, as one does that has lost its parent, and then fails."""
-    mark = tmp_path / "stuck"
-    hosts = Hosts(
-        tmp_path, 2, f"case \"$*\" in *' -c '*) if mkdir '{mark}' 2>/dev/null; then sleep 20; exit 1; fi;; esac"
-    )
-    with jobs.running(jobs.LOADER, hosts.arguments(first=1), hosts.variables()) as job:
-        deadline = time.monotonic() + 60
-        while not mark.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(2.5)
-        killed = time.monotonic()
-        job.processes[1].send_signal(signal.SIGKILL)
-        answers = job.answers(0, patience_s=200)
-        assert time.monotonic() - killed < 30
-        job.end()
-    assert len(answers[0]["rows"][0][0]) == 64
-    assert jobs.module_source(hosts.caches[0]) == ""
-
-
+@pytest.mark.full
 def test_the_program_of_the_page_runs_as_slurm_starts_it(tmp_path: Path):
     page = (ROOT / "docs" / "cluster.md").read_text()
     (tmp_path / "train.py").write_text(page.split("```py\n")[1].split("```")[0])
@@ -147,3 +116,12 @@ def test_the_program_of_the_page_runs_as_slurm_starts_it(tmp_path: Path):
     printed = [process.communicate(timeout=200) for process in running]
     assert [out for out, _ in printed] == ["0 [2. 2. 2.]\n", "1 [2. 2. 2.]\n"], printed
     assert hosts.compiled("scaling") == 1
+
+
+@pytest.mark.full
+def test_of_two_processes_with_one_mesh_one_builds_and_both_compute(tmp_path: Path):
+    """Each has a device."""
+    job = run_two(tmp_path, "cpu")
+    assert job.devices == [[2, 1]] * 2
+    assert (job.right, job.wrong) == ({"parallel", "reduce"}, set())
+    assert (job.built["one_device_each"], job.fetched["one_device_each"], job.compiled) == (1, 1, 1)

@@ -3,135 +3,142 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import be_runtime
+from be_runtime.cli.main import main
+from be_toolchain.arch import Arch
+from tests.compile.be_runtime.processes import python
+from tests.compile.be_runtime.scaling import scaling
+from tests.support import jobs
 from tests.support.runtime import environment
 
-SOURCE = """
-#include "brainevent/common.h"
-#include "factor.h"
-// @BE NAME arg[n] ret[n]
-void NAME(const BE::Tensor x, BE::Tensor y) {
-  BE_CHECK(x.numel() < 100) << "too long";
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
-}
-"""
+INCLUDE = '#include "factor.h"\n'
 CALL = "import jax.numpy as jnp, shipped; print(shipped.ops.twice(jnp.ones(2)).tolist(), shipped.ops.scaling.path)"
+BARE: dict[str, Any] = {"BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere", "BE_JIT": "never"}
+Place = Callable[[Path], Path]
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """A package with two modules."""
-    root = tmp_path / "home" / "shipped"
-    (root / "include").mkdir(parents=True)
-    (root / "__init__.py").write_text("from be_runtime import package_kernels\nops = package_kernels(__name__)\n")
-    (root / "include" / "factor.h").write_text("#define FACTOR 2\n")
-    (root / "scaling.cc").write_text(SOURCE.replace("NAME", "twice"))
-    (root / "other").mkdir()
-    (root / "other" / "a.cc").write_text(SOURCE.replace("NAME", "first"))
-    (root / "other" / "b.cc").write_text(SOURCE.replace("NAME", "second"))
-    rows = ('[modules.scaling]\nsources = "scaling.cc"', '[modules.other]\nsources = "other"')
-    (root / "kernels.toml").write_text("\n".join(f'{row}\nextra_include_paths = ["include"]' for row in rows))
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package with two modules, which nobody edits."""
+    root = tmp_path_factory.mktemp("declared") / "shipped"
+    files = {
+        "__init__.py": "from be_runtime import package_kernels\nops = package_kernels(__name__)\n",
+        "include/factor.h": "#define FACTOR 2\n",
+        "scaling.cc": scaling("twice", "FACTOR", INCLUDE),
+        "other/a.cc": scaling("first", "FACTOR", INCLUDE),
+        "other/b.cc": scaling("second", "FACTOR", INCLUDE),
+        "kernels.toml": '[modules.scaling]\nsources = "scaling.cc"\nextra_include_paths = ["include"]\n'
+        '[modules.other]\nsources = "other"\nextra_include_paths = ["include"]\n',
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
     return root
 
 
-def run(package: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run Python beside the package, with a cache of its own."""
-    known = {"BE_CACHE_DIR": str(package.parents[1] / "cache"), **environ}
-    command = (sys.executable, *argv)
-    return subprocess.run(
-        command, env=environment(**known), cwd=package.parent, capture_output=True, text=True, check=False
-    )
+@pytest.fixture(scope="module")
+def built_once(declared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with what was built ahead of time."""
+    package = Path(shutil.copytree(declared, tmp_path_factory.mktemp("built") / "shipped"))
+    python(package.parent, "-m", "be_runtime", "build", "shipped")
+    return package
 
 
-def build(package: Path, *argv: str, **environ: str) -> Path:
-    done = run(package, "-m", "be_runtime", "build", "shipped", *argv, **environ)
-    assert done.returncode == 0, done.stderr
-    return package / "_kernels"
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Copy a package to where this process imports it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda package: Path(shutil.copytree(package, tmp_path / "shipped"))
+    sys.modules.pop("shipped", None)
 
 
-def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path):
-    done = run(package, "-c", CALL)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[2.0, 2.0]")
-    assert "/cache/" in done.stdout
-    folder = build(package)
-    bare = {"BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere", "BE_JIT": "never"}
-    done = run(package, "-c", CALL, **bare)
-    assert done.returncode == 0, done.stderr
-    assert f"[2.0, 2.0] {folder}" in done.stdout
+@pytest.fixture
+def package(declared: Path, place: Place) -> Path:
+    return place(declared)
 
 
-def test_errors_of_a_kernel_name_its_package(package: Path):
+@pytest.fixture
+def built(built_once: Path, place: Place) -> Path:
+    return place(built_once)
+
+
+def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path, built_once: Path, tmp_path: Path):
+    def found(**environ: Any) -> str:
+        return python(tmp_path, "-c", CALL, **environ).stdout
+
+    cache = os.environ["BE_CACHE_DIR"]
+    assert found().startswith(f"[2.0, 2.0] {cache}/")
+    prebuilt = shutil.copytree(built_once / "_kernels", tmp_path / "prebuilt" / "shipped")
+    assert found(**BARE, BE_PREBUILT_DIR=str(tmp_path / "prebuilt")).startswith(f"[2.0, 2.0] {prebuilt}/images/")
+    shutil.copytree(built_once / "_kernels", package / "_kernels")
+    assert found(**BARE).startswith(f"[2.0, 2.0] {package}/_kernels/images/")
+    assert found(BE_JIT="always").startswith(f"[2.0, 2.0] {cache}/")
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "shipped")
+    shutil.rmtree(package)
+    zipped = f"import sys; sys.path.insert(0, {archive!r}); {CALL}"
+    assert python(tmp_path, "-c", zipped, **BARE).stdout.startswith("[2.0, 2.0] ")
+
+
+def test_errors_of_a_kernel_name_its_package(built: Path, tmp_path: Path):
     call = (
         "import jax.numpy as jnp, shipped\n"
-        "for name in ('twice', 'lost'):\n"
-        "    try: print(getattr(shipped.ops.scaling, name)(jnp.ones(2), jnp.ones(2)))\n"
+        "for call in ('scaling.twice(1, 2)', 'scaling.lost', 'twice(jnp.ones(2, int)).block_until_ready()'):\n"
+        "    try: eval('shipped.ops.' + call)\n"
         "    except Exception as error: print(str(error).splitlines()[0])"
     )
-    takes = "shipped.scaling.twice takes 1 array "
-    lacks = "module 'shipped.scaling' has no function 'lost'; it has twice\n"
-    native = "shipped.scaling.twice: argument 0: data_ptr<float>() of an int32 tensor"
-    call += (
-        "\ntry: shipped.ops.twice(jnp.ones(2, 'int32')).block_until_ready()\nexcept Exception as error: print(error)"
-    )
-    done = run(package, "-c", call)
-    assert done.stdout.startswith(takes), done.stderr
-    assert native in done.stdout
-    assert lacks in done.stdout
-    build(package)
-    assert run(package, "-c", call, BE_JIT="never").stdout == done.stdout
+    said = python(tmp_path, "-c", call, BE_JIT="never").stdout
+    takes, lacks, native = said.splitlines()
+    assert takes.startswith("shipped.scaling.twice takes 1 array ")
+    assert lacks == "module 'shipped.scaling' has no function 'lost'; it has twice"
+    assert "shipped.scaling.twice: argument 0: data_ptr<float>() of an int32 tensor" in native
+    shutil.rmtree(built / "_kernels")
+    assert python(tmp_path, "-c", call).stdout == said
+
+
+def test_sources_that_can_not_be_compiled_are_named_with_their_package(package: Path):
     source = package / "scaling.cc"
-    source.write_text(f"{source.read_text()}\nxx")
-    assert "BuildError: compiling scaling.cc failed (module shipped.scaling)\n" in run(package, "-c", CALL).stderr
-    source.write_text(SOURCE.replace("NAME", "twice").replace("arg[n]", "arg[n"))
-    assert "SpecError: shipped: twice: " in run(package, "-c", CALL).stderr
+    for text, error in (
+        (f"{source.read_text()}\nxx", "compiling scaling.cc failed (module shipped.scaling)"),
+        (source.read_text().replace("arg[n]", "arg[n"), "shipped: twice: "),
+    ):
+        source.write_text(text)
+        with pytest.raises(be_runtime.BeRuntimeError) as caught:
+            be_runtime.package_kernels("shipped")["scaling"]
+        assert caught.value.message.startswith(error)
 
 
-def test_a_header_in_a_folder_beside_the_sources_that_is_a_link_out_is_not_built_in(package: Path, tmp_path: Path):
-    (tmp_path / "outside.h").write_text("#define MORE 3\n")
-    (package / "parts").mkdir()
-    (package / "parts" / "more.h").symlink_to(tmp_path / "outside.h")
-    source = package / "scaling.cc"
-    source.write_text(f'#include "parts/more.h"\n{source.read_text()}')
-    for done in (run(package, "-m", "be_runtime", "build", "shipped"), run(package, "-c", CALL)):
-        assert done.returncode != 0
-        assert f"modules.scaling: parts/more.h is a link to {tmp_path}/outside.h" in done.stderr
-    assert not (package / "_kernels").exists()
-
-
-def test_two_builds_are_the_same_bytes_and_say_no_place(package: Path, tmp_path: Path):
-    first = build(package)
-    moved = tmp_path / "elsewhere" / "shipped"
-    shutil.copytree(package, moved, ignore=shutil.ignore_patterns("_kernels"))
-    second = build(moved, BE_CACHE_DIR=str(tmp_path / "second"))
-    files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
+def test_two_builds_are_the_same_bytes_and_say_no_place(
+    built_once: Path, package: Path, tmp_path: Path, tmp_cache: Path
+):
+    assert main(["build", "shipped"]) == 0
+    files = [path.relative_to(built_once) for path in (built_once / "_kernels").rglob("*") if path.is_file()]
     assert len(files) == 3
     for file in files:
-        data = (first / file).read_bytes()
-        assert data == (second / file).read_bytes()
+        data = (package / file).read_bytes()
+        assert data == (built_once / file).read_bytes()
         assert str(tmp_path).encode() not in data
 
 
-def test_an_edited_source_is_compiled_again(package: Path):
-    build(package)
-    (package / "include" / "factor.h").write_text("#define FACTOR 3\n")
-    done = run(package, "-c", CALL)
-    assert done.returncode == 0, done.stderr
+def test_what_was_edited_or_added_since_is_compiled(built: Path, tmp_path: Path):
+    (built / "include" / "factor.h").write_text("#define FACTOR 3\n")
+    (built / "other" / "c.cc").write_text(scaling("third", "FACTOR", INCLUDE))
+    done = python(tmp_path, "-c", f"{CALL}; print(shipped.ops.third, sorted(shipped.ops.__own__._made))")
     assert done.stdout.startswith("[3.0, 3.0]")
-    done = run(package, "-c", CALL, BE_JIT="never")
-    assert done.returncode == 1
-    assert "include/factor.h changed since it was built" in done.stderr
+    assert done.stdout.endswith("['other', 'scaling', 'third', 'twice']\n")
 
 
-def test_an_edited_source_is_loaded_again_in_one_process(package: Path):
+def test_an_edited_source_is_loaded_again_in_one_process(package: Path, tmp_path: Path):
     script = """
 import importlib, pathlib, warnings, jax, jax.numpy as jnp, shipped
 x = jnp.ones(2)
@@ -143,152 +150,97 @@ with warnings.catch_warnings(record=True) as told:
     print(shipped.ops.twice(x), jax.ffi.ffi_call("shipped.scaling.twice", jax.ShapeDtypeStruct((2,), "float32"))(x))
 print(*[each.message for each in told])
 """
-    done = run(package, "-c", script)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[2. 2.]\n[2. 2.]\n[3. 3.] [2. 2.]\nshipped.scaling has changed: its functions")
+    said = python(tmp_path, "-c", script).stdout
+    assert said.startswith("[2. 2.]\n[2. 2.]\n[3. 3.] [2. 2.]\nshipped.scaling has changed: its functions")
 
 
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("kernels.toml", None),  # such as another option
+        ("include/factor.h", "#define FACTOR 3\n"),
+        ("kernels.toml", "# such as another option"),
         ("other/factor.h", "#define FACTOR 4"),  # which is found before include/factor.h
-        ("other/c.cc", SOURCE.replace("NAME", "third")),
+        ("other/c.cc", scaling("third", "FACTOR", INCLUDE)),
         ("other/c.cu", ""),
     ],
 )
-def test_whatever_would_change_a_module_is_noticed(package: Path, file: str, text: str | None):
-    build(package)
-    with (package / file).open("a") as to:
-        to.write("# an edit" if text is None else text)
-    done = run(package, "-c", "import shipped; shipped.ops.other.first", BE_JIT="never")
-    assert done.returncode == 1
-    assert f"{file} changed since it was built" in done.stderr
+def test_whatever_would_change_a_module_is_noticed(built: Path, file: str, text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_JIT", "never")
+    with (built / file).open("a") as to:
+        to.write(text)
+    with pytest.raises(be_runtime.LoadError) as caught:
+        be_runtime.package_kernels("shipped")["other"]
+    assert f"{file} changed since it was built" in str(caught.value)
 
 
-def test_a_function_that_was_added_since_is_found(package: Path):
-    build(package)
-    (package / "other" / "c.cc").write_text(SOURCE.replace("NAME", "third"))
-    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(shipped.ops.__own__._made))")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("['other', 'third']\n")
+def test_what_can_not_be_used_is_said(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The GPU is one that is pretended: what decides are the architectures in the index."""
+    monkeypatch.setenv("BE_JIT", "never")
+    index = built / "_kernels" / "index.json"
+    index.write_text(index.read_text().replace('"archs": []', '"archs": ["9.0a"]'))
+    monkeypatch.setattr("be_runtime.ship.package.device_archs", lambda _: (Arch(8, 6),))
+    with pytest.raises(be_runtime.LoadError, match="its code for sm_90a does not run on sm_86"):
+        be_runtime.package_kernels("shipped")["scaling"]
+    shutil.rmtree(built / "_kernels")
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(tmp_path))
+    with pytest.raises(be_runtime.LoadError, match=f"there is no {index} or {tmp_path / 'shipped/index.json'}\n"):
+        be_runtime.package_kernels("shipped")["scaling"]
 
 
-def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path: Path):
-    build(package, "--out", str(tmp_path / "prebuilt" / "shipped"))
-    done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path / "prebuilt"), BE_JIT="never", PATH="/nowhere")
-    assert done.returncode == 0, done.stderr
-    assert str(tmp_path / "prebuilt" / "shipped" / "images") in done.stdout
-
-
-def test_where_it_looked_is_said(package: Path, tmp_path: Path):
-    done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path), BE_JIT="never")
-    assert f"there is no {package / '_kernels/index.json'} or {tmp_path / 'shipped/index.json'}\n" in done.stderr
-
-
-def test_code_of_another_library_does_not_run(package: Path, tmp_path: Path):
+def test_code_of_another_library_does_not_run(built: Path, tmp_path: Path):
     """Not even its constructors, though it has the size of the right one."""
-    folder = build(package)
-    digest = json.loads((folder / "index.json").read_text())["modules"]["scaling"]["image"]
-    image = folder / "images" / f"{digest}.so"
+    digest = json.loads((built / "_kernels" / "index.json").read_text())["modules"]["scaling"]["image"]
+    image = built / "_kernels" / "images" / f"{digest}.so"
     (tmp_path / "other.cc").write_text("#include <cstdlib>\n__attribute__((constructor)) void f() { _Exit(7); }\n")
     subprocess.run(["c++", "-shared", "-fPIC", "-o", tmp_path / "other.so", tmp_path / "other.cc"], check=True)
-    other = (tmp_path / "other.so").read_bytes()
-    whole = image.read_bytes()
-    settled = {"BE_CACHE_DIR": str(tmp_path / "memory"), "BE_JIT": "never"}
-    for data in (other.ljust(len(whole), b"\0"), whole[:64] + b"\xff" * 8 + whole[72:]):
-        assert run(package, "-c", CALL, **settled).returncode == 0
-        image.write_bytes(data)
-        done = run(package, "-c", CALL, **settled)
-        assert (done.returncode, "other bytes than when it was built" in done.stderr) == (1, True), done
-        image.write_bytes(whole)
+    python(tmp_path, "-c", CALL, BE_JIT="never")
+    image.write_bytes((tmp_path / "other.so").read_bytes().ljust(image.stat().st_size, b"\0"))
+    assert "other bytes than when it was built" in python(tmp_path, "-c", CALL, code=1, BE_JIT="never").stderr
 
 
-def test_show_takes_a_name(package: Path):
-    build(package)
-    assert "module   scaling: twice" in run(package, "-m", "be_runtime", "show", "shipped").stdout
-    done = run(package, "-m", "be_runtime", "show", "unshipped")
-    assert done.returncode == 1
-    assert "unshipped can't be read: No such file or directory" in done.stderr
-
-
-def test_it_loads_from_a_zip(package: Path, tmp_path: Path):
-    build(package)
-    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", package.parent)
-    shutil.rmtree(package)
-    (package.parent).mkdir(exist_ok=True)
-    script = f"import sys; sys.path.insert(0, {archive!r}); {CALL}"
-    done = run(package, "-c", script, PATH="/nowhere", BE_JIT="never", BE_CACHE_DIR="/proc/none")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[2.0, 2.0]")
+def test_show_takes_a_name(built: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["show", "shipped"]) == 0
+    assert "module   scaling: twice" in capsys.readouterr().out
+    assert main(["show", "unshipped"]) == 1
+    assert "unshipped can't be read: No such file or directory" in capsys.readouterr().err
 
 
 def test_names_that_are_not_unique_or_not_there(package: Path):
-    (package / "kernels.toml").write_text(
-        "\n".join(f'[modules.{name}]\nsources = "scaling.cc"\nextra_include_paths = ["include"]' for name in "ab")
-    )
-    script = "import shipped\ntry: shipped.ops.NAME\nexcept AttributeError as e: print(e)"
-    assert "write a.twice or b.twice" in run(package, "-c", script.replace("NAME", "twice")).stdout
-    assert "no kernel 'thrice'; it has a, b, twice" in run(package, "-c", script.replace("NAME", "thrice")).stdout
+    (package / "kernels.toml").write_text("".join(f'[modules.{name}]\nsources = "scaling.cc"\n' for name in "ab"))
+    ops = be_runtime.package_kernels("shipped")
+    with pytest.raises(AttributeError, match=r"write a\.twice or b\.twice"):
+        _ = ops.twice
+    with pytest.raises(AttributeError, match="no kernel 'thrice'; it has a, b, twice"):
+        _ = ops.thrice
+    (package / "kernels.toml").unlink()
+    with pytest.raises(
+        be_runtime.ArgumentError, match=r"shipped has no kernels: neither kernels\.toml nor _kernels/in"
+    ):
+        be_runtime.package_kernels("shipped")
 
 
-def test_always_compiles_although_it_was_built(package: Path):
-    build(package)
-    done = run(package, "-c", CALL, BE_JIT="always")
-    assert "/cache/" in done.stdout
-
-
-def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path):
-    """A build whose compiler takes a minute is interrupted, then done again."""
-    slow = package.parents[1] / "slow"
-    slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) touch "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
+def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path, tmp_path: Path):
+    """The compiler takes a minute."""
+    slow = tmp_path / "slow"
+    slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) echo "$*" > "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
-    known = environment(BE_CACHE_DIR=str(package.parents[1] / "cache"), CXX=str(slow))
+    known = environment(CXX=str(slow))
     command = (sys.executable, "-m", "be_runtime", "build", "shipped")
-    process = subprocess.Popen(command, env=known, cwd=package.parent, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while not slow.with_name("slow.called").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    process = subprocess.Popen(command, env=known, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    jobs.wait_for(tmp_path, "slow.called")
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=20)[1]
     assert (process.returncode, said) == (130, "interrupted\n")
     assert not list(package.glob("*_kernels*"))
-    build(package)
 
 
-def test_without_a_compiler_nothing_is_written(package: Path):
-    done = run(package, "-m", "be_runtime", "build", "shipped", "--json", PATH="/nowhere", CXX="")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["problem"]["code"] == "TC301"
-    assert not list(package.glob("*_kernels*"))
-    assert not list(package.glob("._kernels*"))
-
-
-@pytest.mark.parametrize(("jit", "found"), [("missing", "cache"), ("never", "")])
-def test_code_for_another_gpu_is_compiled_again_or_named(package: Path, jit: str, found: str):
-    """The GPU is one that is pretended: what decides are the architectures in the index."""
-    index = build(package) / "index.json"
-    index.write_text(index.read_text().replace('"archs": []', '"archs": ["9.0a"]'))
-    pretended = "import be_runtime.ship.package as p; p.device_archs = lambda _: (p.Arch(8, 6),); "
-    done = run(package, "-c", pretended + CALL, BE_JIT=jit)
-    if found:
-        assert done.returncode == 0, done.stderr
-        assert f"/{found}/" in done.stdout
-    else:
-        assert "its code for sm_90a does not run on sm_86" in done.stderr
-
-
-def test_packages_with_modules_of_one_name_live_beside_each_other(package: Path):
+def test_packages_with_modules_of_one_name_live_beside_each_other(package: Path, tmp_path: Path):
     """Code has the name of its package, for errors: two of the same sources have an image each."""
-    for name, factor in (("same", 2), ("other", 5)):
-        copy = package.with_name(name)
-        shutil.copytree(package, copy)
-        (copy / "include" / "factor.h").write_text(f"#define FACTOR {factor}\n")
-    for path in package.parent.rglob("*.cc"):
-        path.write_text(path.read_text().replace('BE_CHECK(x.numel() < 100) << "too long";', ""))
-    for name in ("shipped", "same", "other"):
-        done = run(package, "-m", "be_runtime", "build", name)
-        assert done.returncode == 0, done.stderr
+    (package / "kernels.toml").write_text('[modules.scaling]\nsources = "scaling.cc"\n')
+    for name, factor in (("same", 2), ("other", 5), ("shipped", 2)):
+        copy = package if name == "shipped" else Path(shutil.copytree(package, tmp_path / name))
+        (copy / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        assert main(["build", name]) == 0
     script = """
 import jax.numpy as jnp, be_runtime, shipped, same, other
 print(*[each.ops.twice(jnp.ones(2)).tolist() for each in (shipped, same, other)], sep="; ")
@@ -296,20 +248,13 @@ names = be_runtime.list_registered_targets()
 print([name for name in names if name.endswith("twice") and not name.startswith("be.")])
 print(len([name for name in names if name.startswith("be.")]))
 """
-    done = run(package, "-c", script, BE_JIT="never", PATH="/nowhere")
-    assert done.returncode == 0, done.stderr
-    values, targets, count = done.stdout.splitlines()
+    values, targets, count = python(tmp_path, "-c", script, **BARE).stdout.splitlines()
     assert values == "[2.0, 2.0]; [2.0, 2.0]; [5.0, 5.0]"
     assert targets == "['other.scaling.twice', 'same.scaling.twice', 'shipped.scaling.twice']"
     assert count == "3"
 
 
-TWO_OF_ONE_NAME = """
-[modules.a]
-sources = ["one.cc", "two.cc"]
-[modules."a.one"]
-sources = "one.cc"
-"""
+TWO_OF_ONE_NAME = '[modules.a]\nsources = ["one.cc", "two.cc"]\n[modules."a.one"]\nsources = "one.cc"\n'
 """Functions of one name in several files have the file's name before theirs."""
 
 
@@ -320,25 +265,30 @@ sources = "one.cc"
         ('[modules.a]\nsources = "scaling.cc"', ("--archs", "9.9x"), "'9.9x' is not a GPU architecture"),
         ('[modules.a]\nsources = ["other", "other/a.cc"]', (), "modules.a: sources name other/a.cc twice"),
         ('[modules.a]\nsources = "missing.cc"', (), "no such file: "),
+        ('[modules.a]\nsources = "scaling.cc"\nextra_include_paths = ["out"]', (), "modules.a: out is a link to /opt"),
         (TWO_OF_ONE_NAME, (), "modules.a and modules.a.one both have a target shipped.a.one.c"),
     ],
 )
 def test_what_can_not_be_built_is_named_and_nothing_is_written(
-    package: Path, text: str | None, argv: tuple[str, ...], message: str
+    package: Path, text: str | None, argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ):
-    (package / "kernels.toml").unlink()
-    if text is not None:
-        (package / "kernels.toml").write_text(text)
-    plain = SOURCE.replace("NAME", "c").replace("FACTOR *", "")
+    (package / "out").symlink_to("/opt")
     for name in ("one.cc", "two.cc"):
-        (package / name).write_text(plain.replace('#include "factor.h"', ""))
-    done = run(package, "-m", "be_runtime", "build", "shipped", *argv)
-    assert done.returncode == 1
-    assert message in done.stderr
+        (package / name).write_text(scaling("c"))
+    if text is None:
+        (package / "kernels.toml").unlink()
+    else:
+        (package / "kernels.toml").write_text(text)
+    assert main(["build", "shipped", *argv]) == 1
+    assert message in capsys.readouterr().err
     assert not list(package.glob("*_kernels*"))
 
 
-def test_a_package_without_kernels_is_told_what_to_add(package: Path):
-    (package / "kernels.toml").unlink()
-    done = run(package, "-c", "import shipped")
-    assert "the package shipped has no kernels: neither kernels.toml nor _kernels/index.json" in done.stderr
+def test_without_a_compiler_nothing_is_written(
+    package: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CXX", "")
+    assert main(["build", "shipped", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problem"]["code"] == "TC301"
+    assert not list(package.glob("*_kernels*"))

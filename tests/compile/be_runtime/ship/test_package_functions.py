@@ -11,6 +11,7 @@ from tests.support.packages import run_beside, write_package
 from tests.support.runtime import environment, without_compilers
 
 pytest.importorskip("numba.cuda")
+pytestmark = pytest.mark.full
 
 CALLS = """
 import jax, jax.numpy as jnp, numpy as np, sys

@@ -1,4 +1,4 @@
-"""Processes that die at any line of the cache's code: `python -m tests.support.killing FOLDER SEED KILLS`.
+"""Processes that die at any line of the cache's code: `python -m tests.faults.killing FOLDER SEED KILLS`.
 
 A child does something with a cache and kills itself at a line drawn by lot, of the cache or of what it calls to remove
 folders. Then others, one of which was there meanwhile, must find or make the right thing, soon. What is left of the
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
-from tests.support.dying import die_at
+from tests.faults.dying import die_at
 from tests.support.faults import Tally, chance
 
 HANGS_AFTER_S = 20

@@ -1,4 +1,4 @@
-"""Mounts of `tests.support.bad_folder` that end with the test, and a skip with its reason where there is no FUSE."""
+"""Mounts of `tests.faults.bad_folder` that end with the test, and a skip with its reason where there is no FUSE."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mount:
     path : Path
         Where it is seen.
     rules : dict
-        Fields of `tests.support.bad_folder.Rules`.
+        Fields of `tests.faults.bad_folder.Rules`.
     """
 
     def __init__(self, backing: Path, path: Path, rules: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ class Mount:
         backing.mkdir(exist_ok=True)
         path.mkdir()
         self.change()
-        argv = (sys.executable, "-m", "tests.support.bad_folder", str(backing), str(path), str(self._file))
+        argv = (sys.executable, "-m", "tests.faults.bad_folder", str(backing), str(path), str(self._file))
         said = path.with_suffix(".said")
         with said.open("w") as stderr:
             self._server = subprocess.Popen(argv, env=environment(), stderr=stderr)

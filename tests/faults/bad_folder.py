@@ -1,4 +1,4 @@
-"""A folder that misbehaves as network file systems do: `python -m tests.support.bad_folder BACKING MOUNT FILE`.
+"""A folder that misbehaves as network file systems do: `python -m tests.faults.bad_folder BACKING MOUNT FILE`.
 
 What is in BACKING is seen at MOUNT, by FUSE. Two mounts of one folder are two machines. FILE has the `Rules` as JSON;
 it is read again when it changes.

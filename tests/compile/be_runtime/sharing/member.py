@@ -19,6 +19,7 @@ from be_runtime.cache import make_key
 from be_runtime.sharing.job import MOST_BYTES, Job
 from be_runtime.sharing.place import COME, WantedEntry
 from be_runtime.xla.coordination import JobStore, find_job_store
+from tests.support import jobs
 
 
 class Plan(NamedTuple):
@@ -28,33 +29,43 @@ class Plan(NamedTuple):
     ----------
     loads : list of (str, str, str)
         Names, sources and architectures of kernels, one after the other.
+    after, until : str
+        Patterns of the files in the folder that the first load and the end of a build wait for, such as
+        ``building-k-0`` and ``ended-0``.
+    dies : bool
+        Whether it gives no sign of life while it builds.
     """
 
     loads: list[list[str]]
     with_threads: bool = False
-    delay_s: float = 0.0
-    seconds: float = 0.7
+    after: str = ""
+    until: str = ""
+    seconds: float = 0.0
     size: int = 5 << 18
     most_bytes: int = MOST_BYTES
     patience_s: float = 60.0
+    stale_s: float = 3.0
     damages: bool = False
+    dies: bool = False
     fails: bool = False
     exits: bool = False
     is_shared: bool = False
     in_child: bool = False
 
 
-class Damaging:
-    """The client, but it changes bytes: of the content if a piece is all of it, else of the compressed form."""
+class FaultyClient:
+    """The client, but it changes the bytes of pieces, or loses the signs of life."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, plan: Plan) -> None:
+        self._client, self._plan = client, plan
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
-        if key.endswith("/0"):
+        if key.endswith("/beat") and self._plan.dies:
+            return
+        if key.endswith("/0") and self._plan.damages:  # the content if the piece is all of it, else the compressed form
             try:
                 value = zlib.compress(zlib.decompress(value)[:-1] + b"?")
             except zlib.error:
@@ -63,19 +74,17 @@ class Damaging:
 
 
 class Member:
-    """The loads of one process, whose builds sleep."""
+    """The loads of one process, whose builds compile nothing."""
 
-    def __init__(self, number: int, folder: Path, plan: Plan) -> None:
+    def __init__(self, number: int, folder: Path, plan: Plan, store: JobStore) -> None:
         self.number, self.folder, self.plan = number, folder, plan
         self.said: list[str] = []
         self.whispered: list[str] = []
         self.results: list[list[object]] = []
-        limits = {"patience_s": plan.patience_s, "most_bytes": plan.most_bytes}
-        self.job = Job(self.find, self.said.append, self.whispered.append, **limits)  # type: ignore[arg-type]
-
-    def find(self) -> JobStore | None:
-        store = find_job_store()
-        return store._replace(client=Damaging(store.client)) if store and self.plan.damages else store
+        faulty = store._replace(client=FaultyClient(store.client, plan))
+        limits = {"patience_s": plan.patience_s, "stale_s": plan.stale_s, "most_bytes": plan.most_bytes}
+        find = find_job_store if plan.in_child else lambda: faulty
+        self.job = Job(find, self.said.append, self.whispered.append, **limits)  # type: ignore[arg-type]
 
     def load(self, name: str, source: str, arch: str) -> None:
         key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
@@ -104,14 +113,17 @@ class Member:
     def build(self, name: str, digest: str) -> bytes:
         (self.folder / f"building-{name}-{self.number}").write_text(str(os.getpid()))
         time.sleep(self.plan.seconds)
+        if self.plan.until:
+            jobs.wait_for(self.folder, self.plan.until)
         if self.plan.exits:
             os._exit(0)
         if self.plan.fails:
             raise RuntimeError("k.cc:1: error")
         return digest.encode() + os.urandom(self.plan.size)
 
-    def run(self) -> None:
-        time.sleep(self.plan.delay_s)
+    def run(self) -> dict[str, Any]:
+        if self.plan.after:
+            jobs.wait_for(self.folder, self.plan.after)
         if self.plan.with_threads:
             threads = [threading.Thread(target=self.load, args=each) for each in self.plan.loads]
             for thread in threads:
@@ -121,26 +133,24 @@ class Member:
         else:
             for each in self.plan.loads:
                 self.load(*each)
-        found = {"results": sorted(self.results), "said": self.said, "whispered": self.whispered}
-        sys.stdout.write(json.dumps(found) + "\n")
-        sys.stdout.flush()
+        (self.folder / f"ended-{self.number}").write_text("ended")
+        return {"results": sorted(self.results), "said": self.said, "whispered": self.whispered}
 
 
 def main(number: int, count: int, port: int, folder: Path, plan: Plan) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     jax.distributed.initialize(f"localhost:{port}", count, number)
-    member = Member(number, folder, plan)
     store = find_job_store()
     assert store is not None
+    member = Member(number, folder, plan, store)
     store.client.wait_at_barrier("all are connected", 100_000)
-    if plan.in_child:
-        if os.fork() == 0:
-            member.run()
-            os._exit(0)
+    child = os.fork() if plan.in_child else 0
+    if child:
         os.wait()
     else:
-        member.run()
-    sys.stdin.read()
+        print(json.dumps(member.run()), flush=True)  # noqa: T201 - the answer
+    if not plan.in_child or child:
+        sys.stdin.read()
     os._exit(0)
 
 

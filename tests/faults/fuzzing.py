@@ -34,100 +34,28 @@ GOOD_DTYPES = ("float32", "int64", "bool", "uint8")
 DTYPES = (*GOOD_DTYPES, "bfloat16", "complex64", "float8_e4m3fn", "int4", "string", "dtype", "float")
 SIGNS = (*"[](){}<>:;,.=?*&|+-/%#\"'\\ \t\n\r\0@_", "...", "::", "->", "##", "/*", "*/", "//", 'R"(', ')"')
 ODD = (
-    *(
-        "\0",
-        "\ufeff",
-        "\u2028",
-        "\u200b",
-        "\x85",
-        "\x0c",
-        "\u0663",
-        "\uff11",
-        "\U0001d52b",
-        "é",
-        "e\u0301",
-        "\udc80",
-        "\ud800",
-        "\U0010ffff",
-    ),
+    *("\0", "\ufeff", "\u2028", "\u200b", "\x85", "\x0c", "\u0663", "\uff11", "\U0001d52b", "é", "e\u0301", "\udc80"),
+    *("\ud800", "\U0010ffff"),
     *("\r\n", "\r", "\\\r\n", "\\\n", "\\ \n", "9" * 5000, "1e400", "-0", "0x", "1_000", "1'0", "\x1b[2J"),
 )
 CPP = (
-    *(
-        "// @BE f\n",
-        "// @BE f arg ret\n",
-        "// @BE f arg[n] ret[n]:like(0) attr.n:int32=3 stream\n",
-        "//@BE\n",
-        "/// doc\n",
-    ),
+    *("// @BE f\n", "// @BE f arg ret\n", "// @BE f arg[n] ret[n]:like(0) attr.n:int32=3 stream\n", "//@BE\n"),
+    "/// doc\n",
     *("void f(const BE::Tensor x, BE::Tensor y) {", "}", "{", "};", "(", ")", "<", ">", "[[", "]]", ";", ",", "\n"),
     *("template <class T>", "template <", "namespace a {", "namespace a::b {", 'extern "C" {', "struct S { int n; };"),
-    *(
-        "enum class M { a, b = 1 };",
-        "enum",
-        "union",
-        "class A : public B {",
-        "operator()",
-        "auto f() -> void",
-        "noexcept(",
-    ),
-    *(
-        "#define D(N) void N(BE::Tensor y)\n",
-        "#define D D\n",
-        "#define E(x) E2(x x)\n",
-        "D(f)",
-        "E(E(E(f)))",
-        "#undef D\n",
-    ),
+    *("enum class M { a, b = 1 };", "enum", "union", "class A : public B {", "operator()", "auto f() -> void"),
+    "noexcept(",
+    *("#define D(N) void N(BE::Tensor y)\n", "#define D D\n", "#define E(x) E2(x x)\n", "D(f)", "E(E(E(f)))"),
+    "#undef D\n",
     *("#if 0\n", "#if 1\n", "#if X\n", "#ifdef A\n", "#elif 0\n", "#else\n", "#endif\n", "#include <x>\n", "#", "##"),
-    *(
-        'R"(',
-        ')"',
-        'R"x(',
-        'u8R"delim(',
-        '"',
-        "'",
-        "'\\''",
-        "L'",
-        "/*",
-        "*/",
-        "//",
-        "// \\\n",
-        "\\\n",
-        "\\",
-        "1'000",
-        "'{'",
-    ),
-    *(
-        "__attribute__((",
-        "__declspec(",
-        "alignas(",
-        "decltype(",
-        "typename",
-        "const",
-        "volatile",
-        "&&",
-        "*",
-        "...",
-        "::",
-    ),
-    *(
-        "__global__ void k(float* x, int n) {",
-        "k<<<1, 2, 0, s>>>(x);",
-        "cudaLaunchKernel(",
-        "<<<",
-        "using namespace BE;",
-        "BE::Span<const int> v",
-    ),
-    *(
-        'std::string_view t = "x"',
-        "= 0.1f",
-        "= -",
-        "int n = 3",
-        "BE::Workspace w",
-        "BE::State<S>& s",
-        "std::optional<BE::Tensor> o",
-    ),
+    *('R"(', ')"', 'R"x(', 'u8R"delim(', '"', "'", "'\\''", "L'", "/*", "*/", "//", "// \\\n", "\\\n", "\\", "1'000"),
+    "'{'",
+    *("__attribute__((", "__declspec(", "alignas(", "decltype(", "typename", "const", "volatile", "&&", "*", "..."),
+    "::",
+    *("__global__ void k(float* x, int n) {", "k<<<1, 2, 0, s>>>(x);", "cudaLaunchKernel(", "<<<"),
+    *("using namespace BE;", "BE::Span<const int> v"),
+    *('std::string_view t = "x"', "= 0.1f", "= -", "int n = 3", "BE::Workspace w", "BE::State<S>& s"),
+    "std::optional<BE::Tensor> o",
 )
 
 
@@ -232,23 +160,8 @@ def default(rng: random.Random) -> str:
         return ""
     if rng.random() < 0.8:
         return f"={rng.choice(('0', '1', 'true', '3'))}"
-    values = (
-        "-1",
-        "3.5",
-        "true",
-        "inf",
-        "nan",
-        "1e400",
-        "1_0",
-        " 3",
-        "a",
-        "",
-        "300",
-        "\u0663",
-        "-0.0",
-        "2147483648",
-        "9" * 4301,
-    )
+    numbers = ("-1", "3.5", "inf", "nan", "1e400", "1_0", " 3", "300", "\u0663", "-0.0", "2147483648", "9" * 4301)
+    values = (*numbers, "true", "a", "")
     return f"={rng.choice(values)}"
 
 

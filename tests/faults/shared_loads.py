@@ -1,4 +1,4 @@
-"""Loads from a shared cache by processes that may be killed, each judged: `python -m tests.support.shared_loads PLAN`.
+"""Loads from a shared cache by processes that may be killed, each judged: `python -m tests.faults.shared_loads PLAN`.
 
 A load is right if it gives the value that its header had at some time while it ran. Each header has a history, which an
 edit extends before it changes the header; both are on a sound disk.

@@ -196,7 +196,7 @@ def test_an_entry_says_who_made_it_how_long_that_took_and_why(bench: Bench):
 
     made = bench.make().manifest.made
     assert (made.host, made.reason, made.source) == (os.uname().nodename, "it was not in the cache", "")
-    assert 0 < made.seconds < 60
+    assert 0 <= made.seconds < 60
     bench.edit(b"two")
     made = bench.make(build).manifest.made
     assert (made.reason, made.source) == (f"{bench.header} changed", "process 0 of the job")

@@ -9,7 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,12 +158,13 @@ def _run(
         return part, report
 
     with ThreadPoolExecutor(max_workers=min(len(makers), os.cpu_count() or 1)) as pool:
-        futures = [pool.submit(make, maker) for maker in makers]
+        futures: list[Future[tuple[Part, PartReport]]] = []
         try:
+            futures.extend(pool.submit(make, maker) for maker in makers)
             made = [future.result() for future in futures]
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            while isinstance(error, KeyboardInterrupt) and any(future.running() for future in futures):
+            while isinstance(error, KeyboardInterrupt) and not all(future.done() for future in futures):
                 stop_running()
                 time.sleep(0.05)
             raise

@@ -83,11 +83,13 @@ def mutants(path: Path) -> list[tuple[int, str]]:
 
 
 def contexts(coverage: Path) -> dict[tuple[str, int], list[str]]:
-    """Return the ids of the tests that run each line of the product."""
+    """Return the ids of the tests that run each line of the product, without tests that failed while recorded."""
     import sqlite3
 
     from coverage.numbits import numbits_to_nums
 
+    failed = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    unusable = set(json.loads(failed.read_text())) if failed.is_file() else set()
     rows: dict[tuple[str, int], set[str]] = {}
     base = sqlite3.connect(f"file:{coverage}?mode=ro", uri=True)
     files = dict(base.execute("SELECT id, path FROM file"))
@@ -95,7 +97,7 @@ def contexts(coverage: Path) -> dict[tuple[str, int], list[str]]:
     for file, context, numbits in base.execute("SELECT file_id, context_id, numbits FROM line_bits"):
         name = re.search(r"be_(runtime|toolchain)/.*", files[file])
         test = re.sub(r"(\|\w+| \(\w+\))$", "", names[context])
-        if name and "::" in test:
+        if name and "::" in test and test not in unusable:
             for line in numbits_to_nums(numbits):
                 rows.setdefault((name[0], line), set()).add(test)
     return {place: sorted(tests, key=_cost) for place, tests in rows.items()}

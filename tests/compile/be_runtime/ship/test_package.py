@@ -224,7 +224,7 @@ def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path, tmp_p
     slow = tmp_path / "slow"
     slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) echo "$*" > "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
-    known = environment(CXX=str(slow))
+    known = environment(CXX=str(slow), BE_CACHE_DIR=str(tmp_path / "cache"))
     command = (sys.executable, "-m", "be_runtime", "build", "shipped")
     process = subprocess.Popen(command, env=known, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     jobs.wait_for(tmp_path, "slow.called")

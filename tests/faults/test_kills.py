@@ -17,10 +17,10 @@ import pytest
 from be_runtime.cache import Store
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
+from tests.faults.killed_installers import kill, resolved_site
 from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
-from tests.support.killed_installers import kill, resolved_site
 from tests.support.runtime import ROOT, environment
 from tests.support.small_wheels import write_wheels
 

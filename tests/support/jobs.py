@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import selectors
-import signal
 import socket
 import subprocess
 import sys
@@ -119,13 +117,6 @@ def module_source(cache: Path) -> str:
     manifest = read_manifest(found[0].path, found[0].digest)
     assert manifest is not None
     return manifest.made.source
-
-
-def stop_for(pid: int, seconds: float) -> None:
-    """Stop a process as a debugger does, and wake it."""
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGCONT)
 
 
 def _answer(process: subprocess.Popen[str], patience_s: float) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -21,7 +20,6 @@ extern "C" __attribute__((visibility("default"))) int answer() {{ return ANSWER;
 """
 """Begins a source: what it includes is the text, and ``answer`` gives what that defines."""
 
-PRECOMPILED = ("-std=c++17", "-O3", "-fPIC", "-pipe", "-fvisibility=hidden")
 REAL_CXX = shutil.which("g++") or "c++"
 ONE, TWO = "#define ANSWER 1\n", "#define ANSWER 2\n"
 
@@ -158,17 +156,6 @@ def link(name: str, target: str) -> Callable[[Path], object]:
         (root / name).unlink(missing_ok=True)
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(target)
-
-    return change
-
-
-def same_stat(name: str, text: str) -> Callable[[Path], object]:
-    """An edit that keeps size and modification time."""
-
-    def change(root: Path) -> None:
-        before = (root / name).stat()
-        (root / name).write_text(text)
-        os.utime(root / name, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     return change
 

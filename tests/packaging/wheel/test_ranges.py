@@ -93,7 +93,7 @@ def test_the_core_tests_pass(end: str, ranges: dict[str, Range], tmp_path: Path)
 @pytest.mark.parametrize(("builder", "user"), [("oldest", "newest"), ("newest", "oldest")])
 def test_one_library_serves_both_whichever_built_it(builder: str, user: str, ranges: dict[str, Range], tmp_path: Path):
     """The user's environment finds what the builder's left in the cache, and each calls it."""
-    program = ROOT / "tests" / "support" / "one_library.py"
+    program = Path(__file__).with_name("one_library.py")
     environ = {"BE_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
     done = [run(ranges[end].interpreter, program, cwd=ROOT, **environ) for end in (builder, user)]
     built, used = (json.loads(succeed(each)) for each in done)

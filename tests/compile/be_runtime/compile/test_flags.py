@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import be_runtime
+from tests.compile.be_runtime.launchers import LAUNCHERS, compiler_cache
 from tests.compile.be_runtime.load.sources import source, value, write
-from tests.support.launchers import LAUNCHERS, compiler_cache
 from tests.support.requirements import in_full
 from tests.support.runtime import forwarding_compiler, libraries, real_compiler, script
 

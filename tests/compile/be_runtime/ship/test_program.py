@@ -76,7 +76,9 @@ def use(path: Path, x: np.ndarray, code: str = USE, **environ: str) -> tuple[np.
     """Call a program in a process that has nothing but Python."""
     given, made = path.with_suffix(".x.npy"), path.with_suffix(".y.npy")
     np.save(given, x)
-    done = run_python(code, str(path), str(given), str(made), env={**BARE, "JAX_PLATFORMS": "cpu", **environ}, cwd=path.parent)
+    done = run_python(
+        code, str(path), str(given), str(made), env={**BARE, "JAX_PLATFORMS": "cpu", **environ}, cwd=path.parent
+    )
     return np.load(made), done.stdout
 
 

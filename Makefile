@@ -130,9 +130,10 @@ PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup --durations=10 --durati
 test: $(READY)
 	$(call timed,$(PYTEST) $(PYTEST_ARGS))
 
-# What a change of a line needs: what compiles shares one process with its tests.
+# What a change of a line needs: what these folders compile is compiled and called in the process of the tests.
+FAST := tests/unit $(addprefix tests/compile/be_runtime/,include call compile xla) be_toolchain be_runtime release
 test-fast: $(READY)
-	$(call timed,$(PYTEST) -m 'unit or compile' $(PYTEST_ARGS))
+	$(call timed,$(PYTEST) $(FAST) $(PYTEST_ARGS))
 
 # All tests, those marked full too: a release and whoever changes packaging need them.
 test-full: $(READY)

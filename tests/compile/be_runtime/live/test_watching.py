@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -138,6 +139,18 @@ def test_what_does_not_compile_is_shown_and_the_code_before_runs(
             module.f(X)
         name.write_text("#define BY 7\n")
         assert module.f(X).tolist() == [0, 7, 14]
+
+
+def test_a_source_that_becomes_a_pipe_is_not_waited_for(tmp_path: Path, slowly: None):
+    path = save(tmp_path / "live_pipe.cc", f=2)
+    module = be_runtime.load_cpp_file(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.warns(UserWarning, match="live_pipe can't be used as it is saved, so the code before runs"):
+        assert module.f(X).tolist() == [0, 2, 4]
+    path.unlink()
+    save(path, f=3)
+    assert module.f(X).tolist() == [0, 3, 6]
 
 
 def test_functions_come_go_and_take_other_arrays(tmp_path: Path, slowly: None):

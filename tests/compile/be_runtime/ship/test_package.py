@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -116,6 +117,22 @@ def test_sources_that_can_not_be_compiled_are_named_with_their_package(package: 
         with pytest.raises(be_runtime.BeRuntimeError) as caught:
             be_runtime.package_kernels("shipped")["scaling"]
         assert caught.value.message.startswith(error)
+
+
+def test_a_header_that_the_compiler_reads_through_a_link_out_is_refused(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "outside.h").write_text("#define MORE 3\n")
+    (package / "parts").mkdir()
+    (package / "parts" / "more.h").symlink_to(tmp_path / "outside.h")
+    source = package / "scaling.cc"
+    source.write_text(f'#include "parts/more.h"\n{source.read_text()}')
+    refused = f"modules.scaling: parts/more.h is a link to {tmp_path}/outside.h"
+    assert main(["build", "shipped"]) != 0
+    assert refused in capsys.readouterr().err
+    assert not (package / "_kernels").exists()
+    with pytest.raises(be_runtime.BeRuntimeError, match=re.escape(refused)):
+        be_runtime.package_kernels("shipped")["scaling"].twice  # noqa: B018 -- the load
 
 
 def test_two_builds_are_the_same_bytes_and_say_no_place(

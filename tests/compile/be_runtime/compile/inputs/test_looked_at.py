@@ -140,7 +140,11 @@ SHORT = (
     *("an earlier folder that is not there yet", "a folder in a header's place", "__has_include by a macro", ".incbin"),
     *("a header that was only asked for goes", "a script that is called by a link", "-l"),
     *("a header of a compiler that runs without the library", "an assembler first on PATH"),
-    *("a shared library before an archive", "a versioned library in an earlier folder that is not there yet"),
+    *(
+        "a shared library before an archive",
+        "a later version of a library",
+        "a versioned library in an earlier folder that is not there yet",
+    ),
 )
 CLANG = [pytest.param("clang++", name, marks=(pytest.mark.full, pytest.mark.needs("clang++"))) for name in CASES]
 TRIED = [*(("g++", name) if name in SHORT else in_full("g++", name) for name in CASES), *CLANG]

@@ -88,3 +88,12 @@ def test_each_folder_of_tests_is_a_tier_and_ci_runs_them():
     assert {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")} == {*TIERS}
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+
+
+def test_what_only_make_test_full_runs_is_listed():
+    listed = tuple(re.findall(r"^\| `(tests/[^`]+)`", PAGES[ROOT / "docs" / "contributing.md"], re.MULTILINE))
+    marked = re.compile(r"mark\.full|in_full\(|^@longer|first_of\(", re.MULTILINE)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    files = [name for name, text in texts.items() if marked.search(text)]
+    assert files
+    assert [name for name in files if not name.startswith((*listed, "tests/test_repository"))] == []

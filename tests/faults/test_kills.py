@@ -24,6 +24,8 @@ from tests.support.fresh_environments import STRANGERS, Environment, make_enviro
 from tests.support.runtime import ROOT, environment
 from tests.support.small_wheels import write_wheels
 
+pytestmark = pytest.mark.timeout(7200)
+
 Tallies = Callable[[str, int], Tally]
 HANGS_AFTER_S = 120.0
 
@@ -191,7 +193,7 @@ DYING = """
 import re, sys
 from tests.faults.dying import die_at
 
-pytestmark = pytest.mark.timeout(7200)lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
+lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
 from be_toolchain.cli.main import main
 try:
     main(sys.argv[3:])

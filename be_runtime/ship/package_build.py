@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from be_runtime.bundle.run_paths import read_image
 from be_runtime.bundle.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
-from be_runtime.compile.run.execute import stop_running
+from be_runtime.compile.run.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.pipeline import library_image, use_module
@@ -142,7 +140,7 @@ Maker = tuple[str, str, str, Callable[[], Part]]
 def _run(
     package: str, makers: Sequence[Maker], tell: Callable[[PartReport], None]
 ) -> tuple[list[Part], list[PartReport]]:
-    """Make all parts, several at a time; a failure ends it when those under way are done, an interrupt now."""
+    """Make all parts, several at a time."""
 
     def make(maker: Maker) -> tuple[Part, PartReport]:
         table, name, language, run = maker
@@ -157,17 +155,7 @@ def _run(
         tell(report)
         return part, report
 
-    with ThreadPoolExecutor(max_workers=min(len(makers), os.cpu_count() or 1)) as pool:
-        futures: list[Future[tuple[Part, PartReport]]] = []
-        try:
-            futures.extend(pool.submit(make, maker) for maker in makers)
-            made = [future.result() for future in futures]
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            while isinstance(error, KeyboardInterrupt) and not all(future.done() for future in futures):
-                stop_running()
-                time.sleep(0.05)
-            raise
+    made = run_parallel(make, makers)
     return [part for part, _ in made], [report for _, report in made]
 
 

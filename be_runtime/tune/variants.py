@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
+from be_runtime.compile.run.parallel import run_parallel
 from be_runtime.kernels.operation.benchmark import Runner
 from be_runtime.tune.configs import Config
 from be_runtime.tune.machine import flush_bytes
@@ -64,9 +63,7 @@ def make_variants(
         raise error
     right = made[-1].results
     rest = partial(_made, make, arrays, device, flush, right, check)
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        made += pool.map(rest, waiting)
-    return made
+    return made + run_parallel(rest, waiting)
 
 
 def _made(

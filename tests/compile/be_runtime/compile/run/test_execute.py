@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shlex
+import signal
 import sys
 import sysconfig
 import threading
@@ -22,6 +23,7 @@ import pytest
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.compile.run import execute
 from be_runtime.compile.run.execute import Runner, Step, render_log
+from be_runtime.compile.run.parallel import run_parallel
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.local_system import LocalSystem
@@ -185,6 +187,24 @@ def test_an_error_of_the_caller_ends_every_command(tmp_path: Path):
 
     with pytest.raises(ZeroDivisionError):
         fail_while_they_run()
+    assert not processes_with(mark)
+
+
+def test_an_interrupt_ends_parallel_builds_whichever_thread_receives_it(tmp_path: Path):
+    """The main thread waits for a lock then, and nothing wakes it: so does a signal that comes just before the wait."""
+    mark = f"be-execute-{tmp_path.name}"
+
+    def build(name: str) -> None:
+        (tmp_path / name).mkdir()
+        with runner(tmp_path / name).started(
+            BuildPlan((), (edge("a", ""), edge("slow", "time.sleep(96)", mark)))
+        ) as steps:
+            if name == "first":
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            list(steps)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_parallel(build, ["first", "second"])
     assert not processes_with(mark)
 
 

@@ -24,7 +24,7 @@ from be_runtime.cache.folder.lock import key_lock, remove_if_free
 from be_runtime.errors import CacheError
 from be_toolchain.machine.sealed_json import seal, unseal
 from tests.support.runtime import run_python
-from tests.unit.be_runtime.cache.bench import Bench
+from tests.unit.be_runtime.cache.conftest import Bench
 
 
 @pytest.fixture

@@ -1,16 +1,23 @@
-"""Reports of sanitizers become findings, and those of several tools one report with the lines that call the kernels."""
+"""Checks by name, the tools under which a program is checked, and their reports as findings and as one report."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from be_runtime import ArgumentError, Findings, checks
+from be_runtime.checking.check_program import choose_tools, rewinder
+from be_runtime.checking.children import TOOLS, Detectors, Invocation, Tool, plan_child
 from be_runtime.checking.device_reports import entry_points, read_device_report
 from be_runtime.checking.host_reports import read_host_report
 from be_runtime.checking.merged_findings import ToolRun, as_json, distinct, render, with_callers, with_names
+from be_runtime.checks import CHECKS, Checks, call_text, parse_checks
 from be_runtime.findings import Finding
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 RECORDED = Path(__file__).parent / "recorded"
 OTHER = "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n    #0 0x1 in PyMem_Free obmalloc.c:2\n"
@@ -78,3 +85,106 @@ def test_the_report_has_each_kernel_once_and_json_every_field():
     data = as_json(runs[:1], [GUARD])
     assert data["tools"] == [{"tool": "guard", "outcome": "ran", "seconds": 1.23, "notes": ["m was not checked"]}]
     assert data["findings"] == [GUARD._asdict()]
+
+
+GOLDEN = Path(__file__).parent / "golden"
+LIBASAN, LIBTSAN = (f"/lib/lib{name}.so" for name in ("asan", "tsan"))
+PRELOAD: dict[Tool, tuple[str, ...]] = {
+    "asan": (LIBASAN, "/lib/libstdc++.so.6"),
+    "tsan": (LIBTSAN, "/lib/libstdc++.so.6"),
+}
+ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
+
+
+def test_every_tool_that_is_here_runs_in_one_order_and_others_are_refused_if_they_are_wanted():
+    bare, poor = Detectors("python3"), ALL._replace(preload={"tsan": (LIBTSAN,)}, valgrind="")
+    rows = [answer(choose_tools, None, found, has_gpu=False) for found in (ALL, poor, bare)]
+    rows += [answer(choose_tools, None, found, has_gpu=True) for found in (ALL, ALL._replace(compute_sanitizer=""))]
+    rows += [answer(choose_tools, ["memcheck", "guard"], ALL, has_gpu=has_gpu) for has_gpu in (True, False)]
+    rows += [answer(choose_tools, [tool], bare, has_gpu=True) for tool in ("helgrind", *TOOLS)]
+    check_golden(GOLDEN / "wanted.txt", "\n".join(rows) + "\n")
+
+
+def test_each_child_runs_the_program_with_its_arguments():
+    children = [plan_child(tool, Invocation("train.py", ("--steps", "3")), ALL, "/folder") for tool in TOOLS]
+    children.append(plan_child("guard", Invocation("pkg.train", ("a",), is_module=True), ALL, "/folder"))
+    text = "".join(
+        f"{child.tool}, with {child.record} and {child.log}\n  {shlex.join(child.argv)}\n"
+        + "".join(f"  {name}={value}\n" for name, value in child.variables.items())
+        for child in children
+    )
+    check_golden(GOLDEN / "children.txt", text)
+
+
+def test_each_run_reads_standard_input_from_where_it_began_and_a_pipe_once(tmp_path: Path):
+    (tmp_path / "input").write_text("one\ntwo\n")
+    with (tmp_path / "input").open("rb", buffering=0) as file:
+        file.readline()
+        rewind = rewinder(file.fileno())
+        for _ in range(2):
+            rewind()
+            assert file.read() == b"two\n"
+    reading, writing = os.pipe()
+    rewinder(reading)()
+    os.close(reading)
+    os.close(writing)
+
+
+def names(given: Any) -> tuple[str, ...]:
+    return parse_checks(given).names
+
+
+def test_checks_are_named_in_the_order_of_the_table():
+    assert names(True) == names("all") == names("") == names(["all"]) == names("all,") == tuple(CHECKS)
+    but_repeat = tuple(name for name in CHECKS if name != "repeat")
+    assert names("all,-repeat") == names("-repeat") == names(["-repeat"]) == but_repeat
+    assert names("inputs, guards") == names(("inputs", "guards")) == ("guards", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        *((text, "there is no check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
+        *((each, "checks must be a bool or names of checks") for each in (3, None, [1], {"guards": 1}.values())),
+    ],
+)
+def test_what_names_no_checks(given: Any, words: str):
+    with pytest.raises(ArgumentError, match=words) as caught:
+        parse_checks(given)
+    assert "no check" not in words or "guards, unwritten" in caught.value.hints[0]
+
+
+def test_a_way_to_report_that_does_not_exist():
+    with pytest.raises(ArgumentError, match="'raise', 'warn' or 'collect', not 'ignore'"):
+        parse_checks(True, "ignore")
+    assert checks.active() is None
+
+
+def test_each_check_has_a_bit():
+    bits = [Checks((name,)).bits for name in CHECKS]
+    assert bits == [1 << index for index in range(len(CHECKS))]
+    assert Checks((), "raise").bits == 0
+    assert Checks((), "warn").bits == Checks((), "collect").bits > sum(bits)
+
+
+def test_the_text_of_a_call():
+    every = parse_checks(True)
+    text = call_text("m.f", "a\nb.py:3", every, once=False, hidden=2)
+    assert text.split("\n") == ["m.f", "a b.py:3", str(every.bits), "2", "2", ""]
+    assert call_text("m.f", "", every, once=True, hidden=0).split("\n")[3] == "1"
+    for names, runs in (("-unwritten", "2"), ("-repeat", "2"), ("-unwritten,-repeat", "1"), ("guards", "1")):
+        assert call_text("m.f", "", parse_checks(names), once=False, hidden=0).split("\n")[3] == runs
+    assert every.without("repeat") == parse_checks("-repeat")
+    layouts = [None, (1, 0)]
+    assert call_text("m.f", "", every, once=False, hidden=0, layouts=layouts).split("\n")[5] == "- 1,0"
+
+
+def test_a_report_of_findings_that_are_fetched_when_they_are_read():
+    one = Finding("guards", "m.f", "m.f writes", caller="a.py:3", source="k.cu:7", hints=("do this",))
+    assert Findings().report() == "no findings"
+    found = Findings(lambda: found.add([one, one], ["a note"]))
+    assert (len(found), found[0], found[:1], found.notes) == (1, one, (one,), ("a note",))
+    assert found.report() == "m.f writes\n  kernel: k.cu:7\n  called at a.py:3\n  hint: do this\n\nnote: a note"
+    assert repr(found) == found.report(), "a notebook shows it"
+    place = Finding("bounds", "m.f", "m.f: k.cu:7: index 0 is 6", source="k.cu:7")
+    assert str(place) == "m.f: k.cu:7: index 0 is 6", "a place that the message names is not repeated"

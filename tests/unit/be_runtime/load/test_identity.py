@@ -1,21 +1,32 @@
-"""What a module's key depends on."""
+"""What a module's key depends on, what a request for other machines keeps, and what identifies our own code."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from be_runtime.bundle.carried import Demand
 from be_runtime.load import identity
 from be_runtime.load.identity import module_key, request_fields
+from be_runtime.load.own_code import checkout_digest
+from be_runtime.load.portable import portable_request
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.sharing.roots import key_roots, movable_key, naming_flags
 from be_runtime.source_text import SourceText
+from be_toolchain import __version__
 from be_toolchain.arch import Arch
 from be_toolchain.model import HostCompiler, Toolchain
+from tests.support.hostile_files import KINDS, plant, refused_at_once
+from tests.support.runtime import environment, run_python
 
 CXX = HostCompiler(
     path=Path("/usr/bin/g++"), family="gcc", version="12.2.0", target="x86_64-linux-gnu", found_via="PATH"
@@ -96,3 +107,101 @@ def test_a_flag_that_names_an_environments_headers_binds_the_key_to_it_but_not_t
     bound = module_key(named, TOOLS, TOOLCHAIN)
     assert (key.texts("here"), bound.texts("here")) == ((), (str(INCLUDE_DIR.parent),))
     assert movable_key(bound, key_roots(bound, machine)) == movable_key(key, key_roots(key, machine))
+
+
+FILE = Path("/home/me/ops.cc")
+PORTABLE = BuildRequest(
+    name="ops",
+    language="cpp",
+    units=(Unit("ops", (SourceText(str(FILE), "void f();"),), FILE),),
+    functions=None,
+    compile=CompileOptions(cflags=("-march=znver4",), native="a1"),
+)
+
+
+def test_the_level_comes_after_the_authors_own_and_folders_have_the_modules_name():
+    options = portable_request(PORTABLE, Demand("x86-64-v3")).compile
+    assert [flag for flag in options.cflags if flag.startswith("-march")] == ["-march=znver4", "-march=x86-64-v3"]
+    assert "-ffile-prefix-map=/home/me=ops" in options.cflags
+    assert options.native == ""
+
+
+def test_a_module_without_libraries_keeps_none_so_its_handlers_are_compiled_with_its_functions():
+    assert portable_request(PORTABLE, Demand("")).compile.ldflags == ()
+    linked = PORTABLE._replace(compile=CompileOptions(ldflags=("-lfoo",)))
+    assert portable_request(linked, Demand("")).compile.ldflags == ("-lfoo", "-rpath=")
+
+
+SITE = Path(__file__).parents[4]
+CODE = "from be_runtime.load.own_code import own_code_digest; print(own_code_digest())"
+
+
+@pytest.fixture(name="site")
+def _site(tmp_path: Path) -> Path:
+    """A copy of the packages."""
+    copied = tmp_path / "site"
+    for package in ("be_runtime", "be_toolchain"):
+        shutil.copytree(SITE / package, copied / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return copied
+
+
+def digest(site: Path, memo: Path, later_s: int = 0) -> str:
+    return checkout_digest(site, memo, time.time_ns() + later_s * 10**9)
+
+
+CHANGED = (
+    *("be_toolchain/arch.py", "be_runtime/native/xla_call.h", "be_runtime/native/looked_at.c"),
+    *("be_runtime/native/with_kept_headers.sh", "be_runtime/include/brainevent/detail/call.h"),
+)
+
+
+def test_a_change_anywhere_is_another_identity(site: Path, tmp_path: Path):
+    before = {digest(site, tmp_path / "memo")}
+    for name in (*CHANGED, "be_runtime/spec/more/deep/module.py"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        with (site / name).open("a") as file:
+            file.write("\n")
+        assert digest(site, tmp_path / "memo") not in before, name
+        before.add(digest(site, tmp_path / "memo"))
+    (site / "be_runtime" / "aside").mkdir()
+    (site / "be_runtime" / "api.py").rename(site / "be_runtime" / "aside" / "api.py")
+    assert digest(site, tmp_path / "memo") not in before
+
+
+def test_a_wheel_and_another_checkout_have_the_identity_of_a_checkout(site: Path, tmp_path: Path):
+    files = [path for path in site.rglob("*") if path.is_file()]
+    record = site / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
+    record.parent.mkdir()
+    hashes = (base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode() for path in files)
+    rows = [f"{path.relative_to(site)},sha256={each.rstrip('=')},1" for path, each in zip(files, hashes, strict=True)]
+    record.write_text("\n".join([*rows, f"{record.parent.name}/RECORD,,", "be_runtime/__pycache__/api.pyc,,", ""]))
+    installed = run_python(CODE, cwd=site, env=environment(PYTHONPATH=str(site))).stdout.strip()
+    assert installed == digest(site, tmp_path / "memo") == digest(SITE, tmp_path / "other")
+
+
+def test_what_is_kept_serves_until_a_file_changes(site: Path, tmp_path: Path):
+    memo, file = tmp_path / "memo", site / "be_runtime" / "api.py"
+    true = digest(site, memo)
+    assert not memo.exists(), "files that changed just now may change again and keep their stat"
+    assert digest(site, memo, later_s=3) == true
+    memo.write_text(memo.read_text().replace(true, "kept"))
+    assert digest(site, memo) == "kept"
+    times, text = file.stat(), file.read_text()
+    file.write_text(text.replace("CUDA", "cuda", 1))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert digest(site, memo) not in (true, "kept")
+
+
+def test_a_damaged_memo_is_of_no_use_and_written_again(site: Path, tmp_path: Path):
+    memo = tmp_path / "memo.json"
+    true = digest(site, memo, later_s=10)
+    for text in ("", "[]", "{}", '{"seen": 1, "digest": 2}', "\0", "[" * 100_000):
+        memo.write_text(text)
+        assert digest(site, memo, later_s=10) == true
+        assert memo.read_text() != text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_memo_is_not_waited_for(site: Path, tmp_path: Path, kind: str):
+    with refused_at_once():
+        assert digest(site, plant(tmp_path / "memo", kind)) == digest(site, tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Arguments to checked values: every name, flag and path, without touching a compiler."""
+"""Arguments to checked values without a compiler, the identity of a CPU, and the architectures of device code."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 
 from be_runtime.api import load_cpp_file, load_cpp_inline, load_cuda_file, load_cuda_inline
 from be_runtime.errors import ArgumentError, SourceNotFoundError
+from be_runtime.kernels.cuda.calls import choose_archs as choose_archs_of_a_kernel
+from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.request import arguments, options
 from be_runtime.request.flag_paths import absolute_paths
+from be_runtime.request.native_cpu import identify_cpu
+from be_runtime.request.tools import choose_archs
+from be_runtime.settings import Settings
+from be_toolchain import ToolchainRequest, resolve
+from tests.support.machines import MemorySystem
 
 INT = arguments.inline_units("m", "int x;", "sources")
 
@@ -249,3 +256,62 @@ def test_the_documented_parameters_and_defaults():
     shown = str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
     assert shown.startswith(SEEDS)
     assert [*signature.parameters][-3:] == ["native", "line_info", "debug"]
+
+
+CORE = """processor\t: {core}
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R)
+cpu MHz\t\t: {clock}
+flags\t\t: fpu sse2 {flags}
+
+"""
+
+
+ARM = "processor : 0\nBogoMIPS : {}\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : {}\n"
+
+
+def identity(folder: Path, text: str) -> str:
+    (folder / "cpuinfo").write_text(text)
+    identify_cpu.cache_clear()
+    return identify_cpu(folder / "cpuinfo")
+
+
+def test_kinds_and_instructions_decide_and_clocks_and_cores_do_not(tmp_path: Path):
+    def intel(clock: str = "2000.0", flags: str = "avx2") -> str:
+        return identity(tmp_path, "".join(CORE.format(core=core, clock=clock, flags=flags) for core in range(2)))
+
+    assert intel() == intel(clock="3100.5") != intel(flags="avx2 avx512f")
+    int(intel(), 16)
+    first, same, other = (
+        identity(tmp_path, ARM.format(*kind)) for kind in ((50, "0xd0c"), (99, "0xd0c"), (50, "0xd40"))
+    )
+    assert first == same != other
+
+
+def test_an_unknown_cpu_is_refused(tmp_path: Path):
+    with pytest.raises(ArgumentError, match="names none"):
+        identity(tmp_path, "processor : 0\n")
+    identify_cpu.cache_clear()
+    with pytest.raises(ArgumentError, match="No such file"):
+        identify_cpu(tmp_path / "missing")
+
+
+def test_a_module_and_a_kernel_are_told_the_same_where_no_gpu_is_visible():
+    """A module is compiled for what most GPUs run, with a warning; a kernel has to know."""
+    settings = Settings.from_environ({})
+    machine = MemorySystem(environ={"PATH": "/usr/bin", "HOME": "/home/ada"})
+    machine.clang("/usr/bin/clang++-19")
+    machine.joined_cu12()
+    toolkit = resolve(ToolchainRequest(need_cuda=True), system=machine).cuda
+    assert toolkit is not None
+    with pytest.warns(UserWarning, match="no GPU is visible, so CUDA code is compiled for sm_") as warned:
+        choose_archs(None, (), settings, toolkit, tuple)
+    session = new_session()._replace(system=machine, settings=settings, archs=())
+    with pytest.raises(ArgumentError, match="no GPU is visible, so the architecture") as raised:
+        choose_archs_of_a_kernel(None, session)
+    assert warned[0].filename == __file__
+    _, *hints = str(warned[0].message).split("\n")
+    assert hints == [f"hint: {hint}" for hint in raised.value.hints]
+    assert len(hints) == 2

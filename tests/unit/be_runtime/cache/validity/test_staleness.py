@@ -18,7 +18,7 @@ from be_runtime.cache.validity.absent import group_absent
 from be_runtime.cache.validity.examine import examine, record_file
 from be_runtime.cache.validity.manifest import RACY_MARGIN_NS
 from be_runtime.cache.validity.verify import is_unchanged
-from tests.unit.be_runtime.cache.bench import Bench
+from tests.unit.be_runtime.cache.conftest import Bench
 
 
 @pytest.mark.parametrize("kept", ["nothing", "size", "size and time", "all but the inode"])

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import platform
 import re
 import shlex
 import threading
+import time
+import zlib
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import be_runtime
-from be_runtime.cache import BuildOutput, Store, make_key
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cache.validity.manifest import parse_manifest, render_manifest
 from be_runtime.cli import main as cli
+from be_runtime.cli.cache import listing, show_entry, why
+from be_runtime.cli.cache import text as cache_text
 from be_runtime.cli.cache.command import COMMANDS
 from be_runtime.cli.parser import build_parser
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.own_files import INCLUDE_DIR
-from tests.unit.be_runtime.cli.cache.conftest import Shell
+from be_runtime.sharing.archive import Head, pack
+from be_runtime.sharing.export_file import ExportWriter
 
 
 @pytest.mark.parametrize("golden", sorted(Path(__file__).parent.glob("golden/*.txt")), ids=lambda path: path.stem)
@@ -122,3 +132,116 @@ def test_each_command_works_beside_a_process_that_clears_the_cache(shell: Shell)
     finally:
         over.set()
         thread.join()
+
+
+class Shell:
+    """Runs lines as a person types them: commands of the cache, and methods of this class, which prepare something."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+        self.root, self.header = folder / "cache", folder / "x.h"
+        self.entries: dict[str, Entry] = {}
+        self.digests: list[str] = []
+        self.began_s = self.now_s = time.time()
+        monkeypatch.setenv("BE_CACHE_DIR", str(self.root))
+        monkeypatch.setattr(cache_text, "time", SimpleNamespace(time=lambda: self.now_s))
+        for module in (listing, show_entry, why):
+            monkeypatch.setattr(module, "ago", self._ago)
+        self.edit("one")
+
+    def run(self, line: str) -> str:
+        """Run a line, and return what it prints: with a number for each digest, and an exit code that is not 0."""
+        line = re.sub(r"digest-0*(\d+)", lambda match: self.digests[int(match[1]) - 1], line)
+        name, *words = shlex.split(line.replace("TMP", str(self.folder)))
+        if name != "cache":
+            getattr(self, name)(*words)
+            return ""
+        code = cli.main(["cache", *words])
+        printed = self.capsys.readouterr()
+        assert not (printed.out and printed.err)
+        return self._plain(printed.out + printed.err) + f"[{code}]\n" * bool(code)
+
+    def _ago(self, then_s: float, now_s: float) -> str:
+        """Say of what was built in this test that it was now, however long the test takes."""
+        return "now" if now_s == self.now_s and abs(then_s - self.began_s) < 3600 else "at another time"
+
+    def _plain(self, text: str) -> str:
+        """Take out of a text what differs from one run or machine to another."""
+        text = text.replace(str(self.folder), "TMP").replace(platform.node(), "HOST")
+        text = re.sub(r"kernels-v1/[0-9a-f/-]+", "kernels-v1/ENTRY", text)
+        text = re.sub(r"\d{4}-\d\d-\d\d(T[\d:]+\+00:00)?", lambda match: "TIME" if match[1] else "DAY", text)
+        text = re.sub(r"(HOST in |\"(?:seconds|mtime_ns|ctime_ns|inode)\": )\d[\d.e-]*", r"\1N", text)
+        return re.sub(r"\b[0-9a-f]{12}(?:[0-9a-f]{52})?\b", self._digest, text)
+
+    def _digest(self, match: re.Match[str]) -> str:
+        digest = match[0][:12]
+        self.digests += [digest] * (digest not in self.digests)
+        return f"digest-{self.digests.index(digest) + 1:05}"
+
+    def put(self, name: str, kind: str = "module", size: str = "4", *flags: str) -> Entry:
+        """Put an entry into the cache."""
+
+        def build(staging: Path) -> BuildOutput:
+            (staging / "m.so").write_bytes(b"x" * int(size))
+            return BuildOutput(outputs=("m.so",), dependencies=(self.header,))
+
+        store = Store(self.root / "toolchain" if kind == "handler" else self.root)
+        fields = (("name", name), ("flags", flags), ("sources", ["int f();\n" * 40]), ("archs", ["sm_80", "sm_90"]))
+        self.entries[name] = store.get_or_build(make_key(kind, *fields), build)
+        self.use(name, "0")
+        return self.entries[name]
+
+    def use(self, name: str, days_ago: str) -> None:
+        """Set the last use of an entry, unless another thread has removed it."""
+        used_s = self.now_s - int(days_ago) * 86400
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.entries[name].path / "manifest.json", (used_s, used_s))
+
+    def later(self, days: str) -> None:
+        """Let days pass."""
+        self.now_s += int(days) * 86400
+
+    def edit(self, text: str = "") -> None:
+        """Write the header that entries are made from, or remove it, in a tick of the clock before that of a build."""
+        if text:
+            self.header.write_text(text)
+            later = self.folder / "later"
+            later.touch()
+            while later.stat().st_mtime_ns <= self.header.stat().st_mtime_ns:
+                later.touch()
+        else:
+            self.header.unlink()
+
+    def spoil(self, name: str, file: str, text: str = "") -> None:
+        """Write other bytes into a file of an entry, and leave its times as they are."""
+        path = self.entries[name].path / file
+        status = path.stat()
+        path.write_text(text)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def drop(self, name: str, file: str) -> None:
+        """Remove a file of an entry."""
+        (self.entries[name].path / file).unlink()
+
+    def chmod(self, mode: str) -> None:
+        """Change who may write into the cache."""
+        self.root.chmod(int(mode, 8))
+
+    def set(self, name: str, value: str) -> None:
+        """Give an environment variable a value."""
+        self.monkeypatch.setenv(name, value)
+
+    def archive(self, *names: str) -> None:
+        """Write kernels.be, as an export of another machine, of the same size whatever the zlib."""
+        self.monkeypatch.setattr(zlib, "compress", partial(zlib.compress, level=0))
+        with ExportWriter(self.folder / "kernels.be") as export:
+            for name in names:
+                digest = make_key("module", ("name", name)).digest
+                outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
+                head = Head(digest, "module", name, outputs, (), (), (), "ci", 0.5)
+                export.add(digest, pack(head, {"module.so": b"code"}))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, monkeypatch, capsys)

@@ -1,17 +1,30 @@
-"""Nvcc's dry run, recorded, taken apart into commands that run at once and take what is kept of headers."""
+"""Nvcc's dry run taken apart into commands that run at once, and what they take that is kept of headers."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
+import be_runtime
 from be_runtime.compile.nvcc.device_images import device_images
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
-from be_runtime.compile.nvcc.plan_headers import checks, preprocessing, probes, use_kept_headers
+from be_runtime.compile.nvcc.plan_headers import (
+    are_left,
+    checks,
+    header_macros,
+    headers_text,
+    is_shadowed,
+    is_understood,
+    names_in_headers,
+    preprocessing,
+    probes,
+    use_kept_headers,
+)
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.nvcc.plan_preamble import make_preamble, use_preamble
 from be_runtime.compile.plan.build_plan import UnitBuild
@@ -123,3 +136,149 @@ def test_renaming_reaches_every_name():
     assert renamed.unit == files_named("kernel", "cuda")
     assert renamed.edges[-1].outputs == ("obj/kernel.o",)
     assert all("kernel" in output for edge in renamed.edges for output in edge.outputs)
+
+
+GCC12 = '# 0 "src/k.cu"\n# 0 "<built-in>"\n# 1 "/cuda/a.h" 1\nint a;\n# 0 "<command-line>" 2\n# 1 "src/k.cu"\n\n'
+GCC10 = GCC12.replace("# 0", "# 1").replace('# 1 "<command-line>" 2', '# 1 "<command-line>" 2\n')
+
+
+def test_the_text_is_all_between_the_two_lines_that_name_the_source():
+    for preprocessed in (GCC12, GCC10):
+        first, rest = preprocessed.split("\n", 1)
+        assert f'{headers_text(preprocessed, "src/k.cu")}# 1 "src/k.cu"\n\n' == rest, first
+
+
+@pytest.mark.parametrize(
+    ("preprocessed", "why"),
+    [
+        (GCC12.replace('# 1 "src/k.cu"', '# 1 "src/other.cu"'), "no line of the source's own"),
+        (f"{GCC12}int own;\n", "the source is not empty"),
+        (GCC12.replace("int a;", 'const char* a = "src/k.cu";'), "the source's name in the text"),
+        (GCC12.replace("int a;", '# 1 "/build/here//"\nint a;'), "the build's folder, as by -g"),
+        (GCC12.replace("int a;", 'auto a = R"(\n#define B\n)";'), "what looks like a macro"),
+        ("", "empty"),
+    ],
+)
+def test_text_that_is_not_of_the_headers_alone_is_not_kept(preprocessed: str, why: str):
+    assert headers_text(preprocessed, "src/k.cu") is None, why
+
+
+DEFINES = """\
+# 0 "<built-in>"
+#define __GNUC__ 12
+# 0 "<command-line>"
+#define GIVEN 1
+# 1 "/usr/include/x.h" 1 3 4
+
+#define A 1
+#define B(x) (x)
+
+int a;
+#undef A
+# 9 "/cuda/c.h" 2
+#define C "a\x0cb\u2028"
+#pragma GCC diagnostic pop
+# 0 "<command-line>" 2
+#define GIVEN_TOO
+# 1 "src/k.cu"
+"""
+
+
+def test_macros_are_kept_in_order_at_their_places_and_read_back():
+    assert header_macros(DEFINES) == (
+        '# 2 "/usr/include/x.h" 3\n#define A 1\n#define B(x) (x)\n# 6 "/usr/include/x.h" 3\n#undef A\n'
+        '# 9 "/cuda/c.h"\n#define C "a\x0cb\u2028"\n'
+    )
+    left = '#define GIVEN 1\n#define __GNUC__ 12\n#define B(x) (x)\n#define C "a\x0cb\u2028"\n#define GIVEN_TOO\n'
+    assert are_left(DEFINES, left)
+    assert not are_left(DEFINES, f"{left}#define A 1\n")
+    assert not are_left(DEFINES, left.replace("(x) (x)", "(x) x"))
+    assert not any(are_left(DEFINES, found) for found in ("#define MORE\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('#if __has_include(<tbb/tbb.h>) && __has_include( "a.h" )\n#endif // __has_include', ("tbb/tbb.h", "a.h")),
+        ("#if defined(__has_include)\nint once;", ()),
+        *((text, None) for text in ("#if __has_include(NAME)", "int a = __COUNTER__;", "const char* a = __DATE__;")),
+        *((text, None) for text in ("  #  pragma once", "/* licence */ #pragma once", '_Pragma("once")')),
+        ('#pragma push_macro("A")', None),
+    ],
+)
+def test_headers_that_leave_more_than_text_and_macros_are_not_kept(text: str, names: tuple[str, ...] | None):
+    assert names_in_headers(["int a;", text]) == names
+
+
+def test_commands_that_may_read_other_headers_are_not_understood():
+    def understood(flags: str) -> bool:
+        argv = ["/usr/bin/g++", "-E", *flags.split(), "-include", "cuda_runtime.h", "src/k.cu"]
+        return is_understood(argv, {"/a", "/b"}.__contains__)
+
+    assert understood("-I/a -I /b -isystem /a -isystem/b -DX=-I/c -MD -MF k.d -m64")
+    refused = "-I/c|-isystem /c|-include mine.h|-includemine.h|-imacros mine.h|-iquote /a|--include-directory=/a|"
+    refused += "--sysroot=/r|-nostdinc++|@more|-finput-charset=latin1|-MMD"
+    assert [flags for flags in refused.split("|") if understood(flags)] == []
+
+
+@pytest.mark.parametrize(
+    ("files", "shadowed", "why"),
+    [
+        (["/mine/math.h"], True, "a system header's name"),
+        (["/mine/crt/device.h"], True, "a header of the toolkit's, in a folder"),
+        (["/mine/device.h"], True, "the end of a name"),
+        (["/mine/mine.h", "/mine/bits/other.h", "/mine/include/mine.h"], False, "other names"),
+        (["/mine/cuda/include/crt/device.h"], False, "itself, by a link"),
+        (["/mine/cuda/include/crt/device.h", "/mine/crt/device.h"], True, "itself and another"),
+    ],
+)
+def test_a_folder_that_may_hold_another_header_is_noticed(files: list[str], shadowed: bool, why: str):
+    headers = ["/cuda/include/crt/device.h", "/usr/include/math.h", "/usr/include/c++/12/bits/x.h"]
+
+    def list_dir(folder: str) -> set[str]:
+        inside = f"{PurePath(folder)}/"
+        return {path.removeprefix(inside).split("/")[0] for path in files if path.startswith(inside)}
+
+    def stat(path: PurePath) -> str | None:
+        return str(path).replace("/mine/cuda", "/cuda") if str(path) in [*files, *headers] else None
+
+    assert is_shadowed(("/empty", "/mine/"), headers, list_dir, stat) is shadowed, why
+
+
+PREAMBLE = '#pragma GCC diagnostic ignored "-Wx"\n# 1 "/cuda/cuda_runtime.h"\nint a;\nint b;\n'
+WHOLE = f'# 1 "k.cu"\n{PREAMBLE}# 4 "k.cu"\nint mine;\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "preamble.h").write_text(PREAMBLE)
+    (tmp_path / "pragmas.h").write_text('#pragma GCC diagnostic ignored "-Wx"\n')
+    (tmp_path / "size").write_text(f"{len(PREAMBLE)}\n")
+    return tmp_path
+
+
+def compile_with(folder: Path, whole: str, path: str = os.environ["PATH"]) -> tuple[list[str], str]:
+    """What the compiler is given by the script: its arguments, and the text of the file it is to compile."""
+    (folder / "k.cpp").write_text(whole)
+    script = Path(be_runtime.__file__).parent / "native" / "with_preamble.sh"
+    argv = ["/bin/sh", str(script), str(folder), str(folder / "k.cpp"), "/bin/echo", "-O3", "-c", "-o", "k.o"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, "PATH": path})
+    arguments = done.stdout.split()
+    return arguments, Path(arguments[-1]).read_text()
+
+
+def test_the_same_beginning_comes_from_the_header(folder: Path):
+    arguments, text = compile_with(folder, WHOLE)
+    header, pragmas = str(folder / "preamble.h"), str(folder / "pragmas.h")
+    given = ["-iquote", str(folder), "-include", header, "-include", pragmas, "-x", "c++"]
+    assert arguments[:-1] == ["-O3", "-c", "-o", "k.o", *given]
+    assert text == '# 1 "k.cu"\n# 4 "k.cu"\nint mine;\n'
+
+
+def test_anything_else_is_compiled_as_it_is(folder: Path):
+    asis = ["-O3", "-c", "-o", "k.o", "-x", "c++", str(folder / "k.cpp")]
+    for whole in (WHOLE.replace("int b", "int c"), f'# 1 "k.cu"\n{PREAMBLE[:-5]}', ""):
+        assert compile_with(folder, whole) == (asis, whole)
+    assert compile_with(folder, WHOLE, path=str(folder / "nothing")) == (asis, WHOLE), "without the programs"
+    (folder / "preamble.h").unlink()
+    assert compile_with(folder, WHOLE) == (asis, WHOLE), "a lost header"

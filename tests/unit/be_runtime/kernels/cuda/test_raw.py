@@ -1,7 +1,8 @@
-"""A raw kernel's parameters in one call, its source, its name in a cubin, and who compiles it."""
+"""A raw kernel: its prototype, the parameters of one call, its headers, its name in a cubin, and who compiles it."""
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,19 @@ from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
 from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.cuda.describe import KernelParam
+from be_runtime.kernels.cuda.nvrtc import Nvrtc, libraries, missing_header_hints, places
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.kernels.cuda.raw import cuda_kernel
 from be_runtime.kernels.cuda.raw_calls import bind_params, scalar_params
 from be_runtime.kernels.cuda.raw_compiler import compile_raw
+from be_runtime.kernels.cuda.raw_headers import Headers, Search, find_headers, named_paths
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
 from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.xla.split import Split
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
-from tests.support.machines import MemorySystem
+from tests.support.machines import SITE, File, MemorySystem
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 X, Y, BYTES = (
@@ -149,3 +153,181 @@ def test_a_toolkit_for_clang_has_nothing_for_raw_kernels(tmp_path: Path):
     message = r"neither NVRTC nor nvcc.*sm_90\nhint: .*nvrtc; .*nvidia-cuda-nvrtc-cu12"
     with pytest.raises(CudaNotFoundError, match=message):
         compile_raw(RawKernel("", parse_name("f")), (Arch(9, 0),), session, tmp_path)
+
+
+SOURCE = """
+// __global__ void commented(float* x);
+#define UNUSED 1
+template <typename T, int N = 4> __device__ T helper(T x) { return x; }
+namespace ops {
+template <class T, unsigned N, typename U>
+__global__ void __launch_bounds__(256, 2) scale(const T* __restrict__ x, U const *y, T* out, const U by, long long n) {}
+}
+extern "C" __global__ void plain(const unsigned char* mask, const void* any, double *out, bool flag, float by = 1) {}
+__global__ void declared(const __nv_bfloat16* x, __half* y);
+__device__ void not_a_kernel(float* x) {}
+__global__ void takes_struct(const float* x, float* y, Config config) {}
+__global__ void takes_table(const float** x, float* y) {}
+namespace v1 { template <class T> __global__ void twice(const T* x, T* y, int by) {} }
+namespace v2 { template <class T> __global__ void twice(const T* x, T* y, float by) {} }
+namespace lib { inline namespace now { __global__ void add(float* y, int n); } }
+namespace lib { inline namespace now { __global__ void add(float *out, const int count) {} } }
+__global__ void both(double* y) {}
+namespace v1 { __global__ void both(float* y) {} }
+template <class T> __global__ void mixed(T* y) {}
+__global__ void mixed(double* y) {}
+__global__ void over(float* y) {}
+__global__ void over(double* y) {}
+#ifdef SWAPPED
+__global__ void chosen(float* y, int rows, int columns) {}
+#else
+__global__ void chosen(float* y, int columns, int rows) {}
+#endif
+"""
+NAMES = """
+ops::scale<float, 8u, int>; plain; declared; both; v1::both; mixed; mixed<int>
+v1::twice<float>; v2::twice<float>; ::v2 :: twice<float>; lib::add; lib::now::add; add; alias::add
+commented; missing; not_a_kernel; scale; plain<int>; takes_struct; takes_table; a b; f(int)
+twice<float>; alias::twice<float>; over; chosen
+"""
+
+
+def shown(name: str) -> str:
+    def one(param: KernelParam) -> str:
+        kind = ("const*" if param.is_const else "*") if param.is_pointer else ""
+        return f"{param.dtype.name if param.dtype is not None else 'any'}{kind} {param.name}"
+
+    return ", ".join(map(one, read_prototype(SOURCE, parse_name(name))))
+
+
+def test_parameters_of_kernels_or_why_they_can_not_be_launched():
+    names = [name.strip() for name in NAMES.strip().replace("\n", ";").split(";")]
+    rows = "".join(f"{name}\n  {answer(shown, name)}\n" for name in names)
+    check_golden(Path(__file__).parent / "golden" / "prototypes.txt", rows)
+
+
+def test_template_arguments_are_cut_outside_of_brackets():
+    assert parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
+
+
+def find(source: str, *folders: Path, own: tuple[Path, ...] = (), built_in: tuple[str, ...] = ()) -> Headers:
+    def read(path: Path) -> str | None:
+        return path.read_text() if path.is_file() else None
+
+    search = Search(folders, own, built_in, read, lambda path: Path(os.path.realpath(path)))
+    return find_headers(source, "k.cu", search)
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_headers_are_followed_and_each_read_once(tmp_path: Path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(first / "a.h", '#include "b.h"\n  #  include <sub/c.h>\n#include <missing.h>')
+    write(first / "b.h", '#include "a.h"')
+    write(second / "sub" / "c.h", '#include "d.h"')
+    write(second / "sub" / "d.h")
+    found = find('#include "a.h"\n', first, second)
+    assert sorted(path.name for path in found.files) == ["a.h", "b.h", "c.h", "d.h"]
+    assert found.unknown == ()
+    assert {first / "missing.h", first / "sub" / "c.h"} <= set(found.absent)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *(
+            "#include <{}>",
+            '#include_next "{}"',
+            '%:include "{}"',
+            '\f#\v include "{}"',
+            '#if 0\n#include "{}"\n#endif',
+        ),
+        *('#inc\\\nlude "{}"', '#inc\\\r\nlude "{}"\r\n', '/* a\n b */ # /* c */ include /* d */ "{}" // e'),
+        "#if defined(__has_include) && __has_include( <{}> )\n#endif",
+    ],
+)
+def test_every_spelling_is_found(spelling: str, tmp_path: Path):
+    header = write(tmp_path / "x.h")
+    assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == Headers((header,), ())
+
+
+def test_a_header_in_any_folder_may_be_meant(tmp_path: Path):
+    """`#include_next`, and `<>` beside `""`, pass over what a plain search would find first."""
+    headers = [write(tmp_path / name / "x.h") for name in ("a", "b")]
+    assert find("#include <x.h>", tmp_path / "a", tmp_path / "b").files == tuple(headers)
+
+
+def test_paths_that_grow_end(tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "x.h", '#include "sub/../x.h"')
+    write(tmp_path / "y.h")
+    (tmp_path / "link").symlink_to(".")
+    write(tmp_path / "z.h", '#include "link/z.h"\n#include "link/y.h"')
+    assert len(find('#include "x.h"\n#include "z.h"', tmp_path).files) < 8
+
+
+@pytest.mark.parametrize("line", ["#include HEADER", "  # include S(x)", "#if __has_include(HEADER)\n#endif"])
+def test_a_macro_in_place_of_a_name_is_said(line: str, tmp_path: Path):
+    header = write(tmp_path / "x.h", line)
+    (said,) = find('#include "x.h"', tmp_path).unknown
+    assert said.startswith(f"the header that {header} names as ")
+    assert len(find(line).unknown) == 1
+    assert find('#include "x.h"', own=(tmp_path,)).unknown == (), "CUDA's own lead to headers of one release"
+
+
+def test_words_that_are_no_directive():
+    for line in ("// we include HEADER", "include HEADER", 'puts("#include HEADER");', "#ifdef include"):
+        assert find(line) == Headers((), ())
+
+
+def test_cudas_own_headers_are_read_but_not_waited_for(tmp_path: Path):
+    own = write(tmp_path / "cuda" / "c.h", "#include <other.h>\n#include <cstdint>")
+    found = find("#include <c.h>", tmp_path / "mine", own=(tmp_path / "cuda",), built_in=("cstdint",))
+    assert found.files == (own,)
+    assert set(found.absent) == {tmp_path / "mine" / "c.h", tmp_path / "mine" / "other.h"}
+
+
+def test_flags_that_are_not_understood_may_name_a_folder():
+    found = named_paths(("-isystem=/a b", "--new-option", "/c", "-x/d", "plain"))
+    assert found == (Path("/a b"), Path("/c"), Path("/d"))
+
+
+@pytest.mark.parametrize(("machine", "target"), [("x86_64", "x86_64-linux"), ("aarch64", "sbsa-linux")])
+def test_places_are_those_of_the_machine(machine: str, target: str):
+    found = list(places(MemorySystem(machine=machine, prefixes=(Path("/conda"),)), [Path("/opt/cuda")]))
+    folders = [str(place.folder) for place in found]
+    assert folders[0] == f"{SITE}/nvidia/cu13/lib"
+    assert folders.index("/conda/lib") < folders.index("/opt/cuda/lib64") < folders.index("/usr/local/cuda/lib64")
+    assert f"/opt/cuda/targets/{target}/lib" in folders
+    assert folders[-1] == f"/usr/lib/{machine}-linux-gnu"
+    include = Path(f"/conda/targets/{target}/include")
+    assert found[folders.index("/conda/lib")].includes[:2] == (include, include / "cccl")
+    wheel = found[folders.index(f"{SITE}/nvidia/cuda_nvrtc/lib")]  # of CUDA 12, with headers in folders of their own
+    parts = ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "curand")
+    assert {Path(f"{SITE}/nvidia/{part}/include") for part in parts} < set(wheel.includes)
+
+
+def test_libraries_are_the_newest_first():
+    names = ("libnvrtc.so.9", "libnvrtc.so.13", "libnvrtc.so", "libnvrtc-builtins.so.13.0")
+    system = MemorySystem(files={f"/lib/{name}": File() for name in names})
+    assert [path.name for path in libraries(Path("/lib"), system)] == ["libnvrtc.so.13", "libnvrtc.so.9"]
+
+
+def test_a_missing_header_of_cuda_names_its_wheel():
+    """An author's header is in no wheel, and an NVRTC of conda's has none."""
+    cuda = ["cuda/std/array", "nv/target", "cub/block/block_reduce.cuh", "curand_kernel.h", "crt/mma.h", "cuda_fp16.h"]
+    rows = []
+    for header in (*cuda, "mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"):
+        log = f'f.cu(1): catastrophic error: cannot open source file "{header}"\n'
+        for folder, version in (
+            (f"{SITE}/nvidia/cu13", (13, 0)),
+            (f"{SITE}/nvidia/cuda_nvrtc", (12, 9)),
+            ("/conda", (13, 0)),
+        ):
+            found = Nvrtc(Path(f"{folder}/lib/libnvrtc.so.{version[0]}"), version, (), None)
+            rows.append(f"{header}, {Path(folder).name}: {'; '.join(missing_header_hints(found, log))}\n")
+    check_golden(Path(__file__).parent / "golden" / "missing_headers.txt", "".join(rows))

@@ -1,7 +1,10 @@
-"""What is known of a Numba kernel without Numba, and what is advised about one that Numba refuses."""
+"""Numba's kernels: their identity, what is known without Numba, and what is said where it refuses or fails."""
 
 from __future__ import annotations
 
+import ctypes
+import types
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import be_runtime
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.kernels.numba import numba_source
+from be_runtime.kernels.numba.cpu.report import MESSAGE_SIZE, report
 from be_runtime.kernels.numba.cpu.signature import check_count, signature_of
+from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.kernels.numba.gpu.ptx_words import check_words
 from be_runtime.kernels.numba.numba_hints import augmented, hints
+from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, numpy_mismatch
 from be_runtime.kernels.numba.numba_source import direct_writes
 from be_runtime.xla.arrays import ArraySpec
+from tests.support.runtime import environment, run_python
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 cuda: Any = None
@@ -158,3 +166,208 @@ def test_arrays_of_words_are_taken_and_others_refused():
     for text in (ptx(6), ptx(8), ptx(7).replace(".u64", ".u32", 1), ptx(0), ""):
         with pytest.raises(BuildError, match=r"parameters for arrays of \(1,\) dimensions.*not known here"):
             check_words(text, [1])
+
+
+ROW_STACK = "module 'numpy' has no attribute 'row_stack'"
+NEWER = "install a newer numba"
+OLDER = "pip install 'numpy<{}', or a newer numba"
+
+
+@pytest.mark.parametrize(
+    ("error", "numpy", "remedy"),
+    [
+        *(
+            (AttributeError(ROW_STACK), newer, OLDER.format("2.5"))
+            for newer in ("2.5.5", "2.5.0rc1", "2.5.0.dev0+git1", "3")
+        ),
+        *((AttributeError(ROW_STACK), older, NEWER) for older in ("2.4.6", "2.4.9+local.2.5", "1!2.4", "2", "none")),
+        (AttributeError("module 'numpy.lib' has no attribute 'x'"), "2.5.5", OLDER.format("2.5")),
+        (ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."), "2.10.1", OLDER.format("2.10")),
+        (ImportError("Numba needs NumPy 1.22 or greater. Got NumPy 1.21."), "1.21", ""),
+        (AttributeError("module 'numpyro' has no attribute 'row_stack'"), "2.5.5", ""),
+        (AttributeError("'Array' object has no attribute 'row_stack'"), "2.5.5", ""),
+        (TypeError(ROW_STACK), "2.5.5", ""),
+    ],
+)
+def test_a_numpy_that_numba_does_not_know_is_named_with_its_bound(error: Exception, numpy: str, remedy: str):
+    said = f"numba 0.59.0 does not work with numpy {numpy}; {remedy}" if remedy else ""
+    assert numpy_mismatch(error, "numba 0.59.0", numpy) == said
+
+
+@pytest.mark.parametrize(("package", "title"), [("numba", "Numba"), ("numba-cuda", "Numba with CUDA support")])
+def test_every_function_says_what_it_needs_and_why_it_is_not_there(package: str, title: str):
+    missing = str(import_error("a_function", package, ModuleNotFoundError("No module named 'numba'")))
+    assert missing == (
+        f"a_function needs {title}, which can't be imported: No module named 'numba'\n"
+        "hint: pip install 'brainevent-toolchain[numba]'"
+    )
+    mismatch = str(import_error("a_function", package, AttributeError(ROW_STACK)))
+    assert f"hint: {package} " in mismatch
+    assert "does not work with numpy" in mismatch
+
+
+@pytest.mark.parametrize(
+    ("line", "module", "is_numba_s"),
+    [
+        ("np.no_such_name", "numba.cuda.np.arrayobj", True),
+        ("np.linalg.no_such_name", "numba.cuda.np.linalg", True),
+        ("getattr(np, 'no_such' + '_name')", "numba.cuda.typing.context", False),
+        ("np.no_such_name", "kernels", False),
+        ("np.no_such_name", "numbat", False),
+    ],
+)
+def test_only_names_in_numba_s_own_code_are_blamed_on_numpy(line: str, module: str, is_numba_s: bool):
+    with pytest.raises(AttributeError) as caught:
+        exec(compile(line, "<line>", "exec"), {"__name__": module, "np": np})  # noqa: S102 - a line above
+    assert ("does not work with numpy" in explain_compilation("numba-cuda", caught.value)) == is_numba_s
+
+
+class MuteError(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        return str(1 // 0)
+
+
+def reported(kind: type[BaseException], value: Any) -> str:
+    room = ctypes.create_string_buffer(b"\xff" * (MESSAGE_SIZE + 8), MESSAGE_SIZE + 8)
+    report(kind, value, ctypes.addressof(room))
+    assert room.raw[MESSAGE_SIZE:] == b"\xff" * 8, "it wrote beyond the message"
+    return room.value.decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (ValueError, ValueError("bad", 3), "ValueError: ('bad', 3)"),
+        (ZeroDivisionError, ("division by zero",), "ZeroDivisionError: division by zero"),
+        (AssertionError, None, "AssertionError"),
+        (KeyError, "k", "KeyError: 'k'"),
+        (MuteError, MuteError(), "MuteError: (its text can't be made: ZeroDivisionError)"),
+        (ValueError, ValueError("a\0b"), "ValueError: a b"),
+    ],
+)
+def test_an_exception_is_its_name_and_text(kind: type[BaseException], value: Any, text: str):
+    assert reported(kind, value) == text
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "漢"])
+def test_a_long_text_is_cut_between_characters(letter: str):
+    source = (Path(be_runtime.__file__).parent / "native" / "host_call.cc").read_text(encoding="utf-8")
+    assert f"constexpr size_t kMessageSize = {MESSAGE_SIZE};" in source, "the handler has room for it"
+    text = reported(ValueError, ValueError(letter * 5000))
+    assert text.startswith("ValueError: " + letter)
+    assert MESSAGE_SIZE - 4 <= len(text.encode()) < MESSAGE_SIZE
+
+
+BASE = """
+import math
+import numpy as np
+FACTOR = 3
+TABLE = np.arange(4.0)
+def helper(x): return x * FACTOR
+def kernel(x, out, limit=5):
+    for i in range(len(x)):
+        if x[i] in {1, "a", 2.5, (3, 4)}:
+            out[i] = helper(x[i]) + TABLE[0] + math.sin(x[i])
+"""
+OF_THING = "def kernel(x): return THING\n"
+
+
+def define(source: str, name: str = "kernel", **given: object) -> Any:
+    namespace: dict[str, Any] = {"__name__": "defined_by_a_test", **given}
+    exec(source, namespace)  # noqa: S102 - it is the test's own
+    return namespace[name]
+
+
+def digest(source: str, **given: Any) -> str:
+    content = function_content(define(source, **given))
+    assert content.anchors == ()
+    return content.digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *(("FACTOR = 3", f"FACTOR = {other}") for other in ("4", "3.0", "True")),
+        *(("np.arange(4.0)", f"np.arange({other})") for other in ("5.0", "4")),
+        *(("limit=5", "limit=6"), ("math.sin", "math.cos"), ("(3, 4)", "(4, 3)"), ('"a"', '"b"')),
+        *(("return x * FACTOR", "return x + FACTOR"), ("import math", "import cmath as math")),
+    ],
+)
+def test_what_a_function_reaches_is_part_of_it(old: str, new: str):
+    assert old in BASE
+    assert digest(BASE) != digest(BASE.replace(old, new))
+
+
+def test_places_and_names_that_are_not_read_are_no_part_of_it():
+    assert digest(BASE) == digest("\n\n# moved\n" + BASE) == digest(BASE + "\nUNUSED = object()\nx = object()\n")
+
+
+def test_constants_of_modules_are_followed():
+    source = "def kernel(x, out): out[0] = x[0] * settings.inner.factor + settings.offset\n"
+    found = set()
+    for factor, offset in ((2, 1), (3, 1), (3, 2)):
+        settings: Any = types.ModuleType("settings")
+        settings.inner = types.ModuleType("settings.inner")
+        settings.inner.factor, settings.offset = factor, offset
+        found.add(digest(source, settings=settings))
+    assert len(found) == 3
+
+
+def test_closures_count_by_what_they_hold():
+    outer = define("def outer(a):\n    def kernel(x): return x + a\n    return kernel\n", "outer")
+    assert function_content(outer(1)) == function_content(outer(1))
+    assert function_content(outer(1)) != function_content(outer(2))
+
+
+def test_functions_that_call_each_other():
+    source = "def kernel(n): return other(n - 1) if n else 1\ndef other(n): return kernel(n) + 1\n"
+    assert digest(source) == digest(source)
+    assert digest(source) != digest(source.replace("+ 1", "+ 2"))
+
+
+def test_a_compiled_function_counts_with_its_options():
+    def compiled(**options: Any) -> Any:
+        return types.SimpleNamespace(py_func=define(BASE), targetoptions=options, locals={})
+
+    plain = function_content(compiled(fastmath=False))
+    assert plain == function_content(compiled(fastmath=False))
+    assert plain not in (function_content(compiled(fastmath=True)), function_content(define(BASE)))
+
+
+def test_what_only_this_process_can_tell_apart_is_kept_alive():
+    class Opaque:
+        pass
+
+    things = [Opaque(), Opaque()]
+    first, second = (function_content(define(OF_THING, THING=thing)) for thing in things)
+    assert first.digest != second.digest
+    assert first.anchors == (things[0],)
+
+
+def test_numpy_s_own_things_are_known_by_name_and_what_it_makes_by_content():
+    things = (np.float32, np.add, np.dtype("int8"), np.sum, np.newaxis, np.float32(2), np.float32(1))
+    assert len({digest(OF_THING, THING=thing) for thing in things}) == len(things)
+
+    def made(number: int) -> Callable[[int], int]:
+        def kernel(x: int) -> int:
+            return x + number
+
+        kernel.__module__ = "numpy.factories"
+        return kernel
+
+    assert function_content(made(1)).digest != function_content(made(2)).digest
+
+
+def test_an_array_is_its_content_not_its_memory():
+    assert digest(OF_THING, THING=np.arange(6)[::2]) == digest(OF_THING, THING=np.array([0, 2, 4]))
+
+
+def test_the_same_in_every_process():
+    code = (
+        "import sys; from be_runtime.kernels.numba.function_content import function_content\n"
+        "namespace = {'__name__': 'defined_by_a_test'}; exec(sys.argv[1], namespace)\n"
+        "print(function_content(namespace['kernel']).digest)"
+    )
+    assert run_python(code, BASE, env=environment(PYTHONHASHSEED="1")).stdout.strip() == digest(BASE)

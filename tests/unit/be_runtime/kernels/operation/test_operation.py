@@ -1,19 +1,35 @@
-"""What an operation does besides being transformed: picking kernels, redefinition, errors."""
+"""What an operation does besides being transformed: kernels are picked, rules are functions, and benchmarks are run."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 import be_runtime
-from be_runtime import ArgumentError, BuildError, FallbackWarning, GeneratorError, XLACustomKernel
+from be_runtime import (
+    ArgumentError,
+    BenchmarkConfig,
+    BuildError,
+    FallbackWarning,
+    GeneratorError,
+    XLACustomKernel,
+    benchmark_function,
+    defjvp,
+    general_batching_rule,
+)
 from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
+from be_runtime.kernels.operation.benchmark import BenchmarkRecord, BenchmarkResult
+from be_runtime.xla.jax_primitive import repeated
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 X = jnp.arange(3.0)
@@ -269,3 +285,179 @@ def test_what_belongs_to_an_operation():
     assert op.call(X)[0] == 2
     assert op.__doc__ == "What it does."
     assert repr(op) == "XLACustomKernel('op': it has kernels for cpu: a)"
+
+
+XS = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]])
+Y = jnp.array([2.0, 3.0, 5.0])
+
+
+def product() -> XLACustomKernel:
+    operation = XLACustomKernel("product")
+    operation.def_kernel("jax", "cpu", lambda outs, by=1: lambda x, y: [by * x * y])
+    return operation
+
+
+def plain_primitive(*, multiple: bool) -> Any:
+    """A primitive as people make them: the product, alone or with the sum."""
+    primitive: Any = Primitive("plain")
+    primitive.multiple_results = multiple
+
+    def compute(x: Any, y: Any) -> Any:
+        return [x * y, x + y] if multiple else x * y
+
+    primitive.def_impl(compute)
+    primitive.def_abstract_eval(lambda x, y: [x, x] if multiple else x)
+    mlir.register_lowering(primitive, mlir.lower_fun(compute, multiple_results=multiple))
+    return primitive
+
+
+@pytest.fixture(params=[lambda operation: operation, lambda operation: operation.primitive])
+def of(request: pytest.FixtureRequest) -> Any:
+    """An operation itself, or its primitive."""
+    return request.param
+
+
+def test_a_rule_for_each_input_of_an_operation(of: Any):
+    operation = product()
+    defjvp(of(operation), lambda t, x, y, **_: [t * y], lambda t, x, y, **_: [t * x])
+    primal, tangent = jax.jvp(lambda x, y: operation(x, y, outs=OUT), (XS[0], Y), (XS[1], 2 * Y))
+    np.testing.assert_allclose(primal, XS[0] * Y)
+    np.testing.assert_allclose(tangent, XS[1] * Y + 2 * Y * XS[0])
+
+
+def test_the_general_rule_within_an_author_s_rule(of: Any):
+    operation, seen = product(), []
+
+    def rule(arguments: Any, axes: Any, **parameters: Any) -> Any:
+        seen.append(sorted(parameters))
+        return general_batching_rule(of(operation), arguments, axes, **parameters)
+
+    operation.def_batching_rule(rule)
+    run = jax.jit(jax.vmap(lambda x, y: operation(x, y, outs=OUT, by=3), in_axes=(1, None)))
+    np.testing.assert_allclose(run(XS.T, Y), 3 * XS * Y)
+    assert seen == [["backend", "by", "outs"]]
+    results, axes = general_batching_rule(of(operation), (XS[0], Y), (None, None), outs=OUT)
+    np.testing.assert_allclose(results[0], XS[0] * Y)
+    assert list(axes) == [None]
+    batching.primitive_batchers[operation.primitive] = partial(general_batching_rule, operation.primitive)
+    np.testing.assert_allclose(jax.vmap(lambda x: operation(x, Y, outs=OUT))(XS), XS * Y)
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_rules_of_primitives_that_are_jax_s_own(multiple: bool):
+    def first(results: Any) -> Any:
+        return results[0] if multiple else results
+
+    primitive = plain_primitive(multiple=multiple)
+    defjvp(primitive, lambda t, x, y: [t * y, t] if multiple else t * y, None)
+    tangents = jax.jvp(jax.jit(primitive.bind), (XS[0], Y), (XS[1], Y))[1]
+    np.testing.assert_allclose(first(tangents), XS[1] * Y)
+    batching.primitive_batchers[primitive] = partial(general_batching_rule, primitive)
+    np.testing.assert_allclose(first(jax.vmap(primitive.bind, in_axes=(1, None))(XS.T, Y)), XS * Y)
+    results, axes = general_batching_rule(primitive, (XS[0], Y), (None, None))
+    np.testing.assert_allclose(first(results), XS[0] * Y)
+    assert axes == ([None, None] if multiple else None)
+
+
+@pytest.mark.parametrize("call", [lambda: defjvp(3), lambda: general_batching_rule("add", (XS,), (0,))])
+def test_what_is_no_primitive(call: Any):
+    with pytest.raises(TypeError, match="an XLACustomKernel or a JAX primitive is expected, not"):
+        call()
+
+
+def counting(calls: list[str], name: str) -> Any:
+    """A generator of kernels with two results that write down each call; XLA may treat them as pure."""
+
+    def count(x: Any) -> Any:
+        calls.append(name)
+        return np.asarray(x) + 1, np.asarray(x) + 2
+
+    return lambda outs: lambda x: jax.pure_callback(count, outs, x)
+
+
+def test_no_call_is_left_out_or_moved_out_of_the_loop():
+    calls: list[str] = []
+    op = XLACustomKernel("counted")
+    op.def_kernel("a", "cpu", counting(calls, "a"))
+    run = repeated(lambda x: op(x, outs=(OUT, OUT)), [X], jax.devices("cpu")[0])
+    for count in (1, 7, 20):
+        calls.clear()
+        run(count)
+        assert len(calls) == count
+
+
+def test_backends_take_turns_and_every_sample_counts():
+    calls: list[str] = []
+    op = XLACustomKernel("compared")
+    for name in ("a", "b"):
+        op.def_kernel(name, "cpu", counting(calls, name))
+    op.def_benchmark_data(lambda platform: [BenchmarkConfig("small", (X,), {"outs": (OUT, OUT)})])
+    result = op.benchmark(n_warmup=1, n_runs=3, calls=2)
+    assert [(each.label, each.backend, len(each.seconds)) for each in result.records] == [
+        *(("small", "a", 3), ("small", "b", 3))
+    ]
+    forward, backward = "a" * 6 + "b" * 6, "b" * 6 + "a" * 6
+    assert "".join(calls) == "aabb" + 2 * (forward + backward)
+
+
+def test_a_backend_that_fails_is_reported_and_does_not_stop_the_others():
+    def broken(outs: Any) -> Any:
+        raise ValueError("no such kernel\nmore")
+
+    op = XLACustomKernel("half")
+    op.def_kernel("broken", "cpu", broken)
+    op.def_kernel("works", "cpu", lambda outs: lambda x: [x])
+    op.def_call(lambda x, backend: op(x, outs=OUT, backend=backend))
+    op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
+    result = op.benchmark(n_runs=1, calls=1)
+    assert result.records[0].error == (
+        "GeneratorError: the kernel 'broken' of half can't be made: ValueError: no such kernel"
+    )
+    assert result.records[0].seconds == ()
+    assert result.fastest().backend == "works"
+    assert "ValueError: no such kernel" in str(result)
+
+
+def test_the_table_and_the_fastest():
+    records = (
+        BenchmarkRecord("small", "a", (3e-6, 1e-6, 2e-6)),
+        BenchmarkRecord("small", "b", (4e-6,)),
+        BenchmarkRecord("large", "b", (1e-3,)),
+    )
+    result = BenchmarkResult("op", records)
+    assert result.fastest() == records[0]
+    assert result.fastest("large") == records[2]
+    with pytest.raises(ValueError, match="nothing was measured for huge"):
+        result.fastest("huge")
+    assert str(result).splitlines()[2].split() == ["small", "a", "2.00", "1.00"]
+
+
+@pytest.mark.parametrize(
+    ("data", "numbers", "message"),
+    [
+        *((data, {}, "the benchmark data of op") for data in ([], [3], [("label", (X,))])),
+        *(([BenchmarkConfig("one", (X,))], few, "at least") for few in ({"n_runs": 0}, {"calls": 0}, {"n_warmup": -1})),
+    ],
+)
+def test_data_that_are_no_configurations_and_numbers_that_are_too_small(data: Any, numbers: Any, message: str):
+    op = XLACustomKernel("op")
+    op.def_benchmark_data(lambda platform: data)
+    with pytest.raises(ArgumentError, match=message):
+        op.benchmark(**numbers)
+
+
+def test_a_function_is_called_as_often_as_it_says():
+    calls: list[int] = []
+
+    def function(x: Any, y: Any) -> Any:
+        calls.append(1)
+        return {"sum": x + y}
+
+    mean, deviation, fastest, slowest, result = benchmark_function(function, 2, 3, 4, (X, X))
+    assert len(calls) == (2 + 3) * 4
+    assert 0 < fastest <= mean <= slowest
+    assert deviation >= 0
+    np.testing.assert_array_equal(result["sum"], 2 * X)
+    for numbers in ((-1, 1, 1), (0, 0, 1), (0, 1, 0)):
+        with pytest.raises(ArgumentError, match="at least"):
+            benchmark_function(function, *numbers)

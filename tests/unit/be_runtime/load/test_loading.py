@@ -1,0 +1,334 @@
+"""Loading: targets are registered all or none, entries are used beside other processes, and a module has its names."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import os
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import be_runtime
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from be_runtime.call.function import KernelFunction
+from be_runtime.errors import CacheError, LoadError, RegistrationError
+from be_runtime.generate.contents import Handlers
+from be_runtime.load.find_or_build import use_entry
+from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
+from be_runtime.load.registry import Registry, Target
+from be_runtime.load.session import Session
+from be_runtime.settings import Settings
+from be_toolchain.machine.local_system import LocalSystem
+
+
+class Jax:
+    """Takes registrations, and refuses those it is told to."""
+
+    def __init__(self, *refused: str) -> None:
+        self.calls: list[tuple[str, object, str]] = []
+        self.refused = refused
+
+    def __call__(self, name: str, handler: object, platform: str) -> None:
+        if name in self.refused:
+            raise RuntimeError(f"Duplicate FFI handler registration for {name}")
+        self.calls.append((name, handler, platform))
+
+
+class Exchange:
+    """Notes what a registry asks of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+        self.called: set[str] = set()
+        self.fixed: set[str] = set()
+
+    def wrap(self, target: Target, handler: object) -> object:
+        self.asked.append((f"wrap {target.name}", handler))
+        return f"wrapped {handler}"
+
+    def refusal(self, target: Target) -> RegistrationError | None:
+        return RegistrationError(f"{target.name} is called") if target.name in self.called else None
+
+    def point(self, target: Target, handler: object) -> bool:
+        self.asked.append((f"point {target.name}", handler))
+        return target.name not in self.fixed
+
+
+@pytest.fixture
+def jax() -> Jax:
+    return Jax()
+
+
+@pytest.fixture
+def registry(jax: Jax) -> Registry:
+    return Registry(jax)
+
+
+@pytest.fixture
+def exchange(registry: Registry) -> Exchange:
+    registry.exchange = exchange = Exchange()
+    return exchange
+
+
+def add(registry: Registry, content: str, *names: str, platform: str = "cpu", by_name: bool = False) -> None:
+    makers: dict[str, Callable[[], object]] = {}
+    for name in names:
+        makers[name] = lambda name=name: f"{content} of {name}"  # type: ignore[misc]
+    registry.add([Target(name, platform, content) for name in names], makers, by_name=by_name)
+
+
+def test_targets_are_handed_over_once_and_their_handlers_not_made_again(registry: Registry, jax: Jax):
+    for _ in range(2):
+        add(registry, "one", "m.b", "m.a")
+    registry.add([Target("m.a", "cpu", "one")], {})
+    assert jax.calls == [("m.b", "one of m.b", "cpu"), ("m.a", "one of m.a", "cpu")]
+    assert registry.names() == ("m.a", "m.b")
+
+
+def test_other_content_registers_nothing_at_all(registry: Registry, jax: Jax):
+    add(registry, "other", "m.b")
+    with pytest.raises(RegistrationError, match=r"'m\.b' is already registered for cpu") as caught:
+        add(registry, "one", "m.a", "m.b", "m.c")
+    assert registry.names() == ("m.b",)
+    assert len(jax.calls) == 1
+    assert caught.value.hints
+
+
+def test_a_handler_that_can_t_be_made_registers_nothing_at_all(registry: Registry, jax: Jax):
+    with pytest.raises(ZeroDivisionError):
+        registry.add(
+            [Target("m.a", "cpu", "c"), Target("m.b", "cpu", "c")], {"m.a": lambda: "handler", "m.b": lambda: 1 / 0}
+        )
+    assert not jax.calls
+    assert not registry.names()
+
+
+def test_a_name_may_serve_two_platforms(registry: Registry, jax: Jax):
+    add(registry, "one", "m.f")
+    add(registry, "two", "m.f", platform="CUDA")
+    assert registry.names() == ("m.f",)
+    assert [platform for _name, _handler, platform in jax.calls] == ["cpu", "CUDA"]
+
+
+def test_what_jax_refuses_is_an_error_of_ours_and_not_ours():
+    registry = Registry(Jax("m.b"))
+    with pytest.raises(RegistrationError, match=r"JAX refuses .*'m\.b'.*Duplicate"):
+        add(registry, "one", "m.b")
+    assert not registry.names()
+
+
+def test_threads_register_once(registry: Registry, jax: Jax):
+    names = [f"m.f{number}" for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(50):
+            pool.submit(add, registry, "one", *names)
+    assert sorted(call[0] for call in jax.calls) == sorted(names)
+
+
+def test_names_are_wrapped_and_pointed_elsewhere_and_other_targets_are_not(
+    registry: Registry, jax: Jax, exchange: Exchange
+):
+    add(registry, "one", "m.f", by_name=True)
+    add(registry, "one", "be.0123")
+    add(registry, "two", "m.f", "m.g", by_name=True)
+    assert jax.calls == [
+        ("m.f", "wrapped one of m.f", "cpu"),
+        ("be.0123", "one of be.0123", "cpu"),
+        ("m.g", "wrapped two of m.g", "cpu"),
+    ]
+    assert ("point m.f", "two of m.f") in exchange.asked
+    assert [target.content for target in registry.get("m.f")] == ["two"]
+    with pytest.raises(RegistrationError, match="already registered"):
+        add(registry, "two", "be.0123")
+
+
+def test_a_name_that_is_called_refuses_the_whole_load(registry: Registry, exchange: Exchange):
+    add(registry, "one", "m.f", "m.g", by_name=True)
+    exchange.called = {"m.g"}
+    exchange.asked.clear()
+    with pytest.raises(RegistrationError, match=r"m\.g is called"):
+        add(registry, "two", "m.f", "m.g", "m.h", by_name=True)
+    assert exchange.asked == []
+    assert registry.names() == ("m.f", "m.g")
+    add(registry, "one", "m.f", "m.g", by_name=True)
+
+
+def test_a_name_that_can_t_be_pointed_elsewhere_keeps_its_content(registry: Registry, exchange: Exchange):
+    exchange.fixed = {"m.f"}
+    for content in ("one", "two"):
+        add(registry, content, "m.f", by_name=True)
+    assert [target.content for target in registry.get("m.f")] == ["one"]
+
+
+KEY = make_key("module", ("name", "kernels"))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(
+        system=LocalSystem(),
+        settings=Settings.from_environ({}),
+        cache=Store(tmp_path / "cache"),
+        module_store=Store(tmp_path / "cache"),
+        record_dir=tmp_path / "cache" / "toolchain",
+        registry=Registry(lambda name, handler, platform: None),
+    )
+
+
+def build(staging: Path) -> BuildOutput:
+    (staging / "text").write_text("made")
+    return BuildOutput(outputs=("text",))
+
+
+def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = False) -> str:
+    return use_entry(lambda: session.module_store.get_or_build(KEY, build, force=force), use, session)
+
+
+def read(entry: Entry) -> str:
+    return entry.output("text").read_text()
+
+
+def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_again(session: Session):
+    built = []
+
+    def read_too_late(entry: Entry) -> str:
+        built.append(entry.built)
+        if len(built) <= 2:
+            session.module_store.clear()
+        return read(entry)
+
+    assert use_built(session, read_too_late) == "made"
+    assert built == [True, True, True]
+
+
+@pytest.mark.parametrize("error", [LoadError("no such symbol"), FileNotFoundError("of another's")])
+def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session, error: Exception):
+    used = []
+
+    def fail(entry: Entry) -> str:
+        used.append(entry)
+        raise error
+
+    with pytest.raises(type(error)):
+        use_built(session, fail)
+    assert len(used) == 1
+
+
+@pytest.mark.parametrize("error", [KeyError("images.json"), LoadError("file too short"), RecursionError()])
+def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
+    session: Session, error: Exception, capsys: pytest.CaptureFixture[str]
+):
+    def use(entry: Entry) -> str:
+        if entry.manifest.made.source:
+            raise error
+        return read(entry)
+
+    def fetched() -> Entry:
+        return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
+
+    def anew() -> Entry:
+        return session.module_store.get_or_build(KEY, build, force=True)
+
+    assert [use_entry(fetched, use, session, anew) for _ in range(2)] == ["made", "made"]
+    assert capsys.readouterr().err.count("the entry from a server can't be used, so it is built here") == 1
+
+
+def test_an_entry_that_is_removed_again_and_again_is_the_caches_error(session: Session):
+    def read_too_late(entry: Entry) -> str:
+        session.module_store.clear()
+        return read(entry)
+
+    with pytest.raises(CacheError, match="was removed before it was loaded, 5 times"):
+        use_built(session, read_too_late)
+
+
+def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_limits(session: Session):
+    def large(staging: Path) -> BuildOutput:
+        (staging / "large").touch()
+        os.truncate(staging / "large", 2 * 2**20)
+        return BuildOutput(outputs=("large",))
+
+    both = (session.cache, session.toolchain_store)
+    for store in both:
+        old = store.get_or_build(make_key("module", ("name", "old")), large)
+        os.utime(old.path / "manifest.json", (time.time() - 600,) * 2)
+        store.get_or_build(make_key("module", ("name", "new")), build)
+    limited = session._replace(settings=session.settings._replace(cache_max_size_mib=1))
+    for _ in range(2):  # one finds out how large the cache is, the next removes what is too much
+        use_built(limited, read, force=True)
+    names = [sorted({info.name for info in store.entries()}) for store in both]
+    assert names == [["kernels", "new"], ["new"]]
+
+
+def test_a_cache_that_cant_be_pruned_fails_no_load(session: Session):
+    session.module_store.get_or_build(KEY, build)
+    (session.module_store.root / "kernels-v1" / "pruning.json").mkdir()
+    assert use_built(session, read, force=True) == "made"
+
+
+INTERNALS = ["carry", "current", "entry_point", "identity", "maker", "mode", "of", "platform", "_functions"]
+
+
+def unused(*_: Any) -> Any:
+    raise AssertionError
+
+
+def module(*names: str) -> CompiledModule:
+    functions = {
+        name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", spec=("arg", "ret"), names=("x", "y")) for name in names
+    }
+    made = Made("ops", "cpp", Path("/m.so"), functions, "content", "origin")
+    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Remaker(unused, unused), captures_graphs=True)
+    return CompiledModule(info)
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_our_own_making_are_free_for_kernels() -> None:
+    ops = module(*INTERNALS)
+    for name in INTERNALS:
+        assert isinstance(getattr(ops, name), KernelFunction), name
+        assert getattr(ops, name) is ops[name]
+    assert (ops.name, ops.path, ops.content_hash, ops.function_names) == ("ops", Path("/m.so"), "content", INTERNALS)
+    assert ops.info is be_runtime.ModuleInfo.of(ops) is copy.deepcopy(ops).info
+    assert ops.info.platform == "cpu"
+    assert repr(ops).startswith("CompiledModule(name='ops', functions=['carry', ")
+
+
+def test_names_that_python_itself_looks_up_are_reached_by_brackets() -> None:
+    with pytest.warns(UserWarning, match=r"hide functions: call module\['__class__'\], module\['__info__'\]$"):
+        ops = module("__class__", "f", "__info__")
+    assert isinstance(ops["__class__"], KernelFunction)
+    assert isinstance(ops["__info__"], KernelFunction)
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in OWN), OWN, ("path", "f", "report")])
+def test_a_kernel_hides_the_modules_own_which_one_warning_tells(names: tuple[str, ...]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ops = module(*names)
+    (message,) = [str(each.message) for each in caught]
+    assert all(isinstance(getattr(ops, name), KernelFunction) for name in names)
+    assert isinstance(ops.info, KernelFunction) == ("info" in names)
+    info = ModuleInfo.of(ops)
+    for own in message.removesuffix("'").rpartition(" are now ")[2].split(", "):
+        known = {"module": ops, "be_runtime": be_runtime}
+        assert eval(own, known) is not None  # noqa: S307 - what the warning says can be written
+    assert (info.name, info.path, info.content_hash, info.function_names) == ("ops", Path("/m.so"), "content", [*names])
+    for name in {*OWN} - {*names, "info"}:
+        assert getattr(ops, name) == getattr(info, name)
+
+
+def test_dir_lists_what_there_is() -> None:
+    with pytest.warns(UserWarning, match=r"are now module\.info\.path$"):
+        ops = module("path", "f", "a.f", "__odd")
+    assert {*OWN, "f", "a.f", "__odd"} <= {*dir(ops)}
+    for name in dir(ops):
+        getattr(ops, name)
+    with pytest.raises(AttributeError, match="module 'ops' has no function 'mode'; it has path, f"):
+        _ = ops.mode

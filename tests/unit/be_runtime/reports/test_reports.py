@@ -1,0 +1,201 @@
+"""The report as text and as JSON, the loops in machine code, and what ptxas and cuobjdump print."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from be_runtime.errors import ArgumentError
+from be_runtime.reports.machine_code import Loop, classify, hottest_loop, read_kernels
+from be_runtime.reports.module_report import KernelReport, ModuleReport, Phase, check_blocks
+from be_runtime.reports.occupancy import occupancy
+from be_runtime.reports.resource_usage import Usage, parse_ptxas, parse_resources
+from be_toolchain.arch import Arch
+
+FULL = occupancy(Arch(9, 0), registers=32, shared=0, block=256)
+LOW = occupancy(Arch(9, 0), registers=255, shared=0, block=256)
+NONE = occupancy(Arch(9, 0), registers=255, shared=0, block=1024)
+assert FULL is not None
+assert LOW is not None
+assert NONE is not None
+GOOD = KernelReport("good", "_Z4goodv", "sm_90", 32, 0, 0, 0, 0, 512, (FULL,))
+
+
+def a_loop(**kinds: int) -> Loop:
+    return Loop(16, 1, 9, {name.replace("_", " "): count for name, count in kinds.items()}, 8, 4, ("k.cu:3",))
+
+
+KERNELS = (
+    GOOD,
+    GOOD._replace(name="spills", stack=8, spill_stores=4, spill_loads=12),
+    GOOD._replace(name="local", stack=256),
+    GOOD._replace(name="local_in_loop", loop=a_loop(local_loads=3, local_stores=2)),
+    GOOD._replace(name="low", occupancy=(LOW,)),
+    GOOD._replace(name="converts", loop=a_loop(fp64=1, conversions=2)),
+    GOOD._replace(name="doubles", loop=a_loop(fp64=4)),
+    GOOD._replace(name="not_launched", occupancy=(NONE,)),
+    KernelReport("far", "far", "sm_75", code_bytes=64),
+)
+
+
+def test_the_whole_as_text_and_as_json():
+    """``BE_UPDATE_GOLDEN=1`` writes the file anew."""
+    report = ModuleReport("m", KERNELS, phases=(Phase("cicc", 0.5, 2), Phase("ptxas", 0.25, 1)), notes=("look",))
+    told = f"{report}\n\n{json.dumps(report.to_json(), indent=1)}\n"
+    golden = Path(__file__).parent / "golden" / "module_report.txt"
+    if "BE_UPDATE_GOLDEN" in os.environ:
+        golden.write_text(told)
+    assert told == golden.read_text()
+
+
+@pytest.mark.parametrize("blocks", [(), (0,), (2048,), ("256",), (256.5,)])
+def test_block_sizes_are_numbers_of_threads(blocks: tuple[int, ...]):
+    with pytest.raises(ArgumentError, match="a block has 1 to 1024 threads"):
+        check_blocks(blocks)
+
+
+def test_the_limits_of_an_unknown_architecture_are_not_guessed():
+    assert occupancy(Arch(13, 0), registers=32, shared=0, block=256) is None
+
+
+HEAD = '\t.section\t.text.k,"ax",@progbits\n.text.k:\n'
+
+
+def loop(code: str) -> Loop | None:
+    """The hottest loop of instructions, labels and comments between semicolons, as nvdisasm writes them."""
+    lines, offset = [HEAD], 0
+    for row in code.split("; "):
+        if row.startswith((".L", "//##")):
+            lines.append(f"{row}:" if row.startswith(".L") else f"\t{row}")
+        else:
+            guard, _, rest = row.rpartition("| ")
+            lines.append(f"        /*{offset:04x}*/              {guard} {rest} ;")
+            offset += 16
+    (kernel,) = read_kernels("\n".join(lines)).values()
+    return hottest_loop(*kernel)
+
+
+def test_the_innermost_loop_is_the_hottest():
+    found = loop(
+        "MOV R1, R2; .L_x_0; LDG.E R2, [R4.64]; .L_x_1; FFMA R0, R2, R3, R0; @P0| BRA `(.L_x_1); "
+        "STG.E [R4.64], R0; @P1| BRA `(.L_x_0); EXIT"
+    )
+    assert found is not None
+    assert (found.offset, found.depth, found.instructions) == (32, 2, 2)
+    assert found.kinds == {"fp32": 1, "branches": 1}
+
+
+def test_of_equal_loops_the_one_with_more_accesses_is_the_hottest():
+    found = loop(
+        ".L_x_0; FFMA R0, R2, R3, R0; FFMA R0, R2, R3, R0; @P0| BRA `(.L_x_0); "
+        ".L_x_1; LDG.E.128 R4, [R2.64]; STG.E.U16 [R2.64], R4; @P1| BRA `(.L_x_1); EXIT"
+    )
+    assert found is not None
+    assert (found.bytes_read, found.bytes_written) == (16, 2)
+
+
+def test_two_ways_back_are_one_loop():
+    found = loop(".L_x_0; LDS R1, [R2]; @P0| BRA `(.L_x_0); IADD3 R1, R2, R3; @P1| BRA `(.L_x_0); EXIT")
+    assert found is not None
+    assert (found.instructions, found.depth) == (4, 1)
+
+
+def test_the_authors_lines_are_told_once():
+    line = '//## File "/home/ada/k.cu", line'
+    found = loop(f"{line} 7; .L_x_0; LDG.E R2, [R4.64]; {line} 8; LDG.E R3, [R4.64]; {line} 7; @P0| BRA `(.L_x_0)")
+    assert found is not None
+    assert found.lines == ("k.cu:7", "k.cu:8")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "MOV R1, R2; EXIT",
+        "EXIT; .L_x_0; BRA `(.L_x_0); NOP",  # its end jumps to itself
+        "BRA.DIV UR4, `(.L_x_2); .L_x_1; STG.E [R2.64], R4; EXIT; .L_x_2; SHFL.DOWN R1, R2; BRA `(.L_x_1)",  # moved
+    ],
+)
+def test_code_without_a_loop(code: str):
+    assert loop(code) is None
+
+
+def test_no_code():
+    assert hottest_loop((), {}) is None
+    assert read_kernels("something else\n") == {}
+
+
+KINDS = {
+    "global loads": "LDG.E.64.CONSTANT LD.E LDGSTS.E.128",
+    "global stores": "ST.E",
+    "atomics": "RED.E.ADD ATOMG.E.ADD",
+    "shared loads": "LDS.U.128 LDSM.16.M88.4",
+    "local stores": "STL.64",
+    "tensor core": "HMMA.16816.F32",
+    "fp64": "DFMA",
+    "fp16": "HFMA2.MMA",
+    "special functions": "MUFU.RSQ",
+    "conversions": "F2F.F64.F32",
+    "integer": "IMAD.WIDE ISETP.NE.AND",
+    "barriers": "BAR.SYNC.DEFER_BLOCKING",
+    "shuffles and votes": "SHFL.DOWN",
+    "branches": "BSSY",
+    "constant loads": "ULDC.64",
+    "moves": "S2R",
+    "other": "XYZ",
+}
+
+
+def test_kinds_of_instructions():
+    assert {kind: " ".join(each for each in KINDS[kind].split() if classify(each) == kind) for kind in KINDS} == KINDS
+
+
+PTXAS_13 = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z8spillingPKfPf' for 'sm_90'
+ptxas info    : Function properties for _Z8spillingPKfPf
+    392 bytes stack frame, 912 bytes spill stores, 920 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 392 bytes cumulative stack size, 1024 bytes smem
+ptxas info    : Compile time = 27.496 ms
+ptxas info    : Compiling entry function '_Z4addPfi' for 'sm_120f'
+ptxas info    : Function properties for _Z4addPfi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""
+PTXAS_12_WITH_A_FUNCTION = """\
+ptxas info    : Compiling entry function 'main' for 'sm_80'
+ptxas info    : Function properties for main
+    16 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
+ptxas info    : Function properties for helper
+    96 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, 512 bytes smem, 368 bytes cmem[0]
+"""
+CUOBJDUMP = """\
+
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function _Z8spillingPKfPf:
+  REG:32 STACK:392 SHARED:2048 LOCAL:0 CONSTANT[0]:544 TEXTURE:0 SURFACE:0 SAMPLER:0
+ Function plain:
+  REG:34 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:548 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+
+
+def test_ptxas_tells_the_kernels_own_stack_and_not_that_of_a_function_it_calls():
+    assert parse_ptxas(PTXAS_13) == {
+        ("_Z8spillingPKfPf", Arch(9, 0)): Usage(32, 1024, 392, 912, 920),
+        ("_Z4addPfi", Arch(12, 0, "f")): Usage(8, 0, 0, 0, 0),
+    }
+    assert parse_ptxas(PTXAS_12_WITH_A_FUNCTION) == {("main", Arch(8, 0)): Usage(40, 512, 16, 8, 8)}
+    assert parse_ptxas("nvcc warning : something\nptxas info : new\n    8 bytes stack frame, else\n") == {}
+
+
+def test_cuobjdump_counts_the_drivers_shared_memory_in_from_hopper_on():
+    assert parse_resources(CUOBJDUMP, Arch(9, 0)) == {
+        ("_Z8spillingPKfPf", Arch(9, 0)): Usage(32, 1024, 392),
+        ("plain", Arch(9, 0)): Usage(34, 0, 0),
+    }
+    assert parse_resources(CUOBJDUMP, Arch(8, 0))["_Z8spillingPKfPf", Arch(8, 0)].shared == 2048

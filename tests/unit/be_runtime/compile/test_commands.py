@@ -27,7 +27,7 @@ from be_runtime.request.tools import Tools
 from be_runtime.source_text import SourceText
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
-from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Toolchain
+from be_toolchain.model import CudaToolkit, HostCompiler
 from tests.support.machines import MemorySystem
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden, edges_text, shell_text
 
@@ -133,21 +133,6 @@ def test_clang_compiles_both_sides_at_once_and_they_meet_in_the_object():
         assert [(file.path, file.text) for file in build.files] == [("obj/m.o.placeholder", "placeholder")]
         text += f"=== {options}\n{edges_text(build.edges)}"
     check_golden(GOLDEN / "clang_sides.txt", text)
-
-
-def test_the_key_knows_clang_and_the_wheels():
-    toolkit = toolkit_of("clang")
-    parts = toolkit.components
-    changed = [
-        toolkit,
-        toolkit._replace(compiler=ClangCuda(toolkit.host_compiler._replace(version="20.1.0"))),
-        toolkit._replace(root=Path("/other")),
-        *(
-            toolkit._replace(components=(*parts[:i], part._replace(version=f"{part.version}.1"), *parts[i + 1 :]))
-            for i, part in enumerate(parts)
-        ),
-    ]
-    assert len({Toolchain(cuda=each).fingerprint for each in changed}) == len(changed)
 
 
 def test_a_build_depends_on_the_nvcc_that_was_asked():

@@ -115,12 +115,6 @@ def test_handlers_of_many_tensors_are_not_compiled_with_their_entry_points(entri
     assert text.count(f"  return {body}(be_frame, be_entry_f, be_call_f, ") == 2 * entries
 
 
-def test_names_of_what_xla_calls():
-    f, g = bindings(MEMORY)
-    assert (f.instantiate, g.instantiate) == ("", "be_instantiate_file_g")
-    assert [f.handler(allow_cuda_graph=allow) for allow in (False, True)] == ["be_ffi_file_f", "be_graph_file_f"]
-
-
 @settings(deadline=None)
 @given(st.text())
 def test_c_strings_are_python_literals_too(text: str):

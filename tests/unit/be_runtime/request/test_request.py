@@ -78,8 +78,7 @@ def test_good_levels_and_workers():
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["kernel.cc", "/my kernels/k.cu", "/csrc", Path("k.cc"), ["kernel.cu"], ["int x;", "a.h"], [Path("k.h")]],
+    "source", ["kernel.cc", "/my kernels/k.cu", "/csrc", Path("k.cc"), ["kernel.cu"], ["int x;", "a.h"], [Path("k.h")]]
 )
 def test_a_path_in_the_place_of_a_source_is_noticed(source: object):
     with pytest.raises(ArgumentError, match="is a path, not the text of a source") as caught:

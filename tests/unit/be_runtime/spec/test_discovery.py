@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import os
 import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import BeRuntimeError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
@@ -19,48 +16,6 @@ from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import parse_spec, render_spec
 from be_runtime.spec.model import EntryPoint
 from tests.unit.be_runtime.spec.conftest import Spec, each
-
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "outs")
-SCALARS = st.sampled_from([*ATTR_TYPES])
-TYPES = (
-    SCALARS
-    | SCALARS.map("{}[]".format)
-    | st.sampled_from(["", "string", "dtype", "enum(a b)", "enum(a b)=b", "string=x", "int8=-3", "float32=0.5"])
-    | st.sampled_from(["{lr:float32 n:int32=3 mode:enum(a b)}", "bool=true", "dtype=float16"])
-)
-ATTRS = st.lists(st.tuples(NAMES, TYPES), max_size=4, unique_by=lambda pair: pair[0]).map(
-    lambda pairs: [f"attr.{name}{':' if kind else ''}{kind}" for name, kind in pairs]
-)
-AXES = st.just("") | st.builds(
-    lambda leading, axes: f"[{' '.join([*leading, *map(str, axes)])}]",
-    st.sampled_from([(), ("...",)]),
-    st.lists(st.sampled_from(["n", "k", "2*n+1", "ceil(n/256)", "n*attr.bins"]) | st.integers(0, 10**12), max_size=3),
-)
-OTHERS = st.lists(
-    st.builds("{}{}{}".format, st.sampled_from(["arg", "arg?", "ret"]), AXES, st.sampled_from(["", ":float32"]))
-    | st.sampled_from(["ret:like(0)", "ret[n]:attr.type", "scratch", "scratch[n*4]"]),
-    max_size=4,
-)
-ONCE = st.lists(st.sampled_from(["stream", "state", "arg..."]), unique=True)
-BINDING = ["ret", "arg[n k]", "attr.bins:int32", "attr.type:dtype"]
-SPECS = (
-    st.tuples(ATTRS, OTHERS, ONCE)
-    .flatmap(lambda parts: st.permutations([*BINDING, *parts[0], *parts[1], *parts[2]]))
-    .filter(
-        lambda tokens: (
-            len({token.split(":")[0] for token in tokens if token.startswith("attr.")})
-            == sum(token.startswith("attr.") for token in tokens)
-        )
-    )
-)
-
-
-@given(SPECS)
-def test_parsing_what_was_rendered(tokens: list[str]) -> None:
-    params = parse_spec(tokens)
-    assert list(render_spec(params)) == tokens
-    assert parse_spec(render_spec(params)) == params
-
 
 SPELLINGS = {
     "arg ret": "args rets",
@@ -119,10 +74,7 @@ F = "void f(BE::Tensor y) {}"
 
 @pytest.mark.parametrize(
     ("first", "second", "line"),
-    [
-        ("void f(BE::Tensor y, int n) {}", f"// @BE f\n{F}", 2),
-        ("// @BE f\nvoid f(BE::Tensor y);", f"\n\n{F}", 3),
-    ],
+    [("void f(BE::Tensor y, int n) {}", f"// @BE f\n{F}", 2), ("// @BE f\nvoid f(BE::Tensor y);", f"\n\n{F}", 3)],
 )
 def test_an_annotation_means_the_function_of_its_own_source_or_else_of_another(first: str, second: str, line: int):
     (entry,) = discover([SourceText(name="a.cu", text=first), SourceText(name="b.cu", text=second)], None)
@@ -146,14 +98,6 @@ def test_what_may_be_void_is_left_to_the_compiler(spec: Spec, returns: str) -> N
     with pytest.raises(SpecError, match="an entry point returns void"):
         spec.one(text, ["f"])
     assert spec.tokens(text, {"f": ["ret"]}) == "ret"
-
-
-@pytest.mark.parametrize(
-    "text", ["void f(BE::Tensor y", "void f(", "void f(BE::Tensor y) {", f"}}}}}}}} {F}", "f(", "void f"]
-)
-def test_unfinished_code_raises_nothing_unexpected(text: str) -> None:
-    with contextlib.suppress(SpecError):
-        discover([SourceText(name="k.cu", text=text)], ["f"])
 
 
 FUNCTIONS = "functions: "

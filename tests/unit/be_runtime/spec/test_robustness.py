@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from be_runtime.errors import BeRuntimeError
 from be_runtime.source_text import SourceText
@@ -24,35 +21,6 @@ from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import MOST
 from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
-
-PARTS = st.sampled_from(
-    [
-        *("void f(", ")", "{", "}", ";", ",", "BE::Tensor y", "const BE::Tensor x", "int n", "= 3", "f", "g(f)"),
-        *("(", "<", ">", "[", "]", "template <class T>", "namespace a", "namespace", 'extern "C"', "struct S"),
-        *("#define D(N) void N(", "D(f)", "##", "#", "\n", "\\\n", "\n#if 0\n", "\n#else\n", "\n#endif\n"),
-        *("\n// @BE f\n", "\n// @BE f arg ret\n", "...", "*", "&", "&&", "::", "operator", "->", "auto", '"', "'"),
-        *(
-            "enum class M { a, b = 1 };",
-            "enum",
-            "struct S { int n; M m = M::a; };",
-            "M m = M::b",
-            "const S& s",
-            "S",
-            "M",
-        ),
-        *("std::optional<BE::Tensor> o", "const BE::Tensor* p", "BE::Tensors z", "BE::Span<const int> v", "#if 1\n"),
-        *('std::string_view t = "x"', "= 0.1f", '"x"', "BE::DType d", "float r", "= -"),
-        *('R"(', "/*", "*/", "__attribute__((", "[[", "]]"),
-    ]
-)
-
-
-@given(st.lists(PARTS, max_size=25).map(" ".join), st.sampled_from([None, ["f"], {"f": ["arg", "ret", "attr.n"]}]))
-def test_any_text(text: str, functions: list[str] | dict[str, list[str]] | None) -> None:
-    with contextlib.suppress(BeRuntimeError):
-        entries = discover([SourceText(name="k.cu", text=text)], functions)
-        assert [entry.name for entry in entries] == ["f"]
-
 
 HOSTILE = (
     *("(" * 50_000, "{" * 50_000, "void f(" * 5_000, "namespace a {" * 5_000, "__attribute__((" * 5_000, "f<" * 5_000),

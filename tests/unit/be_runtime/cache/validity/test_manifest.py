@@ -65,19 +65,13 @@ def test_a_damaged_field_is_a_value_error(field: str, values: list[Any]):
             parse_manifest(seal({**document(), field: value}))
 
 
-@pytest.mark.parametrize("field", document())
-def test_a_missing_field_is_a_value_error(field: str):
-    fields = document()
-    del fields[field]
-    with pytest.raises(ValueError):
-        parse_manifest(seal(fields))
-
-
-def test_a_flipped_bit_and_garbage_are_value_errors():
+def test_a_missing_field_a_flipped_bit_and_garbage_are_value_errors():
     """Also one in a path that must not exist: the next load would not notice that it is gone, but a later one would."""
-    text = seal(document()).encode()
+    whole = document()
+    text = seal(whole).encode()
+    fewer = [seal({name: whole[name] for name in whole if name != field}).encode() for field in whole]
     flipped = [(int.from_bytes(text) ^ 1 << at).to_bytes(len(text)) for at in range(8 * len(text))]
-    for other in (*flipped, b"", b"\xff\xfe", b"null", b"[]", b"1", b"[" * 100_000):
+    for other in (*fewer, *flipped, b"", b"\xff\xfe", b"null", b"[]", b"1", b"[" * 100_000):
         with pytest.raises(ValueError):
             parse_manifest(other)
 

@@ -80,31 +80,6 @@ def test_a_failing_compiler_leaves_no_preamble_and_no_failure(tmp_path: Path):
     assert not list(tmp_path.rglob("*.gch"))
 
 
-@pytest.mark.parametrize("name", ["cuda13_one", "cuda13_two"])
-def test_nothing_waits_for_more_than_it_needs(name: str):
-    phases = recorded(name)
-    edges = phases.edges
-
-    def of(*tools: str) -> set[int]:
-        return {index for index, edge in enumerate(edges) if edge.tool in tools}
-
-    def needs(index: int) -> set[int]:
-        direct = {at for at, other in enumerate(edges) if set(other.outputs) & set(edges[index].inputs)}
-        return direct.union(*map(needs, direct))
-
-    host, front, machine = of("cudafe++"), of("cicc"), of("ptxas", "fatbinary")
-    compilation, assembler = len(edges) - 2, len(edges) - 1
-    assert host
-    assert not any(needs(index) & host for index in front | machine)
-    assert not any(needs(index) & (front | machine) for index in host)
-    assert not any(needs(index) & front for index in front), "each architecture has its own chain"
-    assert not needs(compilation) & machine, "only the assembler waits for machine code"
-    assert needs(assembler) == set(range(assembler))
-    assert edges[assembler].outputs == ("obj/k.o",)
-    made = {output for edge in edges for output in edge.outputs} | {file.path for file in phases.files}
-    assert {each for edge in edges for each in edge.inputs} <= made
-
-
 def test_a_path_that_an_assembler_misreads_runs_nvcc_as_a_whole():
     assert device_images("obj/k.fatbin", "obj/k.fatbin.c") is not None
     for path in ('a"b', "a\\b", "a%sb", ""):

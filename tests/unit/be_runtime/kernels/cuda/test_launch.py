@@ -203,12 +203,6 @@ def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
     assert one.id != other.id
 
 
-def test_params_are_four_numbers_each():
-    scalar = describe.scalar_param(struct.pack("<f", 1.0))
-    params = [describe.pointer_param(0, 2, 4), describe.array_param(1, 3, 8), scalar]
-    assert describe.encode_params(params) == (0, 0, 2, 4, 1, 1, 3, 8, 2, 0x3F800000, 0, 0)
-
-
 @given(st.binary(min_size=1, max_size=8))
 def test_a_scalar_keeps_its_bytes(value: bytes):
     assert struct.pack("<q", describe.scalar_param(value).first)[: len(value)] == value

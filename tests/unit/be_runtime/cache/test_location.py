@@ -79,8 +79,7 @@ def test_an_open_root_is_refused(bench: Bench, places: list[tuple[str, int | str
 
 def test_a_shared_sticky_root_gets_a_closed_folder_a_user(bench: Bench):
     put(bench.store.root, 0o1777)
-    entry = bench.make()
-    assert entry.path.is_relative_to(bench.store.root / OWN)
+    assert bench.make().path.is_relative_to(bench.store.root / OWN)
     assert stat.S_IMODE((bench.store.root / OWN).stat().st_mode) == 0o700
     assert bench.hit()
     assert bench.store.clear() == 1
@@ -89,17 +88,15 @@ def test_a_shared_sticky_root_gets_a_closed_folder_a_user(bench: Bench):
 def test_the_users_own_link_to_a_scratch_disk_is_followed(bench: Bench):
     put(bench.folder / "scratch", 0o700)
     put(bench.store.root, "scratch")
-    assert bench.make().built
+    assert bench.make().path.resolve().is_relative_to(bench.folder / "scratch")
     assert bench.hit()
-    assert (bench.folder / "scratch" / "kernels-v1").is_dir()
 
 
 def test_a_root_below_a_folder_that_all_may_write_to_is_refused_before_anything_is_made(bench: Bench, open_place: Path):
     above = open_place / "open"
     put(above, 0o777)
     bench.store = Store(above / "cache")
-    error = require_refused(bench, f"{above} {OTHERS}")
-    assert any(f"BE_SAFE_FOLDERS={above}" in hint for hint in error.hints)
+    assert f"BE_SAFE_FOLDERS={above}" in f"{require_refused(bench, f'{above} {OTHERS}').hints}"
     assert not list(above.iterdir())
     above.chmod(0o755)
     assert bench.make().built
@@ -160,14 +157,16 @@ def test_the_usual_folder_or_the_configured_one_is_chosen_and_not_made(place: Pl
 
 @pytest.mark.parametrize("problem", ["is not a folder", "is mounted noexec", "unknown"])
 def test_a_bad_usual_folder_is_replaced_with_one_warning(place: Place, monkeypatch: pytest.MonkeyPatch, problem: str):
-    says = f"{place.cache} can't be made: {place.home} is not a folder"
+    says = {
+        "is not a folder": f"{place.cache} can't be made: {place.home} is not a folder",
+        "is mounted noexec": f"{place.cache} is mounted noexec: libraries built there can't be loaded",
+        "unknown": f"~/.cache/{CACHE} is not absolute: the home folder is unknown",
+    }[problem]
     if "noexec" in problem:
         place.system.noexec = (place.home,)
-        says = f"{place.cache} is mounted noexec: libraries built there can't be loaded"
     elif problem == "unknown":
         monkeypatch.setenv("HOME", "relative")
         place.system.environ = {}
-        says = f"~/.cache/{CACHE} is not absolute: the home folder is unknown"
     else:
         place.home.rmdir()
         place.home.touch()
@@ -220,9 +219,8 @@ def test_the_fallbacks_are_named_like_the_usual_folder(place: Place, monkeypatch
 def test_a_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(place: Place, open_place: Path):
     above = open_place / "open"
     put(above, 0o777)
-    with pytest.raises(CacheError, match=f"{above} {OTHERS}") as caught:
+    with pytest.raises(CacheError, match=f"{above} {OTHERS}"):
         place.choose(above / "cache")
-    assert any(f"export BE_SAFE_FOLDERS={above}" in hint for hint in caught.value.hints)
     place.system.environ = {"BE_SAFE_FOLDERS": str(above)}
     assert place.choose(above / "cache") == above / "cache"
     place.system.environ = {"HOME": f"{above}/home"}

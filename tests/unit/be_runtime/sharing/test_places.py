@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -46,39 +45,33 @@ def test_imported_archives_are_for_the_user_alone(tmp_path: Path):
         place.store(KEY.digest, content)
     assert (place.fetch(WANTED), place.fetch(OTHER)) == (b"two", None)
     ((path, _),) = place.archives()
-    assert [each.stat().st_mode & 0o777 for each in (path, path.parent, place.folder)] == [0o600, 0o700, 0o700]
-    place.store(KEY.digest, b"")
-    assert place.fetch(WANTED) is None, "b'' is how a job says that the entry has come"
-
-
-def test_what_others_could_have_written_is_not_there(tmp_path: Path):
-    place = Imported(tmp_path / "cache")
-    place.store(KEY.digest, b"data")
-    ((path, _),) = place.archives()
-    for each, mode in ((path, 0o666), (path.parent, 0o777), (place.folder, 0o770)):
-        before = stat.S_IMODE(each.stat().st_mode)
-        each.chmod(mode)
-        assert place.fetch(WANTED) is None
-        each.chmod(before)
-    assert place.fetch(WANTED) == b"data"
+    for each, own, others in ((path, 0o600, 0o666), (path.parent, 0o700, 0o777), (place.folder, 0o700, 0o770)):
+        assert each.stat().st_mode & 0o777 == own
+        each.chmod(others)
+        assert place.fetch(WANTED) is None, "others could have written it"
+        each.chmod(own)
     for each in (path, place.folder):
         each.rename(tmp_path / each.name)
         each.symlink_to(tmp_path / each.name)
         assert place.fetch(WANTED) is None
         each.unlink()
         (tmp_path / each.name).rename(each)
+    assert place.fetch(WANTED) == b"two"
+    place.store(KEY.digest, b"")
+    assert place.fetch(WANTED) is None, "b'' is how a job says that the entry has come"
     path.unlink()
     os.mkfifo(path)
     assert place.fetch(WANTED) is None
     place.folder.rename(tmp_path / "elsewhere")
     place.folder.touch()
     with pytest.raises(CacheError):
-        place.store(KEY.digest, b"data")
+        place.store(KEY.digest, b"one")
     (tmp_path / "cache").chmod(0o777)
     with pytest.raises(CacheError):
         Imported(tmp_path / "cache")
 
 
+EMPTY = hashlib.sha256(b"").hexdigest()
 HERE = f"be_runtime/1/{KEY.digest}/0"
 NAME = f"be_runtime/1/names/{hashlib.sha256(b'module/add').hexdigest()}/1"
 DEEP = b"[" * 100_000
@@ -92,7 +85,6 @@ def done(**fields: object) -> bytes:
     return json.dumps({"process": 0, "pieces": 0, "size": 1, "sha256": EMPTY, **fields}).encode()
 
 
-EMPTY = hashlib.sha256(b"").hexdigest()
 OTHERS = (done(), done(pieces=-1), done(size=1 << 70), done(pieces=[]), done(error=[]))
 
 
@@ -164,10 +156,8 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
         assert remote.place.fetch(WANTED) is None
     assert [remote.place.fetch(WANTED) for _ in range(3)] == [None] * 3
     assert remote.asked == 4
-    assert remote.said == [
-        "remote cache: reading x://y: a plug-in\\x0araises",
-        "remote cache: reading x://y: a plug-in\\x0araises; it is left alone for 60 s",
-    ]
+    fault = "remote cache: reading x://y: a plug-in\\x0araises"
+    assert remote.said == [fault, f"{fault}; it is left alone for 60 s"]
     remote.error = ""
     remote.place.offer(WANTED, b"archive")
     remote.link.finish(60)
@@ -217,23 +207,14 @@ def opened(url: str, said: list[str], *, writes: bool = False, timeout_s: float 
     return place
 
 
-def test_over_http(server: FaultyServer):
-    said: list[str] = []
+def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_said(server: FaultyServer):
+    said, url = list[str](), server.url.replace("://", "://ci:secret@")
     server.asked.clear()
-    assert opened(f"{server.url}/good/", said).fetch(WANTED) == GOOD
-    assert opened(f"{server.url}/miss", said).fetch(WANTED) is None
-    assert [path for _, path, _ in server.asked] == [f"/{way}/be-1/ac/{KEY.digest}" for way in ("good", "miss")]
-    assert said == []
-
-
-def test_faults_are_known_to_the_next_load_and_credentials_are_not_said(server: FaultyServer):
-    said: list[str] = []
-    host = server.url.removeprefix("http://")
-    server.asked.clear()
-    for _ in range(4):
-        assert opened(f"http://ci:secret@{host}/error500", said).fetch(WANTED) is None
-    assert len(server.asked) == 2
-    assert said[0] == f"remote cache: reading http://...@{host}/error500: 500 Internal Server Error"
+    ways = ("good/", "miss", *["error500"] * 4)
+    assert [opened(f"{url}/{way}", said).fetch(WANTED) for way in ways] == [GOOD, *[None] * 5]
+    assert [path for _, path, _ in server.asked] == [f"/{way.rstrip('/')}/be-1/ac/{KEY.digest}" for way in ways[:4]]
+    shown = server.url.replace("://", "://...@")
+    assert said[0] == f"remote cache: reading {shown}/error500: 500 Internal Server Error"
     assert "secret" not in f"{said}"
 
 
@@ -268,10 +249,9 @@ def test_what_a_plug_in_quotes_is_not_shown(monkeypatch: pytest.MonkeyPatch, fol
     place.fetch(WANTED)
     place.offer(WANTED, GOOD)
     place.link.finish(60)
-    reading, writing = said
-    assert reading.startswith(f"remote cache: reading s3://...@bucket/{folder}: ")
-    assert writing.startswith(f"remote cache: writing s3://...@bucket/{folder}: ")
-    assert says in reading
+    for text, use in zip(said, ("reading", "writing"), strict=True):
+        assert text.startswith(f"remote cache: {use} s3://...@bucket/{folder}: ")
+    assert says in said[0]
     assert "secret" not in f"{said}"
 
 
@@ -308,8 +288,7 @@ def test_the_environment_comes_before_the_users_file_and_that_before_the_project
     assert (source.url, source.named_by, source.keys) == ("https://named", "BE_REMOTE_CACHE", "k")
     assert source.keys_named_by == f"remote-cache-public-key in {OWN}"
     source = name_remote(Settings(remote_cache_public_key="v"), system, print)
-    assert (source.url, source.named_by, source.keys) == ("s3://own/x", f"remote-cache in {OWN}", "v")
-    assert source.may_write
+    assert source[:3] + source[4:] == ("s3://own/x", f"remote-cache in {OWN}", "v", True, "")
     source = name_remote(Settings(), machine('remote-cache-public-key = "k"', project), print)
     assert (source.url, source.keys, source.may_write) == ("https://project", "k", False)
     assert name_remote(Settings(), machine(), print) == RemoteSource()

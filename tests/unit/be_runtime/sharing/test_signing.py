@@ -41,17 +41,14 @@ def test_what_is_signed_by_a_key_is_known_by_its_other_half(keys: tuple[Path, st
     for text in (public, f"{OTHER}, {tmp_path / 'keys'}", f"{OTHER},{public}"):
         assert read_verifier(text, "x")(b"data", signature)
     assert not read_verifier(OTHER, "x")(b"data", signature)
-    verify = read_verifier(public, "x")
-    assert not verify(b"data!", signature)
-    assert not verify(b"data", bytes(64))
-    assert not verify(b"data", signature[:-1] + bytes([signature[-1] ^ 1]))
+    forged = ((b"data!", signature), (b"data", bytes(64)), (b"data", signature[:-1] + bytes([signature[-1] ^ 1])))
+    assert not any(read_verifier(public, "x")(*each) for each in forged)
 
 
 def test_a_private_key_is_its_owners_alone_and_never_overwritten(keys: tuple[Path, str]):
     private, public = keys
     text = private.read_text()
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert public not in text
+    assert (stat.S_IMODE(private.stat().st_mode), public in text) == (0o600, False)
     for path, words in ((private, "never overwritten"), (private / "below", "can't be written")):
         with pytest.raises(ArgumentError, match=words):
             commands.keygen(argparse.Namespace(out=path))
@@ -104,8 +101,6 @@ def test_an_archive_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path)
     archive = tmp_path / "archive"
     rows = (("a", 3, hashlib.sha256(b"abc").hexdigest()),)
     archive.write_bytes(pack(Head("digest", "module", "name", rows, (), (), (), "host", 1.0), {"a": b"abc"}))
-    with pytest.raises(ArchiveError, match="is not signed"):
-        unpack(archive.read_bytes(), read_verifier(public, "x"))
     commands.sign(argparse.Namespace(file=archive, key=private))
     assert unpack(archive.read_bytes(), read_verifier(public, "x"))[1] == {"a": b"abc"}
     with pytest.raises(ArchiveError, match="not signed by a key that is trusted here"):

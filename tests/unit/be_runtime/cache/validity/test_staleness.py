@@ -35,7 +35,6 @@ def test_an_edited_header_rebuilds(bench: Bench, kept: str):
         bench.edit(content)
     if kept == "size and time":
         os.utime(bench.header, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert (bench.header.stat().st_mtime_ns, bench.header.stat().st_size) == (before.st_mtime_ns, before.st_size)
     assert bench.is_missing()
     entry = bench.make()
     assert (entry.reason, entry.output("m.so").read_bytes()) == (f"{bench.header} changed", content)
@@ -51,12 +50,10 @@ def test_a_touch_does_not_rebuild_and_is_remembered(bench: Bench):
 
 def test_a_header_switched_back_and_forth_hits(bench: Bench):
     contents = [b"one", b"two", b"333", b"4444"]
-    for content in contents:
+    for number, content in enumerate(contents * 3):
         bench.edit(content)
-        assert bench.make().built
-    for content in contents * 2:
-        bench.edit(content)
-        assert bench.hit().output("m.so").read_bytes() == content
+        entry = bench.make()
+        assert (entry.built, entry.output("m.so").read_bytes()) == (number < len(contents), content)
 
 
 def test_a_header_that_is_gone_rebuilds(bench: Bench):
@@ -130,12 +127,6 @@ def new(bench: Bench) -> Manifest:
     return manifest(record_file(str(bench.header), str(bench.header)))
 
 
-@pytest.fixture
-def old() -> Manifest:
-    """A manifest of a file that was written long ago."""
-    return manifest(record_file(pytest.__file__, pytest.__file__))
-
-
 def changed(whole: Manifest, **fields: Any) -> Manifest:
     """The same with other fields in the record of its file."""
     return whole._replace(dependencies=Files.of([whole.dependencies.records[0]._replace(**fields)]))
@@ -163,9 +154,10 @@ def test_a_racy_record_with_equal_stat_is_hashed(new: Manifest):
 
 
 @pytest.mark.parametrize("doubt", ["a racy record", "another inode"])
-def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(old: Manifest, doubt: str):
+def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(doubt: str):
     """An image with fixed times, mounted anew elsewhere, may number its files otherwise; their content decides."""
-    record = old.dependencies.records[0]
+    record = record_file(pytest.__file__, pytest.__file__)
+    old = manifest(record)
     doubted = changed(old, inode=record.inode + 1) if "inode" in doubt else old._replace(recorded_ns=record.ctime_ns)
     assert not is_unchanged("/", doubted)
     refreshed = examine("/", doubted).refreshed
@@ -223,8 +215,7 @@ def recording(bench: Bench, ahead_ns: int, act: Callable[[], object]) -> Callabl
 @pytest.mark.parametrize("ahead_ns", [HOUR_NS // 3600, HOUR_NS, 9000 * HOUR_NS], ids=["second", "hour", "year"])
 def test_an_edit_during_a_build_is_seen_where_the_file_systems_clock_is_ahead(bench: Bench, ahead_ns: int):
     build = recording(bench, ahead_ns, lambda: bench.edit(b"two") if bench.header.read_bytes() == b"one" else None)
-    assert bench.make(build).output("m.so").read_bytes() == b"one"
-    assert bench.make(build).output("m.so").read_bytes() == b"two"
+    assert [bench.make(build).output("m.so").read_bytes() for _ in range(2)] == [b"one", b"two"]
     assert bench.hit().output("m.so").read_bytes() == b"two", "the same file in between: it did not change"
 
 

@@ -191,7 +191,7 @@ def units_of(*stems: str, inline: bool = False) -> tuple[BuildRequest, dict[str,
     given = tuple(
         Unit(stem, (SourceText(f"/{stem}.cc", source),), None if inline else Path(f"/src/{stem}.cc")) for stem in stems
     )
-    request = BuildRequest(name="m", language="cpp", units=given, functions=None, compile=CompileOptions())
+    request = BuildRequest("m", "cpp", given, None, CompileOptions())
     return request, graph.plan_units(request, bind(request), graph.compile_command(request, TOOLS))
 
 

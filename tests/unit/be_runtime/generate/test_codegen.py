@@ -136,11 +136,8 @@ F, G = "// @BE f\nvoid f(BE::Tensor out) {}\n", "// @BE g\nvoid g(const BE::Tens
 
 
 def request(functions: object = None, /, **sources: str) -> BuildRequest:
-    units = tuple(
-        Unit(stem=stem, sources=(SourceText(name=f"/{stem}.cc", text=text),), path=Path(f"/{stem}.cc"))
-        for stem, text in sources.items()
-    )
-    return BuildRequest(name="m", language="cpp", units=units, functions=functions, compile=CompileOptions())
+    units = (Unit(stem, (SourceText(f"/{stem}.cc", text),), Path(f"/{stem}.cc")) for stem, text in sources.items())
+    return BuildRequest("m", "cpp", tuple(units), functions, CompileOptions())
 
 
 def test_one_unit_keeps_its_names_and_has_symbols_whatever_the_module_s_name():

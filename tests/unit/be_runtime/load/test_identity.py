@@ -18,6 +18,7 @@ from be_runtime.load.identity import module_key, request_fields
 from be_runtime.load.own_code import checkout_digest
 from be_runtime.load.portable import portable_request
 from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.request.arguments import cpp_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.sharing.roots import key_roots, movable_key, naming_flags
@@ -28,19 +29,10 @@ from be_toolchain.model import HostCompiler, Toolchain
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 from tests.support.runtime import environment, run_python
 
-CXX = HostCompiler(
-    path=Path("/usr/bin/g++"), family="gcc", version="12.2.0", target="x86_64-linux-gnu", found_via="PATH"
-)
+CXX = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
 TOOLS = Tools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/site/jaxlib/include"))
 TOOLCHAIN = Toolchain(cxx=CXX)
-REQUEST = BuildRequest(
-    name="kernels",
-    language="cpp",
-    units=(Unit(stem="kernels", sources=(SourceText(name="kernels", text="void f();"),)),),
-    functions={"f": ["arg", "ret"]},
-    compile=CompileOptions(),
-)
-
+REQUEST = cpp_request("kernels", inline_units("kernels", "void f();", "sources"), {"f": ["arg", "ret"]})
 UNIT = REQUEST.units[0]
 OTHER_OPTIONS: dict[str, Any] = {
     "optimization_level": 1,
@@ -110,11 +102,9 @@ def test_a_flag_that_names_an_environments_headers_binds_the_key_to_it_but_not_t
 
 
 FILE = Path("/home/me/ops.cc")
-PORTABLE = BuildRequest(
+PORTABLE = REQUEST._replace(
     name="ops",
-    language="cpp",
     units=(Unit("ops", (SourceText(str(FILE), "void f();"),), FILE),),
-    functions=None,
     compile=CompileOptions(cflags=("-march=znver4",), native="a1"),
 )
 

@@ -19,6 +19,7 @@ from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
 from be_runtime.load import identity, prebuilt
 from be_runtime.load.identity import module_key
+from be_runtime.request.arguments import cuda_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.source_text import SourceText
@@ -28,13 +29,7 @@ from tests.support.accounts import STRANGER, needs_root, open_place
 
 __all__ = ["open_place"]  # a fixture
 
-REQUEST = BuildRequest(
-    name="kernels",
-    language="cuda",
-    units=(Unit(stem="kernels", sources=(SourceText(name="kernels", text="void f();"),)),),
-    functions=None,
-    compile=CompileOptions(),
-)
+REQUEST = cuda_request("kernels", inline_units("kernels", "void f();", "sources"), None)
 wanted_of = prebuilt.wanted_of
 KEY = wanted_of(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
@@ -68,7 +63,7 @@ def fill(tmp_path: Path, header: Path) -> Fill:
         return BuildOutput(outputs=(LIBRARY, CONTENTS), dependencies=(header,))
 
     def run(*archs: str, request: BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
-        cxx = HostCompiler(path=Path("/usr/bin/g++"), family="gcc", version=version, target="x86_64", found_via="PATH")
+        cxx = HostCompiler(Path("/usr/bin/g++"), "gcc", version, "x86_64", "PATH")
         for text in archs:
             tools = Tools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
             store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)

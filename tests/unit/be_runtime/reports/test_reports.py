@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from be_runtime.reports.module_report import KernelReport, ModuleReport, Phase, 
 from be_runtime.reports.occupancy import occupancy
 from be_runtime.reports.resource_usage import Usage, parse_ptxas, parse_resources
 from be_toolchain.arch import Arch
+from tests.unit.be_runtime.generate.golden_files import check_golden
 
 FULL = occupancy(Arch(9, 0), registers=32, shared=0, block=256)
 LOW = occupancy(Arch(9, 0), registers=255, shared=0, block=256)
@@ -42,13 +42,10 @@ KERNELS = (
 
 
 def test_the_whole_as_text_and_as_json():
-    """``BE_UPDATE_GOLDEN=1`` writes the file anew."""
+
     report = ModuleReport("m", KERNELS, phases=(Phase("cicc", 0.5, 2), Phase("ptxas", 0.25, 1)), notes=("look",))
     told = f"{report}\n\n{json.dumps(report.to_json(), indent=1)}\n"
-    golden = Path(__file__).parent / "golden" / "module_report.txt"
-    if "BE_UPDATE_GOLDEN" in os.environ:
-        golden.write_text(told)
-    assert told == golden.read_text()
+    check_golden(Path(__file__).parent / "golden" / "module_report.txt", told)
 
 
 @pytest.mark.parametrize("blocks", [(), (0,), (2048,), ("256",), (256.5,)])

@@ -1,28 +1,24 @@
-"""The text of stubs, of an author's Python module and of its kernels: golden files of the whole."""
+"""Stubs of an author's Python module and of its kernels, and the command that writes them."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from be_runtime.call.resolve import CallSignature
+from be_runtime.cli import main as cli
+from be_runtime.cli.parser import build_parser
 from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import Role
 from be_runtime.stubs.python_stub import imported_names, python_stub
 from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
+from tests.unit.be_runtime.generate.golden_files import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
-
-
-def assert_golden(name: str, text: str) -> None:
-    """``BE_UPDATE_GOLDEN=1`` writes the file anew."""
-    if "BE_UPDATE_GOLDEN" in os.environ:
-        (GOLDEN / name).write_text(text)
-    assert text == (GOLDEN / name).read_text()
 
 
 def stub(source: str) -> str:
@@ -38,7 +34,8 @@ def stub(source: str) -> str:
 def test_stubs_of_python_modules() -> None:
     cases = (GOLDEN / "python_modules.txt").read_text().split("\n====\n")
     sources = [case.partition("\n--\n")[0] for case in cases]
-    assert_golden("python_modules.txt", "\n====\n".join(f"{each}\n--\n{stub(each)}" for each in sources) + "\n")
+    text = "\n====\n".join(f"{each}\n--\n{stub(each)}" for each in sources)
+    check_golden(GOLDEN / "python_modules.txt", f"{text}\n")
 
 
 def test_names_from_elsewhere() -> None:
@@ -72,7 +69,7 @@ def functions() -> list[StubFunction]:
 def test_the_stub_of_kernels() -> None:
     parts = [render_class("Ops", functions(), hidden=["path"]), render_function(functions()[2])]
     text = render_stub(parts)
-    assert_golden("every_kind.pyi.txt", text)
+    check_golden(GOLDEN / "every_kind.pyi.txt", text)
     found = {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     assert ast.get_docstring(found["matvec"]) == (
         'Ends with a quote "\n\n    Indented \\ and """ \\x1b \\x80.\n\n'
@@ -93,3 +90,112 @@ def test_a_module_of_items_alone_and_a_python_part() -> None:
 )
 def test_names_of_classes(name: str, expected: str) -> None:
     assert class_name(name) == expected
+
+
+TOLD = GOLDEN / "command.txt"
+FIRE = """
+/// Fire neurons.
+// @BE fire arg[n] ret[n]:bool attr.threshold:float32=1{stream}
+void fire(const BE::Tensor v, BE::Tensor spikes, float threshold{parameter}) {{}}
+"""
+CPP = FIRE.format(stream="", parameter="")
+CUDA = FIRE.format(stream=" stream", parameter=", int64_t stream")
+EMPTY = "// @BE {0}\nvoid {0}(BE::Tensor y) {{}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    write({"kernels/fire.cc": CPP})
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text)
+
+
+def classes(path: str) -> dict[str, list[str]]:
+    """The functions of each class of a stub."""
+    found = [node for node in ast.parse(Path(path).read_text()).body if isinstance(node, ast.ClassDef)]
+    return {node.name: [each.name for each in node.body if isinstance(each, ast.FunctionDef)] for node in found}
+
+
+@pytest.mark.parametrize("source", ["kernels", "kernels/", "./kernels", "../{here}/kernels"])
+def test_a_folder_has_its_stub_beside_it(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write({"kernels/other.cxx": EMPTY.format("reset"), "kernels/hidden.txt": "x", "kernels/.#fire.cc": "// @BE wrong"})
+    assert cli.main(["stubs", source.format(here=Path.cwd().name)]) == 0
+    assert capsys.readouterr().out.endswith("kernels_types.pyi: Kernels\n")
+    assert classes("kernels_types.pyi") == {"Kernels": ["fire", "reset"]}
+    assert "Fire neurons." in Path("kernels_types.pyi").read_text()
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["kernels", "kernels_types.pyi"]
+
+
+def test_the_working_folder_and_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("kernels")
+    for source, name in ((".", "../kernels_types.pyi"), ("fire.cc", "fire_types.pyi"), ("../kernels/fire.cc", "x.pyi")):
+        assert cli.main(["stubs", source, *(["--output", name] if name == "x.pyi" else [])]) == 0
+        assert list(classes(name)) == ["Kernels" if source == "." else "Fire"]
+
+
+def test_both_languages_are_one_class_if_they_are_called_alike() -> None:
+    write({"kernels/fire.cu": CUDA})
+    assert cli.main(["stubs", "kernels"]) == 0
+    assert classes("kernels_types.pyi") == {"Kernels": ["fire"]}
+    write({"kernels/more.cu": "// @BE more\nvoid more(BE::Tensor v, int n, int64_t stream) {}"})
+    assert cli.main(["stubs", "kernels"]) == 0, "its own stub is replaced"
+    assert classes("kernels_types.pyi") == {"KernelsCuda": ["fire", "more"], "KernelsCpp": ["fire"]}
+
+
+def test_a_name_of_two_files_is_an_item_and_one_of_the_module_itself_a_function() -> None:
+    write({"kernels/a.cc": CPP, "kernels/c.cc": EMPTY.format("path") + EMPTY.format("lambda")})
+    assert cli.main(["stubs", "kernels"]) == 0
+    assert classes("kernels_types.pyi") == {"Kernels": ["path"]}
+
+
+def test_what_is_told_and_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that fails leaves no file behind."""
+    write({
+        "unannotated/a.cc": "void f(BE::Tensor y) {}",
+        "wrong/a.cc": "// @BE fire arg ret\nvoid fire(const BE::Tensor v, BE::Tensor s, float t) {}",
+        "hiding/a.cc": CPP, "hiding_types.py": "", "ops.py": "", "bad.py": "print('x')\n1 / 0\n",
+        "leaves.py": "import sys\nsys.exit(3)\n", "syntax.py": "(\n", "plain.py": "import be_runtime\nx = 3\n",
+    })  # fmt: skip
+    told = ""
+    for line in re.findall(r"^\$ (.*)$", TOLD.read_text(), re.MULTILINE):
+        before = sorted(Path.cwd().rglob("*"))
+        code = cli.main(line.split())
+        assert (sorted(Path.cwd().rglob("*")) == before) == bool(code or "--json" in line)
+        printed = capsys.readouterr()
+        assert not (printed.out and printed.err)
+        told += f"$ {line}\n{printed.out}{printed.err}[{code}]\n".replace(str(Path.cwd()), "HERE")
+    check_golden(TOLD, told)
+
+
+def test_a_full_disk_leaves_the_old_stub(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.main(["stubs", "kernels"]) == 0
+    before = Path("kernels_types.pyi").read_bytes()
+
+    def fail(_self: Path, *_: object, **__: object) -> int:
+        _self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    assert cli.main(["stubs", "kernels"]) == 1
+    assert "kernels_types.pyi can't be written: No space left on device" in capsys.readouterr().err
+    assert {path.name for path in Path.cwd().iterdir()} == {"kernels", "kernels_types.pyi"}
+    assert Path("kernels_types.pyi").read_bytes() == before
+
+
+def test_help_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert "stubs" in capsys.readouterr().out
+    for arguments, code in ((["--version"], 0), (["stubs"], 64), (["bogus"], 64), (["stubs", "-h"], 0)):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        assert caught.value.code == code
+    (commands,) = (action.choices for action in build_parser()._actions if action.dest == "command")  # noqa: SLF001
+    assert commands is not None
+    assert set(commands) == set(cli.COMMANDS)

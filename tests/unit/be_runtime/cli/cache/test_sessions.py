@@ -29,16 +29,13 @@ from be_runtime.load.own_code import own_code_digest
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.sharing.archive import Head, pack
 from be_runtime.sharing.export_file import ExportWriter
+from tests.unit.be_runtime.generate.golden_files import check_golden
 
 
 @pytest.mark.parametrize("golden", sorted(Path(__file__).parent.glob("golden/*.txt")), ids=lambda path: path.stem)
 def test_a_session(golden: Path, shell: Shell):
-    """``BE_UPDATE_GOLDEN=1`` writes what is printed now into the files."""
     typed = re.findall(r"^\$ (.*)$", golden.read_text(), re.MULTILINE)
-    told = "".join(f"$ {line}\n{shell.run(line)}" for line in typed)
-    if "BE_UPDATE_GOLDEN" in os.environ:
-        golden.write_text(told)
-    assert told == golden.read_text()
+    check_golden(golden, "".join(f"$ {line}\n{shell.run(line)}" for line in typed))
 
 
 @pytest.mark.parametrize(

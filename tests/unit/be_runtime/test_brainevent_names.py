@@ -43,13 +43,9 @@ def test_an_operation_tells_its_defaults_and_what_it_lacks():
     operation.def_kernel("a", "cpu", lambda outs: lambda x: [x])
     operation.def_kernel("b", "gpu", lambda outs: lambda x: [x])
     assert operation.defaults == {"cpu": "a", "gpu": "b"}
-    with pytest.raises(be_runtime.KernelNotAvailableError):
-        operation.set_default("cpu", "b")
-    with pytest.raises(be_runtime.BenchmarkDataFnNotProvidedError):
-        operation.benchmark("cpu")
     operation.def_tags("one", "two")
-    assert "names" in be_runtime.get_primitives_by_tags({"two"})
-    assert "names" not in be_runtime.get_primitives_by_tags({"two", "three"})
+    assert [*be_runtime.get_primitives_by_tags({"two"})] == ["names"]
+    assert not be_runtime.get_primitives_by_tags({"two", "three"})
     assert be_runtime.get_registry()["names"] is operation
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from be_runtime.errors import BuildError
 from be_runtime.live.followed import FollowedModule, MadeModule, Stamp, stamp_of
-from be_runtime.request.arguments import cpp_request, dir_again, load_options
+from be_runtime.request.arguments import cpp_request, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.source_text import SourceText
 
@@ -26,15 +27,13 @@ class Maker:
     edits: dict[str, int] = field(default_factory=lambda: {SOURCE: 1, HEADER: 1})
     writing: list[str] = field(default_factory=list)
     pauses: int = 0
-    headers: tuple[str, ...] = (HEADER,)
     on: bool = True
     output: str = ""
-    fails: bool = False
     is_same: bool = False
     made: list[str] = field(default_factory=list)
     forced: list[bool] = field(default_factory=list)
     news: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    failed: Mock = field(default_factory=Mock)
 
     def stamp(self, path: str) -> Stamp:
         count = self.edits.get(path, 0)
@@ -50,19 +49,16 @@ class Maker:
         return self.on
 
     def make(self, request: BuildRequest, options: LoadOptions, _followed: FollowedModule) -> MadeModule:
-        if self.fails:
+        if self.output:
             raise BuildError("compiling k.cc failed", output=self.output)
         self.forced.append(options.force_rebuild)
-        self.made.append(" ".join(str(self.edits.get(path, 0)) for path in (SOURCE, *self.headers)))
+        self.made.append(f"{self.edits[SOURCE]} {self.edits[HEADER]}")
         module: Any = SimpleNamespace(content_hash=self.made[0 if self.is_same else -1])
         module.__info__ = module
-        return MadeModule(module, self.headers)
+        return MadeModule(module, (HEADER,))
 
     def changed(self, module: Any) -> None:
         self.news.append(module.content_hash)
-
-    def failed(self, name: str, error: Exception) -> None:
-        self.failures.append(f"{name}: {error}")
 
 
 @pytest.fixture
@@ -107,18 +103,17 @@ def test_a_file_that_is_gone_is_waited_for_and_then_made_without(maker: Maker, f
 
 
 def test_what_fails_is_tried_again_when_a_file_that_matters_changes(maker: Maker, followed: FollowedModule):
-    maker.edits |= {"/b/new.h": 1, "/a": 1}
-    maker.edits[SOURCE], maker.fails = 2, True
+    maker.edits |= {"/b/new.h": 1, "/a": 1, SOURCE: 2}
     maker.output = "/b/new.h:3:1: error: no"
     for _ in range(3):
         with pytest.warns(UserWarning, match=r"k can't be used as it is saved, so the code before runs: comp"):
             assert content(followed) == "1 1"
-    assert len(maker.failures) == 1
+    assert maker.failed.call_count == 1
     maker.edits["/b/new.h"] = 2
     with pytest.warns(UserWarning, match="the code before runs"):
         content(followed)
-    assert len(maker.failures) == 2, "a header that it names"
-    maker.fails, maker.edits["/a"] = False, 2
+    assert maker.failed.call_count == 2, "a header that it names"
+    maker.output, maker.edits["/a"] = "", 2
     assert content(followed) == "2 1", "the folder of the source: the missing header may be there"
     assert maker.news == ["2 1"]
 
@@ -127,19 +122,7 @@ def test_the_same_content_is_the_same_module(maker: Maker, followed: FollowedMod
     first = followed.current()
     maker.edits[HEADER], maker.is_same = 2, True
     assert followed.current() is first
-    assert len(maker.made) == 2
-    assert maker.news == []
-
-
-def test_a_folder_is_looked_at_itself(tmp_path: Path):
-    (tmp_path / "k.cc").write_text("1")
-    request = cpp_request("k", (UNIT._replace(path=tmp_path / "k.cc"),), None)
-    maker = Maker()
-    made = FollowedModule(request, load_options("k"), dir_again, maker, pause=lambda _: None)
-    made.current()
-    (tmp_path / "l.cc").write_text("2")
-    made.current()
-    assert len(maker.made) == 2
+    assert (len(maker.made), maker.news) == (2, [])
 
 
 def test_a_stamp_tells_contents_apart_and_a_missing_file(tmp_path: Path):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -27,52 +28,23 @@ from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
 
 
-class Jax:
-    """Takes registrations, and refuses those it is told to."""
-
-    def __init__(self, *refused: str) -> None:
-        self.calls: list[tuple[str, object, str]] = []
-        self.refused = refused
-
-    def __call__(self, name: str, handler: object, platform: str) -> None:
-        if name in self.refused:
-            raise RuntimeError(f"Duplicate FFI handler registration for {name}")
-        self.calls.append((name, handler, platform))
-
-
-class Exchange:
-    """Notes what a registry asks of it."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, object]] = []
-        self.called: set[str] = set()
-        self.fixed: set[str] = set()
-
-    def wrap(self, target: Target, handler: object) -> object:
-        self.asked.append((f"wrap {target.name}", handler))
-        return f"wrapped {handler}"
-
-    def refusal(self, target: Target) -> RegistrationError | None:
-        return RegistrationError(f"{target.name} is called") if target.name in self.called else None
-
-    def point(self, target: Target, handler: object) -> bool:
-        self.asked.append((f"point {target.name}", handler))
-        return target.name not in self.fixed
+@pytest.fixture
+def jax() -> Mock:
+    """What takes registrations."""
+    return Mock()
 
 
 @pytest.fixture
-def jax() -> Jax:
-    return Jax()
-
-
-@pytest.fixture
-def registry(jax: Jax) -> Registry:
+def registry(jax: Mock) -> Registry:
     return Registry(jax)
 
 
 @pytest.fixture
-def exchange(registry: Registry) -> Exchange:
-    registry.exchange = exchange = Exchange()
+def exchange(registry: Registry) -> Mock:
+    """What exchanges the code of names."""
+    registry.exchange = exchange = Mock()
+    exchange.wrap.side_effect = lambda target, handler: f"wrapped {handler}"
+    exchange.refusal.return_value = None
     return exchange
 
 
@@ -83,84 +55,78 @@ def add(registry: Registry, content: str, *names: str, platform: str = "cpu", by
     registry.add([Target(name, platform, content) for name in names], makers, by_name=by_name)
 
 
-def test_targets_are_handed_over_once_and_their_handlers_not_made_again(registry: Registry, jax: Jax):
+def test_targets_are_handed_over_once_and_their_handlers_not_made_again(registry: Registry, jax: Mock):
     for _ in range(2):
         add(registry, "one", "m.b", "m.a")
     registry.add([Target("m.a", "cpu", "one")], {})
-    assert jax.calls == [("m.b", "one of m.b", "cpu"), ("m.a", "one of m.a", "cpu")]
+    assert jax.call_args_list == [call("m.b", "one of m.b", "cpu"), call("m.a", "one of m.a", "cpu")]
     assert registry.names() == ("m.a", "m.b")
 
 
-def test_other_content_registers_nothing_at_all(registry: Registry, jax: Jax):
+def test_other_content_registers_nothing_at_all(registry: Registry, jax: Mock):
     add(registry, "other", "m.b")
     with pytest.raises(RegistrationError, match=r"'m\.b' is already registered for cpu") as caught:
         add(registry, "one", "m.a", "m.b", "m.c")
-    assert registry.names() == ("m.b",)
-    assert len(jax.calls) == 1
+    assert (registry.names(), jax.call_count) == (("m.b",), 1)
     assert caught.value.hints
 
 
-def test_a_handler_that_can_t_be_made_registers_nothing_at_all(registry: Registry, jax: Jax):
+def test_what_can_t_be_made_or_jax_refuses_registers_nothing_at_all(registry: Registry, jax: Mock):
+    targets = [Target(name, "cpu", "c") for name in ("m.a", "m.b")]
     with pytest.raises(ZeroDivisionError):
-        registry.add(
-            [Target("m.a", "cpu", "c"), Target("m.b", "cpu", "c")], {"m.a": lambda: "handler", "m.b": lambda: 1 / 0}
-        )
-    assert not jax.calls
-    assert not registry.names()
-
-
-def test_a_name_may_serve_two_platforms(registry: Registry, jax: Jax):
-    add(registry, "one", "m.f")
-    add(registry, "two", "m.f", platform="CUDA")
-    assert registry.names() == ("m.f",)
-    assert [platform for _name, _handler, platform in jax.calls] == ["cpu", "CUDA"]
-
-
-def test_what_jax_refuses_is_an_error_of_ours_and_not_ours():
-    registry = Registry(Jax("m.b"))
+        registry.add(targets, {"m.a": lambda: "handler", "m.b": lambda: 1 / 0})
+    assert not jax.called
+    jax.side_effect = RuntimeError("Duplicate FFI handler registration")
     with pytest.raises(RegistrationError, match=r"JAX refuses .*'m\.b'.*Duplicate"):
         add(registry, "one", "m.b")
     assert not registry.names()
 
 
-def test_threads_register_once(registry: Registry, jax: Jax):
+def test_a_name_may_serve_two_platforms(registry: Registry, jax: Mock):
+    add(registry, "one", "m.f")
+    add(registry, "two", "m.f", platform="CUDA")
+    assert registry.names() == ("m.f",)
+    assert [each.args[2] for each in jax.call_args_list] == ["cpu", "CUDA"]
+
+
+def test_threads_register_once(registry: Registry, jax: Mock):
     names = [f"m.f{number}" for number in range(20)]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(50):
             pool.submit(add, registry, "one", *names)
-    assert sorted(call[0] for call in jax.calls) == sorted(names)
+    assert sorted(each.args[0] for each in jax.call_args_list) == sorted(names)
 
 
 def test_names_are_wrapped_and_pointed_elsewhere_and_other_targets_are_not(
-    registry: Registry, jax: Jax, exchange: Exchange
+    registry: Registry, jax: Mock, exchange: Mock
 ):
     add(registry, "one", "m.f", by_name=True)
     add(registry, "one", "be.0123")
     add(registry, "two", "m.f", "m.g", by_name=True)
-    assert jax.calls == [
-        ("m.f", "wrapped one of m.f", "cpu"),
-        ("be.0123", "one of be.0123", "cpu"),
-        ("m.g", "wrapped two of m.g", "cpu"),
-    ]
-    assert ("point m.f", "two of m.f") in exchange.asked
+    wrapped = {"m.f": "wrapped one of m.f", "be.0123": "one of be.0123", "m.g": "wrapped two of m.g"}
+    assert jax.call_args_list == [call(*each, "cpu") for each in wrapped.items()]
+    exchange.point.assert_any_call(Target("m.f", "cpu", "two"), "two of m.f")
     assert [target.content for target in registry.get("m.f")] == ["two"]
     with pytest.raises(RegistrationError, match="already registered"):
         add(registry, "two", "be.0123")
 
 
-def test_a_name_that_is_called_refuses_the_whole_load(registry: Registry, exchange: Exchange):
+def test_a_name_that_is_called_refuses_the_whole_load(registry: Registry, exchange: Mock):
+    def refusal(target: Target) -> RegistrationError | None:
+        return RegistrationError("m.g is called") if target.name == "m.g" else None
+
     add(registry, "one", "m.f", "m.g", by_name=True)
-    exchange.called = {"m.g"}
-    exchange.asked.clear()
+    exchange.reset_mock()
+    exchange.refusal.side_effect = refusal
     with pytest.raises(RegistrationError, match=r"m\.g is called"):
         add(registry, "two", "m.f", "m.g", "m.h", by_name=True)
-    assert exchange.asked == []
+    assert not exchange.point.called
     assert registry.names() == ("m.f", "m.g")
     add(registry, "one", "m.f", "m.g", by_name=True)
 
 
-def test_a_name_that_can_t_be_pointed_elsewhere_keeps_its_content(registry: Registry, exchange: Exchange):
-    exchange.fixed = {"m.f"}
+def test_a_name_that_can_t_be_pointed_elsewhere_keeps_its_content(registry: Registry, exchange: Mock):
+    exchange.point.return_value = False
     for content in ("one", "two"):
         add(registry, content, "m.f", by_name=True)
     assert [target.content for target in registry.get("m.f")] == ["one"]
@@ -209,15 +175,10 @@ def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_
 
 @pytest.mark.parametrize("error", [LoadError("no such symbol"), FileNotFoundError("of another's")])
 def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session, error: Exception):
-    used = []
-
-    def fail(entry: Entry) -> str:
-        used.append(entry)
-        raise error
-
+    use = Mock(side_effect=error)
     with pytest.raises(type(error)):
-        use_built(session, fail)
-    assert len(used) == 1
+        use_built(session, use)
+    assert use.call_count == 1
 
 
 @pytest.mark.parametrize("error", [KeyError("images.json"), LoadError("file too short"), RecursionError()])
@@ -303,8 +264,7 @@ def test_names_of_our_own_making_are_free_for_kernels() -> None:
 def test_names_that_python_itself_looks_up_are_reached_by_brackets() -> None:
     with pytest.warns(UserWarning, match=r"hide functions: call module\['__class__'\], module\['__info__'\]$"):
         ops = module("__class__", "f", "__info__")
-    assert isinstance(ops["__class__"], KernelFunction)
-    assert isinstance(ops["__info__"], KernelFunction)
+    assert all(isinstance(ops[name], KernelFunction) for name in ("__class__", "__info__"))
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in OWN), OWN, ("path", "f", "report")])

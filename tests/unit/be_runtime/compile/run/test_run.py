@@ -42,35 +42,22 @@ def test_count(processors: int, available: int | None, wanted: int | None, limit
     assert job_count(16, 8 * GIB) * JOB_BYTES <= 8 * GIB, "sixteen heavy files fit into what is free"
 
 
+def group(folder: str, limit: object, used: int, names: str = "max current") -> dict[str, object]:
+    """The files of a group of processes."""
+    return {f"{folder}memory.{name}": value for name, value in zip(names.split(), (limit, used), strict=True)}
+
+
+V1 = "limit_in_bytes usage_in_bytes"
+JOB = group("memory/slurm/job_7/", 6 * GIB, GIB, V1) | group("memory/", 2**63 - 4096, 9 * GIB, V1)
+
+
 @pytest.mark.parametrize(
     ("own", "groups", "expected"),
     [
         ("", {}, 16 * GIB),
-        (
-            "0::/",
-            {"memory.max": 4 * GIB, "memory.current": 3 * GIB, "memory.stat": f"a 5\ninactive_file {GIB}"},
-            2 * GIB,
-        ),
-        (
-            "0::/jobs/mine",
-            {
-                "jobs/mine/memory.max": "max",
-                "jobs/mine/memory.current": GIB,
-                "jobs/memory.max": 3 * GIB,
-                "jobs/memory.current": GIB,
-            },
-            2 * GIB,
-        ),
-        (
-            "8:pids:/\n4:memory:/slurm/job_7\n0::/",
-            {
-                "memory/slurm/job_7/memory.limit_in_bytes": 6 * GIB,
-                "memory/slurm/job_7/memory.usage_in_bytes": GIB,
-                "memory/memory.limit_in_bytes": 9223372036854771712,
-                "memory/memory.usage_in_bytes": 9 * GIB,
-            },
-            5 * GIB,
-        ),
+        ("0::/", group("", 4 * GIB, 3 * GIB) | {"memory.stat": f"a 5\ninactive_file {GIB}"}, 2 * GIB),
+        ("0::/jobs/mine", group("jobs/mine/", "max", GIB) | group("jobs/", 3 * GIB, GIB), 2 * GIB),
+        ("8:pids:/\n4:memory:/slurm/job_7\n0::/", JOB, 5 * GIB),
     ],
     ids=["no groups", "a container, version 2", "the group around it has the limit", "a cluster's job, version 1"],
 )

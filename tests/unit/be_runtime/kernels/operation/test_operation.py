@@ -257,18 +257,15 @@ def test_a_rule_that_does_not_take_the_parameters_is_named():
         return op(x, outs=OUT, by=2)
 
     op = operation(a=lambda outs, by: lambda x: [x])
-    op.def_jvp_rule2(lambda tangent, x: tangent)
-    with pytest.raises(TypeError, match=r"a JVP rule of op: .* unexpected keyword argument"):
-        jax.jvp(linear, (X,), (X,))
-    op.def_jvp_rule(lambda primals, tangents: (primals, tangents))
-    with pytest.raises(TypeError, match=r"the JVP rule of op: .* unexpected keyword argument"):
-        jax.jvp(linear, (X,), (X,))
-    op.def_transpose_rule(lambda cotangents, x: cotangents)
-    with pytest.raises(TypeError, match=r"the transpose rule of op: .* unexpected keyword argument"):
-        jax.linear_transpose(linear, X)(X)
-    op.def_batching_rule(lambda arguments, axes: (arguments, axes))
-    with pytest.raises(TypeError, match=r"the batching rule of op: .* unexpected keyword argument"):
-        jax.vmap(linear)(X[None])
+    for define, kind, transform in (
+        (op.def_jvp_rule2, "a JVP", lambda: jax.jvp(linear, (X,), (X,))),
+        (op.def_jvp_rule, "the JVP", lambda: jax.jvp(linear, (X,), (X,))),
+        (op.def_transpose_rule, "the transpose", lambda: jax.linear_transpose(linear, X)(X)),
+        (op.def_batching_rule, "the batching", lambda: jax.vmap(linear)(X[None])),
+    ):
+        define(lambda first, second: (first, second))
+        with pytest.raises(TypeError, match=rf"{kind} rule of op: .* unexpected keyword argument"):
+            transform()
     op = operation(a=lambda outs: lambda x, y: [x])
     op.def_jvp_rule2(lambda t, x, y, **parameters: (t,))
     with pytest.raises(ArgumentError, match="op has JVP rules for 1 inputs, but the call has 2"):

@@ -94,6 +94,8 @@ def test_headers_of_flags_are_included_by_the_source():
     assert asked.flags == ("-DX=1", "-I/inc")
     included = "".join(f'#include "{name}"\n' for name in ("a.h", "b.h", "/c/c.h", "d.h"))
     assert asked.source == f'{included}#line 1 "f.cu"\nSOURCE'
+    assert instantiated("s", parse_name("f")) == "s"
+    assert "&f<float>" in instantiated("s", parse_name("f<float>")), "only instances need help from the source"
 
 
 ENTRIES = [
@@ -118,11 +120,6 @@ def test_the_one_entry_is_found_by_its_mangled_name():
             f"{name} in {entries}\n  {answer(entry_in_cubin, cubin, parse_name(name))}\n" for name in names.split()
         ]
     check_golden(GOLDEN / "entries.txt", "".join(rows))
-
-
-def test_only_instances_need_help_from_the_source():
-    assert instantiated("s", parse_name("f")) == "s"
-    assert "&f<float>" in instantiated("s", parse_name("f<float>"))
 
 
 def test_bad_arguments():
@@ -203,10 +200,7 @@ def shown(name: str) -> str:
 def test_parameters_of_kernels_or_why_they_can_not_be_launched():
     names = [name.strip() for name in NAMES.strip().replace("\n", ";").split(";")]
     rows = "".join(f"{name}\n  {answer(shown, name)}\n" for name in names)
-    check_golden(Path(__file__).parent / "golden" / "prototypes.txt", rows)
-
-
-def test_template_arguments_are_cut_outside_of_brackets():
+    check_golden(GOLDEN / "prototypes.txt", rows)
     assert parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
 
 
@@ -236,23 +230,19 @@ def test_headers_are_followed_and_each_read_once(tmp_path: Path):
     assert {first / "missing.h", first / "sub" / "c.h"} <= set(found.absent)
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        *(
-            "#include <{}>",
-            '#include_next "{}"',
-            '%:include "{}"',
-            '\f#\v include "{}"',
-            '#if 0\n#include "{}"\n#endif',
-        ),
-        *('#inc\\\nlude "{}"', '#inc\\\r\nlude "{}"\r\n', '/* a\n b */ # /* c */ include /* d */ "{}" // e'),
-        "#if defined(__has_include) && __has_include( <{}> )\n#endif",
-    ],
+SPELLINGS = (
+    *("#include <{}>", '#include_next "{}"', '%:include "{}"', '\f#\v include "{}"', '#if 0\n#include "{}"\n#endif'),
+    *('#inc\\\nlude "{}"', '#inc\\\r\nlude "{}"\r\n', '/* a\n b */ # /* c */ include /* d */ "{}" // e'),
+    "#if defined(__has_include) && __has_include( <{}> )\n#endif",
 )
-def test_every_spelling_is_found(spelling: str, tmp_path: Path):
+
+
+def test_every_spelling_is_found_and_words_that_are_no_directive_are_not(tmp_path: Path):
     header = write(tmp_path / "x.h")
-    assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == Headers((header,), ())
+    for spelling in SPELLINGS:
+        assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == Headers((header,), ())
+    for line in ("// we include HEADER", "include HEADER", 'puts("#include HEADER");', "#ifdef include"):
+        assert find(line) == Headers((), ())
 
 
 def test_a_header_in_any_folder_may_be_meant(tmp_path: Path):
@@ -277,11 +267,6 @@ def test_a_macro_in_place_of_a_name_is_said(line: str, tmp_path: Path):
     assert said.startswith(f"the header that {header} names as ")
     assert len(find(line).unknown) == 1
     assert find('#include "x.h"', own=(tmp_path,)).unknown == (), "CUDA's own lead to headers of one release"
-
-
-def test_words_that_are_no_directive():
-    for line in ("// we include HEADER", "include HEADER", 'puts("#include HEADER");', "#ifdef include"):
-        assert find(line) == Headers((), ())
 
 
 def test_cudas_own_headers_are_read_but_not_waited_for(tmp_path: Path):
@@ -323,11 +308,7 @@ def test_a_missing_header_of_cuda_names_its_wheel():
     rows = []
     for header in (*cuda, "mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"):
         log = f'f.cu(1): catastrophic error: cannot open source file "{header}"\n'
-        for folder, version in (
-            (f"{SITE}/nvidia/cu13", (13, 0)),
-            (f"{SITE}/nvidia/cuda_nvrtc", (12, 9)),
-            ("/conda", (13, 0)),
-        ):
-            found = Nvrtc(Path(f"{folder}/lib/libnvrtc.so.{version[0]}"), version, (), None)
+        for folder, version in (("nvidia/cu13", (13, 0)), ("nvidia/cuda_nvrtc", (12, 9)), ("/conda", (13, 0))):
+            found = Nvrtc(Path(SITE, folder, f"lib/libnvrtc.so.{version[0]}"), version, (), None)
             rows.append(f"{header}, {Path(folder).name}: {'; '.join(missing_header_hints(found, log))}\n")
-    check_golden(Path(__file__).parent / "golden" / "missing_headers.txt", "".join(rows))
+    check_golden(GOLDEN / "missing_headers.txt", "".join(rows))

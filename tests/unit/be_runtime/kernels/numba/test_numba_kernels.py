@@ -93,8 +93,8 @@ def test_what_is_said_of_refused_kernels():
     rows += [f"numbers: {hints(each, [0, 1], [0], NUMBER)}" for each in (adds, takes_any)]
     rows.append(f"a write of a number: {hints(adds, [0, 1], [1], WRITE)}")
     for inputs in range(4):
-        rows.append(f"{inputs} inputs: {answer(check_count, adds, 'f', signature_of([X] * inputs, [X]))}")
         signature = signature_of([X] * inputs, [X])
+        rows.append(f"{inputs} inputs: {answer(check_count, adds, 'f', signature)}")
         rows.append(f"{inputs} inputs, the stream: {answer(check_count, adds, 'f', signature, ('the stream',))}")
     rows += [
         f"any number: {answer(check_count, each, 'f', signature_of([X], [X]))}" for each in (takes_any, with_default)
@@ -134,13 +134,8 @@ PTX = """
 def test_ptx_says_what_it_lacks_what_it_has_and_which_axis_is_free():
     assert numba_source.missing_functions(PTX) == ("cudaCGGetIntrinsicHandle", "numba_helper")
     assert numba_source.entry_in_ptx(PTX) == "_ZN4main5scale$E"
-    for registers, axis in (
-        ("", 2),
-        ("%ctaid.x %nctaid.x", 2),
-        ("%ctaid.z", 1),
-        ("%nctaid.z", 1),
-        ("%ctaid.z %ctaid.y", 0),
-    ):
+    axes = {"": 2, "%ctaid.x %nctaid.x": 2, "%ctaid.z": 1, "%nctaid.z": 1, "%ctaid.z %ctaid.y": 0}
+    for registers, axis in axes.items():
         assert numba_source.free_axis("\n".join(f"mov.u32 %r1, {each};" for each in registers.split())) == axis
 
 
@@ -206,20 +201,16 @@ def test_every_function_says_what_it_needs_and_why_it_is_not_there(package: str,
     assert "does not work with numpy" in mismatch
 
 
-@pytest.mark.parametrize(
-    ("line", "module", "is_numba_s"),
-    [
+def test_only_names_in_numba_s_own_code_are_blamed_on_numpy():
+    for line, module, is_numba_s in (
         ("np.no_such_name", "numba.cuda.np.arrayobj", True),
         ("np.linalg.no_such_name", "numba.cuda.np.linalg", True),
         ("getattr(np, 'no_such' + '_name')", "numba.cuda.typing.context", False),
-        ("np.no_such_name", "kernels", False),
-        ("np.no_such_name", "numbat", False),
-    ],
-)
-def test_only_names_in_numba_s_own_code_are_blamed_on_numpy(line: str, module: str, is_numba_s: bool):
-    with pytest.raises(AttributeError) as caught:
-        exec(compile(line, "<line>", "exec"), {"__name__": module, "np": np})  # noqa: S102 - a line above
-    assert ("does not work with numpy" in explain_compilation("numba-cuda", caught.value)) == is_numba_s
+        *(("np.no_such_name", other, False) for other in ("kernels", "numbat")),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            exec(compile(line, "<line>", "exec"), {"__name__": module, "np": np})  # noqa: S102 - a line above
+        assert ("does not work with numpy" in explain_compilation("numba-cuda", caught.value)) == is_numba_s, module
 
 
 class MuteError(Exception):
@@ -236,19 +227,18 @@ def reported(kind: type[BaseException], value: Any) -> str:
     return room.value.decode()
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
-    [
-        (ValueError, ValueError("bad", 3), "ValueError: ('bad', 3)"),
-        (ZeroDivisionError, ("division by zero",), "ZeroDivisionError: division by zero"),
-        (AssertionError, None, "AssertionError"),
-        (KeyError, "k", "KeyError: 'k'"),
-        (MuteError, MuteError(), "MuteError: (its text can't be made: ZeroDivisionError)"),
-        (ValueError, ValueError("a\0b"), "ValueError: a b"),
-    ],
-)
-def test_an_exception_is_its_name_and_text(kind: type[BaseException], value: Any, text: str):
-    assert reported(kind, value) == text
+REPORTED: dict[tuple[type[BaseException], Any], str] = {
+    (ValueError, ValueError("bad", 3)): "ValueError: ('bad', 3)",
+    (ZeroDivisionError, ("division by zero",)): "ZeroDivisionError: division by zero",
+    (AssertionError, None): "AssertionError",
+    (KeyError, "k"): "KeyError: 'k'",
+    (MuteError, MuteError()): "MuteError: (its text can't be made: ZeroDivisionError)",
+    (ValueError, ValueError("a\0b")): "ValueError: a b",
+}
+
+
+def test_an_exception_is_its_name_and_text():
+    assert [reported(*each) for each in REPORTED] == [*REPORTED.values()]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "漢"])
@@ -317,14 +307,12 @@ def test_constants_of_modules_are_followed():
 
 def test_closures_count_by_what_they_hold():
     outer = define("def outer(a):\n    def kernel(x): return x + a\n    return kernel\n", "outer")
-    assert function_content(outer(1)) == function_content(outer(1))
-    assert function_content(outer(1)) != function_content(outer(2))
+    assert function_content(outer(1)) == function_content(outer(1)) != function_content(outer(2))
 
 
 def test_functions_that_call_each_other():
     source = "def kernel(n): return other(n - 1) if n else 1\ndef other(n): return kernel(n) + 1\n"
-    assert digest(source) == digest(source)
-    assert digest(source) != digest(source.replace("+ 1", "+ 2"))
+    assert digest(source) == digest(source) != digest(source.replace("+ 1", "+ 2"))
 
 
 def test_a_compiled_function_counts_with_its_options():
@@ -349,6 +337,7 @@ def test_what_only_this_process_can_tell_apart_is_kept_alive():
 def test_numpy_s_own_things_are_known_by_name_and_what_it_makes_by_content():
     things = (np.float32, np.add, np.dtype("int8"), np.sum, np.newaxis, np.float32(2), np.float32(1))
     assert len({digest(OF_THING, THING=thing) for thing in things}) == len(things)
+    assert digest(OF_THING, THING=np.arange(6)[::2]) == digest(OF_THING, THING=np.array([0, 2, 4])), "not its memory"
 
     def made(number: int) -> Callable[[int], int]:
         def kernel(x: int) -> int:
@@ -358,10 +347,6 @@ def test_numpy_s_own_things_are_known_by_name_and_what_it_makes_by_content():
         return kernel
 
     assert function_content(made(1)).digest != function_content(made(2)).digest
-
-
-def test_an_array_is_its_content_not_its_memory():
-    assert digest(OF_THING, THING=np.arange(6)[::2]) == digest(OF_THING, THING=np.array([0, 2, 4]))
 
 
 def test_the_same_in_every_process():

@@ -309,20 +309,17 @@ def test_debugging_information_names_folders_so_they_stay(flag: str):
     assert unnamed_paths(moved("/home/ada", flag))
 
 
-@pytest.mark.parametrize(
-    ("around", "name"),
-    [
-        (("include_paths", ["/home/ada/p"]), "<include 0>/in"),
-        (("sources", ["k", "/home/ada/p/k.cc", "k.cc", ""]), "<source 0>/in"),
-        (("cflags", ["-I", "/home/ada/p/"]), "/home/ada/p/in"),
-        (("cflags", ["-isystem/home/ada/p"]), "/home/ada/p/in"),
-        (("toolchain", ["env.CPATH", "/opt/x:/home/ada/p"]), "/home/ada/p/in"),
-        (("toolchain", ["cxx.path", "/home/ada/p/bin/g++"]), "<compiler>/in"),
-    ],
-)
-def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own(around: tuple[str, list[str]], name: str):
+def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own():
     # "in/a.h" and "a.h" are one file here, and may be two where the folders lie apart
-    assert key_roots(make_key("kernel", around), (), [Path("/home/ada/p/in")]).name("/home/ada/p/in") == name
+    for label, texts, name in (
+        ("include_paths", ["/home/ada/p"], "<include 0>/in"),
+        ("sources", ["k", "/home/ada/p/k.cc", "k.cc", ""], "<source 0>/in"),
+        *(("cflags", flags, "/home/ada/p/in") for flags in (["-I", "/home/ada/p/"], ["-isystem/home/ada/p"])),
+        ("toolchain", ["env.CPATH", "/opt/x:/home/ada/p"], "/home/ada/p/in"),
+        ("toolchain", ["cxx.path", "/home/ada/p/bin/g++"], "<compiler>/in"),
+    ):
+        found = key_roots(make_key("kernel", (label, texts)), (), [Path("/home/ada/p/in")])
+        assert found.name("/home/ada/p/in") == name
 
 
 def test_folders_that_all_machines_have_get_no_name_and_a_package_with_sources_one_of_its_own():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,17 +33,11 @@ def test_types_and_axes_are_told_apart():
     assert len({bucket_of([each]) for each in shapes}) == len(shapes)
 
 
-@pytest.mark.parametrize(
-    ("bucket", "known", "found"),
-    [
-        ("float32[2048,64]", ["float32[1024,64]", "float32[4096,4096]", "float32[2048,128]"], "float32[1024,64]"),
-        ("float32[4096,1024]", ["float32[1024,64]", "float32[4096,4096]", "float32[2048,128]"], "float32[4096,4096]"),
-        ("float32[8]", ["int32[8]", "float32[8,8]", "float32[8] float32[8]", "small"], None),
-        *(("small", ["small"], "small"), ("small", ["large"], None), ("float32[8]", [], None)),
-    ],
-)
-def test_the_nearest_is_that_of_the_smallest_ratio_over_all_extents(bucket: str, known: list[str], found: str | None):
-    assert nearest(bucket, known) == found
+def test_the_nearest_is_that_of_the_smallest_ratio_over_all_extents():
+    known = ["float32[1024,64]", "float32[4096,4096]", "float32[2048,128]"]
+    assert (nearest("float32[2048,64]", known), nearest("float32[4096,1024]", known)) == tuple(known[:2])
+    assert nearest("float32[8]", ["int32[8]", "float32[8,8]", "float32[8] float32[8]", "small"]) is None
+    assert [nearest("small", known) for known in (["small"], ["large"], [])] == ["small", None, None]
 
 
 def test_configurations_are_all_combinations_in_the_authors_order_or_a_list_without_repetition():
@@ -53,19 +48,16 @@ def test_configurations_are_all_combinations_in_the_authors_order_or_a_list_with
     assert name_of({"a": 1, "b": "x"}) == name_of({"b": "x", "a": 1})
 
 
-@pytest.mark.parametrize(
-    ("configs", "said"),
-    [
+def test_what_is_no_configuration_is_refused():
+    refused: list[tuple[Any, str]] = [
         *(([], "names no configuration"), ({"block": []}, "names no configuration")),
         *(({"block": 64}, "configs['block'] is 64"), ([64], "configs[0] is 64"), ([{1: 2}], "configs[0] is {1: 2}")),
         ([{"kind": object}], "kept as JSON"),
-    ],
-)
-def test_what_is_no_configuration_is_refused(configs: Any, said: str):
-    with pytest.raises(ArgumentError) as refused:
-        expand(configs)
-    assert said in str(refused.value)
-    assert refused.value.hints
+    ]
+    for configs, said in refused:
+        with pytest.raises(ArgumentError, match=re.escape(said)) as caught:
+            expand(configs)
+        assert caught.value.hints
 
 
 H200 = TunedDevice("NVIDIA H200", "9.0", "580.1")
@@ -139,17 +131,12 @@ def test_the_sources_of_a_package_are_the_same_wherever_it_is(tmp_path: Path):
     assert winners.sources_digest(tmp_path / "here") != winners.sources_digest(tmp_path / "there")
 
 
-@pytest.mark.parametrize(
-    ("samples", "chosen"),
-    [
-        ({0: [4.0, 4.0], 1: [2.0, 2.0], 2: [1.0, 1.0]}, 2),
-        *(({0: [1.0, 1.0], 1: [0.99, 0.99]}, 0), ({3: [1.0]}, 3)),  # of equals the first
-        ({0: [1.0, 10.0, 1.0, 10.0], 1: [0.9, 9.0, 0.9, 9.0]}, 1),  # rounds are compared with each other
-        ({0: [1.0, 1.0, 1.0, 1.0], 1: [0.2, 0.2, 1.5, 1.5]}, 0),  # one that wins half of them does not win
-    ],
-)
-def test_the_fastest_wins(samples: dict[int, list[float]], chosen: int):
-    assert choose(samples) == chosen
+def test_the_fastest_wins():
+    assert choose({0: [4.0, 4.0], 1: [2.0, 2.0], 2: [1.0, 1.0]}) == 2
+    assert choose({0: [1.0, 1.0], 1: [0.99, 0.99]}) == 0, "of equals the first"
+    assert choose({3: [1.0]}) == 3
+    assert choose({0: [1.0, 10.0, 1.0, 10.0], 1: [0.9, 9.0, 0.9, 9.0]}) == 1, "rounds are compared with each other"
+    assert choose({0: [1.0, 1.0, 1.0, 1.0], 1: [0.2, 0.2, 1.5, 1.5]}) == 0, "one that wins half of them does not win"
 
 
 def test_runners_take_turns_in_opposite_orders():

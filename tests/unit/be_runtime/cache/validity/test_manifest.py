@@ -51,10 +51,8 @@ def test_parse_is_the_inverse_of_render_and_every_truncation_is_a_value_error(wh
         ("absent", [5, [1], ["a"], [["/a", 1, 2, 3, [4]]], [["/a", 1, 2, "3", ["x.h"]]], [[7, 1, 2, 3, ["x.h"]]]]),
         ("digest", [5]),
         ("recorded_ns", ["now", 1.5]),
-        (
-            "made",
-            [None, ["host", 1.5, "", 7], ["host", 1.5, ""], *(["host", s, "", ""] for s in ("1.5", float("nan")))],
-        ),
+        ("made", [None, ["host", 1.5, "", 7], ["host", 1.5, ""]]),
+        ("made", [["host", seconds, "", ""] for seconds in ("1.5", float("nan"))]),
         ("surprise", [1]),
     ],
 )
@@ -123,25 +121,21 @@ def sources(lines: list[str]) -> tuple[str, ...]:
     return ("k", "/a/k.cc", "k.cc", "\n".join(lines), "l", "", "l.cc", "int l;\n")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        ("-O2", "-O3", "x: '-O2' -> '-O3'"),
-        (("a", "b"), ("b", "c"), "x: removed 'a'; added 'c'"),
-        (("a", "b"), ("b", "a"), "x: ('a', 'b') -> ('b', 'a')"),
-        ("int a;\nint b;\n", "int a;\nint c;\n", "x: line 2: 'int b;' -> 'int c;'"),
-        ("a\n", "a\nb", "x: line 2: '' -> 'b'"),
-        (b"\0", b"\1", "x: b'\\x00' -> b'\\x01'"),
-        ("a" * 500, "b", "x: <500 bytes, sha256 372930e5a5eb> -> 'b'"),
-        (
-            sources(LINES),
-            sources([*LINES[:200], "  out[0] = 7;", *LINES[201:]]),
-            "x: k.cc: line 201: 'out[200] = 200;' -> 'out[0] = 7;'",
-        ),
-    ],
-)
-def test_explain_shows_what_changed(old: Any, new: Any, line: str):
-    assert make_key("k", ("x", old)).explain(make_key("k", ("x", new))) == (line,)
+EXPLAINED: dict[tuple[Any, Any], str] = {
+    ("-O2", "-O3"): "'-O2' -> '-O3'",
+    (("a", "b"), ("b", "c")): "removed 'a'; added 'c'",
+    (("a", "b"), ("b", "a")): "('a', 'b') -> ('b', 'a')",
+    ("int a;\nint b;\n", "int a;\nint c;\n"): "line 2: 'int b;' -> 'int c;'",
+    ("a\n", "a\nb"): "line 2: '' -> 'b'",
+    (b"\0", b"\1"): "b'\\x00' -> b'\\x01'",
+    ("a" * 500, "b"): "<500 bytes, sha256 372930e5a5eb> -> 'b'",
+    (sources(LINES), sources([*LINES[:200], "", *LINES[201:]])): "k.cc: line 201: 'out[200] = 200;' -> ''",
+}
+
+
+def test_explain_shows_what_changed():
+    for (old, new), change in EXPLAINED.items():
+        assert make_key("k", ("x", old)).explain(make_key("k", ("x", new))) == (f"x: {change}",)
 
 
 @pytest.mark.parametrize("added", [(), ("l.cc", "c" * 9000), ("l.cc", "d\n" * 9000)])
@@ -151,9 +145,7 @@ def test_no_line_of_an_explanation_is_long_and_it_shows_the_part_that_differs(ad
     assert 40 < len(line) <= 300
     old, new = (("k.cc", f"{'a ' * 5000}{end}\nb") for end in ("one", "two"))
     (line,) = make_key("k", ("sources", old)).explain(make_key("k", ("sources", new)))
-    assert "one'" in line
-    assert "two'" in line
-    assert len(line) < 200
+    assert ("one'" in line, "two'" in line, len(line) < 200) == (True, True, True)
 
 
 def test_what_cant_be_part_of_a_key_is_refused():

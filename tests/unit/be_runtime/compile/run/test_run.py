@@ -25,20 +25,20 @@ from tests.support.terminals import Terminal
 GIB = 2**30
 
 
-@pytest.mark.parametrize(
-    ("processors", "available", "wanted", "limit", "expected"),
-    [
-        (16, 128 * GIB, None, None, 16),
-        (16, 4 * GIB, None, None, 3),
-        (16, GIB // 2, None, None, 1),
-        (2, None, None, None, 2),
-        (16, 4 * GIB, 8, None, 8),
-        (16, 4 * GIB, 8, 2, 2),
-        (16, 128 * GIB, None, 4, 4),
-    ],
-)
-def test_count(processors: int, available: int | None, wanted: int | None, limit: int | None, expected: int):
-    assert job_count(processors, available, wanted, limit) == expected
+COUNTS: dict[tuple[int, int | None, int | None, int | None], int] = {
+    (16, 128 * GIB, None, None): 16,
+    (16, 4 * GIB, None, None): 3,
+    (16, GIB // 2, None, None): 1,
+    (2, None, None, None): 2,
+    (16, 4 * GIB, 8, None): 8,
+    (16, 4 * GIB, 8, 2): 2,
+    (16, 128 * GIB, None, 4): 4,
+}
+"""By processors, memory, and numbers that are wanted and allowed."""
+
+
+def test_count():
+    assert {each: job_count(*each) for each in COUNTS} == COUNTS
     assert job_count(16, 8 * GIB) * JOB_BYTES <= 8 * GIB, "sixteen heavy files fit into what is free"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import types
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -141,12 +143,11 @@ def test_ptx_says_what_it_lacks_what_it_has_and_which_axis_is_free():
 
 @pytest.mark.parametrize("axis", [1, 2])
 def test_batched_source_takes_slices(axis: int):
-    called: list[Any] = []
-    block = SimpleNamespace(blockIdx=SimpleNamespace(y=2, z=3))
-    namespace: dict[str, Any] = {"cuda": block, "kernel": lambda *slices: called.append(slices)}
+    block, kernel = SimpleNamespace(blockIdx=SimpleNamespace(y=2, z=3)), Mock()
+    namespace: dict[str, Any] = {"cuda": block, "kernel": kernel}
     exec(numba_source.batched_source("scale", 2, axis), namespace)  # noqa: S102 - what is tested
     namespace["scale_batched"](np.arange(1), np.arange(5))
-    assert called == [(0, axis + 1)]
+    kernel.assert_called_once_with(0, axis + 1)
 
 
 def ptx(count: int, kind: str = ".param .u64") -> str:
@@ -173,7 +174,7 @@ OLDER = "pip install 'numpy<{}', or a newer numba"
     [
         *(
             (AttributeError(ROW_STACK), newer, OLDER.format("2.5"))
-            for newer in ("2.5.5", "2.5.0rc1", "2.5.0.dev0+git1", "3")
+            for newer in ("2.5.5", "2.5.0rc1", "2.5.0.dev0+x", "3")
         ),
         *((AttributeError(ROW_STACK), older, NEWER) for older in ("2.4.6", "2.4.9+local.2.5", "1!2.4", "2", "none")),
         (AttributeError("module 'numpy.lib' has no attribute 'x'"), "2.5.5", OLDER.format("2.5")),
@@ -192,13 +193,10 @@ def test_a_numpy_that_numba_does_not_know_is_named_with_its_bound(error: Excepti
 @pytest.mark.parametrize(("package", "title"), [("numba", "Numba"), ("numba-cuda", "Numba with CUDA support")])
 def test_every_function_says_what_it_needs_and_why_it_is_not_there(package: str, title: str):
     missing = str(import_error("a_function", package, ModuleNotFoundError("No module named 'numba'")))
-    assert missing == (
-        f"a_function needs {title}, which can't be imported: No module named 'numba'\n"
-        "hint: pip install 'brainevent-toolchain[numba]'"
-    )
+    needs = f"a_function needs {title}, which can't be imported: No module named 'numba'"
+    assert missing == f"{needs}\nhint: pip install 'brainevent-toolchain[numba]'"
     mismatch = str(import_error("a_function", package, AttributeError(ROW_STACK)))
-    assert f"hint: {package} " in mismatch
-    assert "does not work with numpy" in mismatch
+    assert re.search(f"hint: {package} .*does not work with numpy", mismatch)
 
 
 def test_only_names_in_numba_s_own_code_are_blamed_on_numpy():

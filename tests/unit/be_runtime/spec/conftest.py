@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import render_spec
@@ -19,25 +17,17 @@ def each(table: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(text, expected) for expected, texts in table.items() for text in texts.split(" | ")]
 
 
-class Spec:
+def found(text: str, functions: Functions = None) -> tuple[EntryPoint, ...]:
     """Discovery on one source called ``k.cu``."""
-
-    def all(self, text: str, functions: Functions = None) -> tuple[EntryPoint, ...]:
-        return discover([SourceText(name="k.cu", text=text)], functions)
-
-    def one(self, text: str, functions: Functions = None) -> EntryPoint:
-        (entry,) = self.all(text, functions)
-        return entry
-
-    def tokens(self, text: str, functions: Functions = None) -> str:
-        """The rendered arg_spec of the one entry point."""
-        return " ".join(render_spec(self.one(text, functions).params))
-
-    def params(self, params: str, before: str = "") -> str:
-        """The tokens inferred for a function with these C++ parameters."""
-        return self.tokens(f"{before}\nvoid f({params}) {{}}", ["f"])
+    return discover([SourceText(name="k.cu", text=text)], functions)
 
 
-@pytest.fixture
-def spec() -> Spec:
-    return Spec()
+def tokens_of(text: str, functions: Functions = None) -> str:
+    """The rendered arg_spec of the one entry point."""
+    (entry,) = found(text, functions)
+    return " ".join(render_spec(entry.params))
+
+
+def inferred(params: str, before: str = "") -> str:
+    """The tokens inferred for a function with these C++ parameters."""
+    return tokens_of(f"{before}\nvoid f({params}) {{}}", ["f"])

@@ -27,7 +27,7 @@ from be_runtime.spec.model import EntryPoint
 from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
 from tests.unit.be_runtime.generate.golden_files import check_golden
-from tests.unit.be_runtime.spec.conftest import Spec, each
+from tests.unit.be_runtime.spec.conftest import each, found, tokens_of
 
 SPELLINGS = {
     "arg ret": "args rets",
@@ -105,11 +105,11 @@ def test_two_sources_that_define_or_annotate_one_name(functions: list[str] | Non
 
 
 @pytest.mark.parametrize("returns", ["std::vector<int>", "Alias", "auto", "std::enable_if_t<(sizeof(int) > 2)>"])
-def test_what_may_be_void_is_left_to_the_compiler(spec: Spec, returns: str) -> None:
+def test_what_may_be_void_is_left_to_the_compiler(returns: str) -> None:
     text = f"{returns} f(BE::Tensor y) {{}}"
     with pytest.raises(SpecError, match="an entry point returns void"):
-        spec.one(text, ["f"])
-    assert spec.tokens(text, {"f": ["ret"]}) == "ret"
+        found(text, ["f"])
+    assert tokens_of(text, {"f": ["ret"]}) == "ret"
 
 
 FUNCTIONS = "functions: "

@@ -8,7 +8,7 @@ from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import SpecError
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS
 from be_runtime.spec.model import Role
-from tests.unit.be_runtime.spec.conftest import Spec, each
+from tests.unit.be_runtime.spec.conftest import each, found, inferred, tokens_of
 
 SCALARS = {
     "bool": "bool",
@@ -34,8 +34,8 @@ SCALARS = {
 
 @pytest.mark.parametrize(("spelling", "dtype"), each(SCALARS))
 @pytest.mark.parametrize("form", ["{} x", "const {} x", "{} const x", "const {}& x", "{} const & x", "volatile {} x"])
-def test_scalars(spec: Spec, spelling: str, dtype: str, form: str) -> None:
-    assert spec.params(f"BE::Tensor y, {form.format(spelling)}") == f"ret attr.x:{dtype}"
+def test_scalars(spelling: str, dtype: str, form: str) -> None:
+    assert inferred(f"BE::Tensor y, {form.format(spelling)}") == f"ret attr.x:{dtype}"
 
 
 def test_every_type_of_the_grammar_has_a_cpp_type() -> None:
@@ -44,10 +44,10 @@ def test_every_type_of_the_grammar_has_a_cpp_type() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in DTYPES if row.is_for_arrays_only], ids=lambda row: row.name)
-def test_a_type_for_arrays_only_is_refused_by_name(spec: Spec, row: DType) -> None:
+def test_a_type_for_arrays_only_is_refused_by_name(row: DType) -> None:
     for spelling in row.cpp_types:
         with pytest.raises(SpecError, match=rf"parameter 'x' is {row.name} \('{spelling}'\).*XLA has no attributes"):
-            spec.params(f"BE::Tensor y, {spelling} x")
+            inferred(f"BE::Tensor y, {spelling} x")
 
 
 SIGNATURES = {
@@ -87,8 +87,8 @@ SIGNATURES = {
 
 
 @pytest.mark.parametrize(("params", "tokens"), each(SIGNATURES))
-def test_signatures(spec: Spec, params: str, tokens: str) -> None:
-    assert spec.params(params) == tokens
+def test_signatures(params: str, tokens: str) -> None:
+    assert inferred(params) == tokens
 
 
 KINDS = {
@@ -106,18 +106,18 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("params", "tokens"), each(KINDS))
-def test_names_of_be_with_and_without_their_namespace(spec: Spec, params: str, tokens: str) -> None:
-    assert spec.params(f"BE::Tensor y, {params}") == f"ret {tokens}"
+def test_names_of_be_with_and_without_their_namespace(params: str, tokens: str) -> None:
+    assert inferred(f"BE::Tensor y, {params}") == f"ret {tokens}"
     short = params.replace("::BE::", "").replace("BE::", "")
-    assert spec.params(f"Tensor y, {short}", before="using namespace BE;") == f"ret {tokens}"
+    assert inferred(f"Tensor y, {short}", before="using namespace BE;") == f"ret {tokens}"
 
 
 USING = "using namespace ::BE; | using BE::Tensor; | using  ::BE :: Tensor ; | namespace BE { class Tensor; }"
 
 
 @pytest.mark.parametrize("before", USING.split(" | "))
-def test_unqualified_tensors(spec: Spec, before: str) -> None:
-    assert spec.params("const Tensor a, Tensor& b", before) == "arg ret"
+def test_unqualified_tensors(before: str) -> None:
+    assert inferred("const Tensor a, Tensor& b", before) == "arg ret"
 
 
 MODE = "enum class Mode { fast, slow = 3, };"
@@ -138,8 +138,8 @@ STEP = "struct Step { float rate = 0.5; int n; };"
         ("struct S {\n  int n;  // the number\n};", "S s", "attr.s:{n:int32}"),
     ],
 )  # fmt: skip
-def test_types_that_the_source_defines(spec: Spec, definitions: str, params: str, tokens: str) -> None:
-    assert spec.params(f"BE::Tensor y, {params}", definitions) == f"ret {tokens}"
+def test_types_that_the_source_defines(definitions: str, params: str, tokens: str) -> None:
+    assert inferred(f"BE::Tensor y, {params}", definitions) == f"ret {tokens}"
 
 
 UNCERTAIN = {
@@ -160,11 +160,11 @@ MEMBERS = (
 @pytest.mark.parametrize(
     ("definitions", "param"), [*each(UNCERTAIN), *((f"struct Mode {body};", "Mode m") for body in MEMBERS)]
 )
-def test_types_that_are_not_certain_need_their_tokens(spec: Spec, definitions: str, param: str) -> None:
+def test_types_that_are_not_certain_need_their_tokens(definitions: str, param: str) -> None:
     with pytest.raises(SpecError, match="has no mapping"):
-        spec.tokens(f"{definitions}\n// @BE f\nvoid f(BE::Tensor y, {param}) {{}}")
+        tokens_of(f"{definitions}\n// @BE f\nvoid f(BE::Tensor y, {param}) {{}}")
     token = "attr.m:enum(a b)" if "enum" in definitions else "attr.m:{n:int32}"
-    assert spec.tokens(f"{definitions}\n// @BE f ret {token}\nvoid f(BE::Tensor y, {param}) {{}}") == f"ret {token}"
+    assert tokens_of(f"{definitions}\n// @BE f ret {token}\nvoid f(BE::Tensor y, {param}) {{}}") == f"ret {token}"
 
 
 DEFAULTS = {
@@ -198,11 +198,11 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize(("param", "token"), each(DEFAULTS))
-def test_a_literal_default_argument_is_the_attribute_s(spec: Spec, param: str, token: str) -> None:
+def test_a_literal_default_argument_is_the_attribute_s(param: str, token: str) -> None:
     tokens = f"ret attr.a{token}"
-    assert spec.params(f"BE::Tensor y, {param}", before=MODE) == tokens
-    assert spec.tokens(f"{MODE}\n// @BE f ret attr.a\nvoid f(BE::Tensor y, {param}) {{}}") == tokens
-    assert spec.tokens(f"#define F void f(BE::Tensor y, {param})\n{MODE}\nF {{}}", ["f"]) == tokens
+    assert inferred(f"BE::Tensor y, {param}", before=MODE) == tokens
+    assert tokens_of(f"{MODE}\n// @BE f ret attr.a\nvoid f(BE::Tensor y, {param}) {{}}") == tokens
+    assert tokens_of(f"#define F void f(BE::Tensor y, {param})\n{MODE}\nF {{}}", ["f"]) == tokens
 
 
 GIVEN = {
@@ -252,26 +252,26 @@ COMPLETED = [
 @pytest.mark.parametrize(
     ("params", "given", "tokens"), [*((params, given, given) for params, given in each(GIVEN)), *COMPLETED]
 )
-def test_tokens_that_fit_are_completed(spec: Spec, params: str, given: str, tokens: str) -> None:
+def test_tokens_that_fit_are_completed(params: str, given: str, tokens: str) -> None:
     text = f"void f({params}) {{}}"
-    assert spec.tokens(f"{MODE}{STEP}{text}", {"f": given.split()}) == tokens
-    assert spec.tokens(f"{MODE}{STEP}\n// @BE f {given}\n{text}") == tokens
+    assert tokens_of(f"{MODE}{STEP}{text}", {"f": given.split()}) == tokens
+    assert tokens_of(f"{MODE}{STEP}\n// @BE f {given}\n{text}") == tokens
 
 
-def test_defaults_may_stand_in_the_prototype_and_have_as_many_digits_as_python_converts(spec: Spec) -> None:
-    assert spec.params(f"BE::Tensor y, int n = {'9' * 5000}") == "ret attr.n:int32"
+def test_defaults_may_stand_in_the_prototype_and_have_as_many_digits_as_python_converts() -> None:
+    assert inferred(f"BE::Tensor y, int n = {'9' * 5000}") == "ret attr.n:int32"
     text = "void f(BE::Tensor y, int n = 3);\nvoid f(BE::Tensor y, int n) {}"
-    assert spec.tokens(text, {"f": ["ret"]}) == "ret"
-    assert spec.tokens(text, ["f"]) == "ret attr.n:int32=3"
+    assert tokens_of(text, {"f": ["ret"]}) == "ret"
+    assert tokens_of(text, ["f"]) == "ret attr.n:int32=3"
 
 
-def test_parameters_carry_their_cpp_names(spec: Spec) -> None:
-    entry = spec.one("void f(const BE::Tensor x, BE::Tensor, int64_t s) {}", {"f": ["arg", "ret", "stream"]})
+def test_parameters_carry_their_cpp_names() -> None:
+    (entry,) = found("void f(const BE::Tensor x, BE::Tensor, int64_t s) {}", {"f": ["arg", "ret", "stream"]})
     assert [(param.role, param.name) for param in entry.params] == [
         *((Role.ARG, "x"), (Role.RET, ""), (Role.STREAM, "s"))
     ]
 
 
-def test_a_call_of_a_template_is_not_refused(spec: Spec) -> None:
+def test_a_call_of_a_template_is_not_refused() -> None:
     tokens = ["ret", "attr.n:int32"]
-    assert spec.tokens("template <class T> void f(BE::Tensor y, T n) {}", {"f": tokens}) == " ".join(tokens)
+    assert tokens_of("template <class T> void f(BE::Tensor y, T n) {}", {"f": tokens}) == " ".join(tokens)

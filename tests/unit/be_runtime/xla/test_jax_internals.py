@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import inspect
 import re
@@ -12,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import pytest
@@ -86,19 +86,12 @@ def test_values_vary_alike_outside_of_shard_map():
     assert jax_internals.varying(jax.typeof(one)) == frozenset()
 
 
-class Client:
-    """A client whose calls may end in an error."""
-
-    def __init__(self, error: str = "") -> None:
-        self._error = error
-
-    def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
-        if self._error:
-            raise RuntimeError(self._error)
-
-    def blocking_key_value_get_bytes(self, key: str, patience_ms: int) -> bytes:
-        self.key_value_set_bytes(key, b"", replace=False)
-        return b"value"
+def store(error: str = "") -> JobStore:
+    """The store of a client whose calls may end in an error."""
+    client = Mock(**{"blocking_key_value_get_bytes.return_value": b"value"})
+    if error:
+        client.key_value_set_bytes.side_effect = client.blocking_key_value_get_bytes.side_effect = RuntimeError(error)
+    return JobStore(client, 0)
 
 
 @pytest.mark.parametrize(
@@ -112,11 +105,11 @@ class Client:
 def test_a_job_of_several_processes_has_a_store_and_what_is_not_as_expected_is_no_job(
     monkeypatch: pytest.MonkeyPatch, state: dict[str, Any] | None, process: int | None
 ):
-    known = {"client": Client(), "process_id": 1, "num_processes": 2, **(state or {})}
+    known = {"client": Mock(), "process_id": 1, "num_processes": 2, **(state or {})}
     module = SimpleNamespace() if state is None else SimpleNamespace(global_state=SimpleNamespace(**known))
     monkeypatch.setitem(sys.modules, "jax._src.distributed", module)
-    store = find_job_store()
-    assert (store and store.process) == process
+    found = find_job_store()
+    assert (found and found.process) == process
 
 
 def test_who_has_not_imported_jax_is_in_no_job():
@@ -125,48 +118,38 @@ def test_who_has_not_imported_jax_is_in_no_job():
 
 
 def test_what_errors_mean():
-    assert JobStore(Client(), 0).put("a", b"")
-    assert JobStore(Client(), 0).get("a", 1.0) == b"value"
-    assert not JobStore(Client("ALREADY_EXISTS: key a"), 0).put("a", b"")
-    assert JobStore(Client("DEADLINE_EXCEEDED: a"), 0).get("a", 1.0) is None
+    assert store().put("a", b"")
+    assert store().get("a", 1.0) == b"value"
+    assert not store("ALREADY_EXISTS: key a").put("a", b"")
+    assert store("DEADLINE_EXCEEDED: a").get("a", 1.0) is None
     with pytest.raises(JobStoreError, match=r"^UNAVAILABLE: no connection$"):
-        JobStore(Client("UNAVAILABLE: no connection\nmore"), 0).put("a", b"")
+        store("UNAVAILABLE: no connection\nmore").put("a", b"")
 
 
-@pytest.fixture
-def texts() -> dict[int, str]:
+def told(library: Mock) -> dict[int, str]:
     """The texts that codes have."""
-    return {}
+    return {each.args[0].value: each.args[1].decode() for each in library.be_name_kernel.call_args_list}
 
 
-@pytest.fixture
-def library(texts: dict[int, str]) -> Any:
-    def name(code: ctypes.c_void_p, text: bytes, _running: object) -> None:
-        assert code.value is not None
-        texts[code.value] = text.decode()
-
-    return SimpleNamespace(be_name_kernel=name)
-
-
-def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls(library: Any, texts: dict[int, str]):
-    names = FaultNames()
+def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
+    names, library = FaultNames(), Mock()
     names.add_line("k.f")
     names.add_code("k.f", 16, library)
-    first = texts[16]
+    first = told(library)[16]
     assert first.startswith("k.f, called at tests/unit/be_runtime/xla/test_jax_internals.py:")
     for _ in range(2):
         names.add_line("k.f")
     names.add_code("k.f", 32, library)
-    assert texts[16] == texts[32]
-    assert texts[16].startswith(f"{first} or ")
-    assert texts[16].count("test_jax_internals.py:") == 2
+    assert told(library)[16] == told(library)[32]
+    assert told(library)[16].startswith(f"{first} or ")
+    assert told(library)[16].count("test_jax_internals.py:") == 2
 
 
-def test_a_kernel_without_calls_has_its_name_and_one_with_many_the_first_lines(library: Any, texts: dict[int, str]):
-    names = FaultNames()
+def test_a_kernel_without_calls_has_its_name_and_one_with_many_the_first_lines():
+    names, library = FaultNames(), Mock()
     names.add_code("k.f", 16, library)
-    assert texts == {16: "k.f"}
+    assert told(library) == {16: "k.f"}
     calls = "\n".join(["names.add_line('k.f')"] * 20)
     exec(compile(calls, "<calls>", "exec"), {"names": names})  # noqa: S102 - each call has a line of its own
-    assert texts[16].count("<calls>:") == 8
-    assert texts[16].endswith(" or another line")
+    assert told(library)[16].count("<calls>:") == 8
+    assert told(library)[16].endswith(" or another line")

@@ -18,7 +18,7 @@ from be_runtime.spec.cpp.macros import Macros, parse_define
 from be_runtime.spec.cpp.outline import outline
 from be_runtime.spec.discovery import discover
 from tests.support.speed import usual_seconds
-from tests.unit.be_runtime.spec.conftest import Spec, each
+from tests.unit.be_runtime.spec.conftest import each, found, tokens_of
 
 FRAGMENTS = st.sampled_from(
     [
@@ -123,16 +123,16 @@ void add_##SUFFIX(const BE::Tensor a, BE::Tensor y, \\
 """
 
 
-def test_macros_that_grow_without_end_are_left_alone(spec: Spec) -> None:
+def test_macros_that_grow_without_end_are_left_alone() -> None:
     doubling = "\n".join(f"#define A{i} A{i + 1} A{i + 1}" for i in range(60))
     deep = "\n".join(f"#define B{i} B{i + 1}" for i in range(3000))
     for text in (f"{doubling}\nint x = (A0);", f"{deep}\nint x = (B0);"):
-        assert spec.tokens(f"{text}\n// @BE f\nvoid f(BE::Tensor y) {{}}") == "ret"
+        assert tokens_of(f"{text}\n// @BE f\nvoid f(BE::Tensor y) {{}}") == "ret"
 
 
-def test_each_of_many_calls_is_an_entry_point_at_its_line(spec: Spec) -> None:
+def test_each_of_many_calls_is_an_entry_point_at_its_line() -> None:
     calls = "".join(f"// @BE add_{number}\nADD  (\n  {number}, float)\n" for number in range(200))
-    entries = spec.all(ADD + calls + "int last();\n")
+    entries = found(ADD + calls + "int last();\n")
     assert [(entry.name, entry.line) for entry in entries] == [(f"add_{n}", 7 + 3 * n) for n in range(200)]
 
 

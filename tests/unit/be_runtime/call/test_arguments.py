@@ -255,9 +255,8 @@ def test_what_a_kernel_without_host_code_takes_and_what_it_can_not_have():
     """Its scalars are those of the source, and numba's kernels have none."""
     texts = [text.strip() for text in TEXTS.strip().replace("\n", "|").split("|")]
     rows = [f"{text}\n  {answer(read, text)}\n" for text in texts]
-    rows += [
-        f"{text}, without scalars\n  {answer(read, text, scalars=())}\n" for text in (*texts[3:4], "arg ret attr.n")
-    ]
+    few = (*texts[3:4], "arg ret attr.n")
+    rows += [f"{text}, without scalars\n  {answer(read, text, scalars=())}\n" for text in few]
     rows += [f"{given!r}\n  {answer(read, given)}\n" for given in (3, ["arg", 3], b"arg ret", {"x": 1})]
     check_golden(GOLDEN / "kernel_signatures.txt", "".join(rows))
     assert read(["arg[n k]", "ret[ceil(n / 2)  k]:float32"]) == read("arg[n k] ret[ceil(n / 2)  k]:float32")

@@ -25,9 +25,8 @@ OTHER = "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n    #
 
 def test_errors_of_each_sanitizer_are_told_apart():
     """Those of compute-sanitizer are one for each line, and a stack overflow has its line without a kernel's frame."""
-    host, stack, device = (
-        (RECORDED / f"{name}.txt").read_text() for name in ("gcc12_asan_ubsan", "gcc12_stack", "compute_sanitizer")
-    )
+    names = ("gcc12_asan_ubsan", "gcc12_stack", "compute_sanitizer")
+    host, stack, device = ((RECORDED / f"{name}.txt").read_text() for name in names)
     found = (*read_host_report(host), *read_host_report(stack), *read_device_report(device, "memcheck"))
     rows = (f"{name}: {value}\n" for each in found for name, value in each._asdict().items() if value)
     check_golden(Path(__file__).parent / "golden" / "findings.txt", "".join(rows))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -135,17 +136,11 @@ def test_clang_compiles_both_sides_at_once_and_they_meet_in_the_object():
     check_golden(GOLDEN / "clang_sides.txt", text)
 
 
-def test_a_build_depends_on_the_nvcc_that_was_asked():
-    nvcc = toolkit_of("nvcc").nvcc
-    assert nvcc is not None
-    assert compiler("nvcc").asked() == (nvcc, nvcc.parent / "nvcc.profile")
-    assert compiler("clang").asked() == ()
-
-
-def test_a_preamble_is_for_gcc_behind_nvcc():
-    host = HostCompiler(Path("/usr/bin/clang++"), "clang", "19.1.7", "x86_64-linux-gnu", "PATH")
-    order: Any = None  # which is not looked at
+def test_a_build_depends_on_the_nvcc_that_was_asked_and_a_preamble_is_for_gcc_behind_it():
+    host, order = CXX._replace(family="clang"), Mock()  # which is not looked at
     for kind in ("nvcc", "clang"):
+        nvcc = Path("/usr/local/cuda/bin/nvcc")
+        assert compiler(kind).asked() == ((nvcc, nvcc.parent / "nvcc.profile") if kind == "nvcc" else ())
         assert compiler(kind, host=host).preamble(("nvcc",), order) is None
 
 

@@ -241,9 +241,8 @@ def unused(*_: Any) -> Any:
 
 
 def module(*names: str) -> CompiledModule:
-    functions = {
-        name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", spec=("arg", "ret"), names=("x", "y")) for name in names
-    }
+    more: dict[str, Any] = {"spec": ("arg", "ret"), "names": ("x", "y")}
+    functions = {name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
     made = Made("ops", "cpp", Path("/m.so"), functions, "content", "origin")
     info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Remaker(unused, unused), captures_graphs=True)
     return CompiledModule(info)

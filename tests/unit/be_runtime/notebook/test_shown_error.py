@@ -30,9 +30,8 @@ def test_everything_is_escaped_and_the_output_folded():
 
 
 def test_the_options_of_a_cell():
-    options = parse_cell_options(
-        "cuda_kernel", "k -O 2 --fast-math --flag=-DA='b c' -I inc --ldflag=-lm --functions=f,g --debug --line-info"
-    )
+    line = "k -O 2 --fast-math --flag=-DA='b c' -I inc --ldflag=-lm --functions=f,g --debug --line-info"
+    options = parse_cell_options("cuda_kernel", line)
     assert (options.name, options.functions, options.flags) == ("k", ["f", "g"], ["-DA=b c"])
     named = {"optimization_level": 2, "extra_include_paths": ["inc"], "extra_ldflags": ["-lm"], "verbose": False}
     assert options.load == named | dict.fromkeys(("use_fast_math", "debug", "line_info"), True)

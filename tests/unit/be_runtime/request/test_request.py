@@ -258,9 +258,8 @@ def test_kinds_and_instructions_decide_and_clocks_and_cores_do_not(tmp_path: Pat
 
     assert intel() == intel(clock="3100.5") != intel(flags="avx2 avx512f")
     int(intel(), 16)
-    first, same, other = (
-        identity(tmp_path, ARM.format(*kind)) for kind in ((50, "0xd0c"), (99, "0xd0c"), (50, "0xd40"))
-    )
+    kinds = ((50, "0xd0c"), (99, "0xd0c"), (50, "0xd40"))
+    first, same, other = (identity(tmp_path, ARM.format(*kind)) for kind in kinds)
     assert first == same != other
 
 

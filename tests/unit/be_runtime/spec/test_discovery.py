@@ -43,12 +43,6 @@ def test_spellings(written: str, first_spelling: str) -> None:
     assert " ".join(render_spec(parse_spec(written.split()))) == first_spelling
 
 
-@pytest.mark.parametrize("name", sorted(ATTR_TYPES))
-def test_every_type(name: str) -> None:
-    (param, _) = parse_spec([f"attr.x:{name}", "ret"])
-    assert param.dtype is BY_NAME[name]
-
-
 @pytest.mark.parametrize("name", sorted(set(BY_NAME).difference(ATTR_TYPES)))
 def test_a_type_for_arrays_only_is_refused_by_name(name: str) -> None:
     assert parse_spec([f"ret[3]:{name}"])[0].dtype is BY_NAME[name]

@@ -98,12 +98,10 @@ def test_what_is_said_of_refused_kernels():
         signature = signature_of([X] * inputs, [X])
         rows.append(f"{inputs} inputs: {answer(check_count, adds, 'f', signature)}")
         rows.append(f"{inputs} inputs, the stream: {answer(check_count, adds, 'f', signature, ('the stream',))}")
-    rows += [
-        f"any number: {answer(check_count, each, 'f', signature_of([X], [X]))}" for each in (takes_any, with_default)
-    ]
-    rows.append(
-        f"two on a GPU: {answer(numba_source.check_count, adds, 2, 1)} {answer(numba_source.check_count, adds, 1, 1)}"
-    )
+    signature = signature_of([X], [X])
+    rows += [f"any number: {answer(check_count, each, 'f', signature)}" for each in (takes_any, with_default)]
+    two, one = (answer(numba_source.check_count, adds, inputs, 1) for inputs in (2, 1))
+    rows.append(f"two on a GPU: {two} {one}")
     rows += [answer(signature_of, *each, ("bfloat16",)) for each in (([X, N], [X]), ([X, HALF], [X]), ([X], [X, HALF]))]
     check_golden(Path(__file__).parent / "golden" / "refused.txt", "\n".join(rows) + "\n")
 

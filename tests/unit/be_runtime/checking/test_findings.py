@@ -87,16 +87,13 @@ def test_the_report_has_each_kernel_once_and_json_every_field():
 
 
 GOLDEN = Path(__file__).parent / "golden"
-LIBASAN, LIBTSAN = (f"/lib/lib{name}.so" for name in ("asan", "tsan"))
-PRELOAD: dict[Tool, tuple[str, ...]] = {
-    "asan": (LIBASAN, "/lib/libstdc++.so.6"),
-    "tsan": (LIBTSAN, "/lib/libstdc++.so.6"),
-}
+PRELOADED: tuple[Tool, ...] = ("asan", "tsan")
+PRELOAD = {tool: (f"/lib/lib{tool}.so", "/lib/libstdc++.so.6") for tool in PRELOADED}
 ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
 
 
 def test_every_tool_that_is_here_runs_in_one_order_and_others_are_refused_if_they_are_wanted():
-    bare, poor = Detectors("python3"), ALL._replace(preload={"tsan": (LIBTSAN,)}, valgrind="")
+    bare, poor = Detectors("python3"), ALL._replace(preload={"tsan": PRELOAD["tsan"][:1]}, valgrind="")
     rows = [answer(choose_tools, None, found, has_gpu=False) for found in (ALL, poor, bare)]
     rows += [answer(choose_tools, None, found, has_gpu=True) for found in (ALL, ALL._replace(compute_sanitizer=""))]
     rows += [answer(choose_tools, ["memcheck", "guard"], ALL, has_gpu=has_gpu) for has_gpu in (True, False)]

@@ -290,20 +290,6 @@ def product() -> XLACustomKernel:
     return operation
 
 
-def plain_primitive(*, multiple: bool) -> Any:
-    """A primitive as people make them: the product, alone or with the sum."""
-    primitive: Any = Primitive("plain")
-    primitive.multiple_results = multiple
-
-    def compute(x: Any, y: Any) -> Any:
-        return [x * y, x + y] if multiple else x * y
-
-    primitive.def_impl(compute)
-    primitive.def_abstract_eval(lambda x, y: [x, x] if multiple else x)
-    mlir.register_lowering(primitive, mlir.lower_fun(compute, multiple_results=multiple))
-    return primitive
-
-
 @pytest.fixture(params=[lambda operation: operation, lambda operation: operation.primitive])
 def of(request: pytest.FixtureRequest) -> Any:
     """An operation itself, or its primitive."""
@@ -338,10 +324,19 @@ def test_the_general_rule_within_an_author_s_rule(of: Any):
 
 @pytest.mark.parametrize("multiple", [False, True])
 def test_rules_of_primitives_that_are_jax_s_own(multiple: bool):
+    """A primitive as people make them: the product, alone or with the sum."""
+
     def first(results: Any) -> Any:
         return results[0] if multiple else results
 
-    primitive = plain_primitive(multiple=multiple)
+    def compute(x: Any, y: Any) -> Any:
+        return [x * y, x + y] if multiple else x * y
+
+    primitive: Any = Primitive("plain")
+    primitive.multiple_results = multiple
+    primitive.def_impl(compute)
+    primitive.def_abstract_eval(lambda x, y: [x, x] if multiple else x)
+    mlir.register_lowering(primitive, mlir.lower_fun(compute, multiple_results=multiple))
     defjvp(primitive, lambda t, x, y: [t * y, t] if multiple else t * y, None)
     tangents = jax.jvp(jax.jit(primitive.bind), (XS[0], Y), (XS[1], Y))[1]
     np.testing.assert_allclose(first(tangents), XS[1] * Y)
@@ -433,14 +428,9 @@ def test_data_that_are_no_configurations_and_numbers_that_are_too_small():
 
 
 def test_a_function_is_called_as_often_as_it_says():
-    calls: list[int] = []
-
-    def function(x: Any, y: Any) -> Any:
-        calls.append(1)
-        return {"sum": x + y}
-
+    function = Mock(side_effect=lambda x, y: {"sum": x + y})
     mean, deviation, fastest, slowest, result = benchmark_function(function, 2, 3, 4, (X, X))
-    assert len(calls) == (2 + 3) * 4
+    assert function.call_count == (2 + 3) * 4
     assert 0 < fastest <= mean <= slowest
     assert deviation >= 0
     np.testing.assert_array_equal(result["sum"], 2 * X)

@@ -97,6 +97,7 @@ def test_a_level_that_does_not_exist_is_refused():
 @pytest.mark.parametrize("level", ["", "images", f"images/{DIGEST}.so", "index.json", ".."])
 def test_what_others_may_write_is_neither_believed_nor_mapped(tmp_path: Path, level: str):
     folder = tmp_path / "packages" / "b"
+    assert open_folder(tmp_path) is open_folder(folder) is open_trusted(folder) is None, "it has no index"
     bundle = written(folder)
     assert open_trusted(folder) is not None
     (folder / level).chmod(0o777)
@@ -147,10 +148,6 @@ def test_no_code_is_written_where_others_could_replace_it(
     open_place.chmod(0o777)
     monkeypatch.setattr(tempfile, "tempdir", f"{open_place}/mine")
     require_unmapped(f"which can't be trusted: {open_place} {OTHERS}")
-
-
-def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
-    assert open_folder(tmp_path) is open_folder(tmp_path / "nowhere") is open_trusted(tmp_path / "nowhere") is None
 
 
 class Checks:

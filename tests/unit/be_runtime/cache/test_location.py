@@ -147,9 +147,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def test_the_usual_folder_or_the_configured_one_is_chosen_and_not_made(place: Place, tmp_path: Path):
-    assert place.choose() == place.cache
-    assert place.choose(tmp_path / "a" / "b") == tmp_path / "a" / "b"
-    assert place.choose(Path("cache")) == Path.cwd() / "cache"
+    chosen = [place.choose(configured) for configured in (None, tmp_path / "a" / "b", Path("cache"))]
+    assert chosen == [place.cache, tmp_path / "a" / "b", Path.cwd() / "cache"]
     place.system.environ = {"HOME": str(place.home), "XDG_CACHE_HOME": "relative"}
     assert place.choose() == place.cache, "the desktop's variable does not count"
     assert (place.warnings, os.listdir(place.home), (tmp_path / "a").exists()) == ([], [], False)

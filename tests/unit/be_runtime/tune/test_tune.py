@@ -155,10 +155,8 @@ def test_the_flush_alone_is_taken_off_what_is_shown(monkeypatch: pytest.MonkeyPa
         return run
 
     times = timing.time_variants({0: runner(1e-3)}, {0: runner(6e-3)}, runner(2e-3), 4)
-    assert set(times.samples) == {0}
-    assert times.samples[0] == pytest.approx([6e-3] * 4)
-    assert times.cold_us[0] == pytest.approx(4000)
-    assert times.warm_us[0] == pytest.approx(1000)
+    assert times.samples == {0: pytest.approx([6e-3] * 4)}
+    assert (times.cold_us[0], times.warm_us[0]) == pytest.approx((4000, 1000))
     assert timing.time_variants({0: runner(1e-3)}, {}, None, 2).cold_us == {}
 
 
@@ -184,13 +182,8 @@ DIFFERENT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("expected", "found", "is_right"), [*((*each, True) for each in EQUAL), *((*each, False) for each in DIFFERENT)]
-)
-def test_results_are_compared_with_the_first(expected: np.ndarray, found: np.ndarray, is_right: bool):
-    assert (differs([expected], [found]) == "") == is_right
-
-
-def test_an_author_may_check_the_results():
+def test_results_are_compared_with_the_first_and_an_author_may_check_them():
+    assert not any(differs([expected], [found]) for expected, found in EQUAL)
+    assert all(differs([expected], [found]) for expected, found in DIFFERENT)
     assert differs([np.zeros(2)], [np.ones(2)], lambda _first, _other: True) == ""
     assert differs([np.zeros(2)], [np.zeros(2)], lambda _first, _other: False) == "result 0 does not pass the check"

@@ -93,12 +93,8 @@ def test_an_array_that_changes_leaves_programs_alone(m: CompiledModule) -> None:
     ("function", "arrays", "attributes", "message"),
     [
         ("matvec", [(3, 4), (5,)], {}, "axis k is 4 in argument 0 (axis 1) and 5 in argument 1 (axis 0)"),
-        ("matvec", [(3, 4)], {}, "matvec takes 2 arrays (a, x), but the call has 1"),
         ("matvec", [(3, 4), (4,)], {"alhpa": 1}, "has no attribute 'alhpa'; it takes (alpha: float32 = 1.0)"),
-        ("scaled", [(3,)], {"by": 1e39}, "by is 1e+39, which is not a valid float32"),
         ("scaled", [(3,)], {}, "needs the attribute 'by'"),
-        ("pairs", [(3,)], {}, "n/2 can't be computed for n = 3: 3 is not divisible by 2"),
-        ("repeat", [(3,)], {}, "the shape of result 0 does not follow from the arg_spec"),
         ("repeat", [(3,)], {"outs": {"a": X}}, "outs is {'a': array("),
     ],
 )

@@ -34,16 +34,6 @@ def test_a_file_includes_its_siblings(tmp_path: Path):
     assert value("siblings.value") == 12
 
 
-def test_a_file_by_a_relative_path_and_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    write(tmp_path / "k", moving=source(value=3))
-    monkeypatch.chdir(tmp_path)
-    be_runtime.load_cpp_file("k/moving.cc")
-    monkeypatch.chdir(write(tmp_path / "elsewhere"))
-    be_runtime.load_cpp_file(Path("../k/moving.cc"))
-    be_runtime.load_cpp_file(str(tmp_path / "k" / "moving.cc"))
-    assert value("moving.value") == 3
-
-
 PLAIN = source(value=4).encode()
 FILES = [
     ("ending", PLAIN),

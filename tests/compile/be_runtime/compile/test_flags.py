@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ import be_runtime
 from tests.compile.be_runtime.launchers import LAUNCHERS, compiler_cache
 from tests.compile.be_runtime.load.sources import source, value, write
 from tests.support.requirements import in_full
-from tests.support.runtime import forwarding_compiler, libraries, real_compiler, script
+from tests.support.runtime import forwarding_compiler, real_compiler, script
 
 
 def test_warnings_are_printed_once_a_build_and_reported_from_the_cache_too(capsys: pytest.CaptureFixture[str]):
@@ -33,22 +32,6 @@ MACROS = """
 #define SHOW(x) TEXT(x)
 #define IS(x) (SHOW(x)[0] != #x[0])
 """
-LEVEL = "IS(LEVEL) ? SHOW(LEVEL)[0] - '0' : -1"
-SEEN = source(MACROS, o="IS(__OPTIMIZE__)", fast="IS(__FAST_MATH__)", cpp="__cplusplus / 100", level=LEVEL)
-
-
-ASKED_FOR = [
-    ({}, [1, 0, 2017, -1]),
-    ({"optimization_level": 0, "use_fast_math": True}, [0, 1, 2017, -1]),
-    ({"extra_cflags": ["-std=c++20", "-O0", "-DLEVEL=7"]}, [0, 0, 2020, 7]),
-]
-
-
-@pytest.mark.parametrize(("options", "expected"), ASKED_FOR)
-def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list[int]):
-    name = f"flags_{len(options)}_{expected[2]}"
-    be_runtime.load_cpp_inline(name, SEEN, **options)
-    assert [value(f"{name}.{each}") for each in ("o", "fast", "cpp", "level")] == expected
 
 
 def test_native_uses_what_this_cpu_has(tmp_path: Path):
@@ -99,25 +82,6 @@ def shared_library(folder: Path, file: str, function: str, number: int) -> Path:
     command = [real_compiler(), "-shared", "-fPIC", f"-Wl,-soname,{file}", f"{made}/{file}.cc", "-o", f"{made}/{file}"]
     subprocess.run(command, check=True, timeout=60)
     return made / file
-
-
-def test_relative_folders_are_the_caller_s(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """The same folder elsewhere is another build."""
-    names = ("one", "two", "three", "four", "five", "six")
-    head = "".join(f'#include "{name}.h"\n' for name in names if name != "five") + 'extern "C" int relative();\n'
-    text = source(head, value=" + ".join(("relative()", *names)))
-    flags = ["-Ione", "-isystem", "two", "-iquotethree", "-idirafter", "four", "-include", "five/five.h"]
-    to_link = ["-L", "libs", "-lrelative", "-rpath=libs"]
-    options: Any = {"extra_cflags": flags, "extra_include_paths": ["six"], "extra_ldflags": to_link}
-    for number, place in enumerate(("here", "there")):
-        for name in names:
-            folder = write(tmp_path / place / name)
-            (folder / f"{name}.h").write_text(f"#define {name} {number}\n")
-        shared_library(tmp_path / place / "libs", "librelative.so", "relative", 7)
-        monkeypatch.chdir(tmp_path / place)
-        be_runtime.load_cpp_inline("relative", text, target_prefix=f"flags_{place}", **options)
-        assert value(f"flags_{place}.value") == 7 + 6 * number
-    assert len(libraries(tmp_cache)) == 2
 
 
 @pytest.mark.parametrize("workers", [in_full(1), 3])

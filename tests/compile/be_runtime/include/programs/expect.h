@@ -32,3 +32,5 @@ Error thrown_by(Action action) {
   puts("expected an error");
   exit(1);
 }
+
+#define EXPECT_THROWS(value, text) EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)(value); }).what(), text)

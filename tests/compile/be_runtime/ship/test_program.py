@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 import re
 import sys
 import zipfile
@@ -112,7 +111,7 @@ def test_several_kernels_share_an_image_and_may_be_exported_again(
 
 
 @pytest.mark.full
-def test_numba_kernels_are_carried_unless_they_need_numba(tmp_path: Path):
+def test_numba_kernels_are_carried(tmp_path: Path):
     numba = pytest.importorskip("numba")
 
     @numba.njit
@@ -120,16 +119,9 @@ def test_numba_kernels_are_carried_unless_they_need_numba(tmp_path: Path):
         for i in range(x.size):
             y[i] = x[i] / 2
 
-    @numba.njit
-    def through_memory(x, y):
-        y[:] = np.sort(x)
-
     kernel = be_runtime.numba_kernel(half, signature="arg[n] ret[n]:like(0)")
     found, _ = use(be_runtime.export(kernel, X).save(tmp_path / "numba.be"), X)
     np.testing.assert_array_equal(found, X / 2)
-    needing = be_runtime.numba_kernel(through_memory, signature="arg[n] ret[n]:like(0)")
-    with pytest.raises(be_runtime.BuildError, match="through_memory can't be built ahead of time"):
-        be_runtime.export(needing, X)
 
 
 @pytest.mark.full
@@ -191,7 +183,9 @@ def test_what_the_caller_checks_comes_first(program: be_runtime.ExportedProgram)
     assert seen == [program]
 
 
-def test_a_file_that_others_may_write_or_that_is_none_is_refused(program: be_runtime.ExportedProgram, tmp_path: Path):
+def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(
+    program: be_runtime.ExportedProgram, tmp_path: Path
+):
     path = program.save(tmp_path / "program.be")
     be_runtime.load_exported(path)
     for changed, mode, message in (
@@ -203,10 +197,8 @@ def test_a_file_that_others_may_write_or_that_is_none_is_refused(program: be_run
         with pytest.raises(LoadError, match=message):
             be_runtime.load_exported(path)
         path.chmod(0o644)
-    os.mkfifo(tmp_path / "pipe")
-    for name, message in (("absent", "can't be read: No such file"), ("pipe", "it is not a regular file")):
-        with pytest.raises(ArgumentError, match=message):
-            be_runtime.load_exported(tmp_path / name)
+    with pytest.raises(ArgumentError, match="can't be read: No such file"):
+        be_runtime.load_exported(tmp_path / "absent")
     with pytest.raises(ArgumentError, match="can't be written: No such file"):
         program.save(tmp_path / "absent" / "program.be")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import be_runtime
-from tests.compile.be_runtime.launchers import LAUNCHERS, compiler_cache
 from tests.compile.be_runtime.load.sources import source, value, write
+from tests.support.jobs import free_port
 from tests.support.requirements import in_full
 from tests.support.runtime import forwarding_compiler, real_compiler, script
 
@@ -105,10 +107,40 @@ def test_the_launcher_stands_before_the_compilers(tmp_path: Path, tmp_cache: Pat
     assert all(Path(compiler).is_file() for compiler in compilers)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_compiler_cache_answers(launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+def printed(*command: str) -> str:
+    """What a command prints; a server that it leaves behind has no pipe of ours to keep open."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    return done.stdout
+
+
+def ccache_hits() -> int:
+    counts = dict(line.split("\t") for line in printed("ccache", "--print-stats").splitlines())
+    return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
+
+def sccache_hits() -> int:
+    told = json.loads(printed("sccache", "--show-stats", "--stats-format", "json"))
+    return sum(told["stats"]["cache_hits"]["counts"].values())
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hits"),
+    [
+        pytest.param("ccache", ccache_hits, marks=pytest.mark.needs("ccache")),
+        pytest.param("sccache", sccache_hits, marks=pytest.mark.needs("sccache")),
+    ],
+)
+def test_a_compiler_cache_answers(
+    launcher: str, hits: Callable[[], int], tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Where ours is empty."""
-    with compiler_cache(launcher, tmp_path / launcher, monkeypatch) as hits:
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", launcher)
+    monkeypatch.setenv(f"{launcher.upper()}_DIR", str(tmp_path / launcher))
+    monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free_port(20_000, 60_000)))
+    monkeypatch.delenv("CCACHE_DISABLE", raising=False)
+    if launcher == "sccache":
+        printed("sccache", "--start-server")
+    try:
         first = be_runtime.load_cpp_inline("launched", source(f=1), auto_register=False)
         assert hits() == 0
         be_runtime.set_cache_dir(tmp_path / "empty")
@@ -116,5 +148,8 @@ def test_a_compiler_cache_answers(launcher: str, tmp_path: Path, tmp_cache: Path
         assert hits() == 2, "the source and the handler"
         be_runtime.load_cpp_inline("launched", source(f=2), auto_register=False)
         assert hits() == 2, "another source is compiled"
+    finally:
+        if launcher == "sccache":
+            printed("sccache", "--stop-server")
     assert again.path != first.path
     assert again.path.read_bytes() == first.path.read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceNotFoundError, SpecError
+from be_runtime import ArgumentError, SourceNotFoundError, SpecError
 from be_toolchain.errors import ToolchainError
 from tests.compile.be_runtime.load.sources import write
 from tests.support.runtime import without_compilers
@@ -94,21 +94,6 @@ def test_files_and_folders(kind: str, path: str, error: type[Exception], message
     (tmp_path / "loop.cc").symlink_to(tmp_path / "loop.cc")
     with pytest.raises(error, match=message):
         getattr(be_runtime, f"load_cpp_{kind}")(tmp_path / path)
-
-
-ENTRY_POINTS = [
-    (f"{SOURCE}// @BE f ret\n", None, DuplicateEntryPointError, "(?s)f.*bad:4"),
-    (f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}", None, SpecError, "two .* bad:3:6.*bad:5:6"),
-    ("int x;", None, EntryPointNotFoundError, "@BE"),
-    (SOURCE, ["gg"], EntryPointNotFoundError, "gg"),
-    (["int x;", "// @BE f rte\nvoid f(BE::Tensor out) {}\n"], None, SpecError, r"bad\[1\]:1:10"),
-]
-
-
-@pytest.mark.parametrize(("sources", "functions", "error", "message"), ENTRY_POINTS)
-def test_entry_points(sources: Any, functions: Any, error: type[Exception], message: str):
-    with pytest.raises(error, match=message):
-        be_runtime.load_cpp_inline("bad", sources, functions)
 
 
 def test_functions_of_a_wrong_kind(tmp_path: Path):

@@ -21,6 +21,7 @@ from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.file_server import FileServer, serving
 from tests.support.nginx import nginx
+from tests.support.prefixes import HEADER, Prefix
 from tests.support.runtime import environment, run_python
 
 SOURCE = scaling()
@@ -178,3 +179,18 @@ def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, ser
         assert server.url in said
         assert problem in said
     assert machines.load(server.url, is_new=False) == (True, ""), "once is enough"
+
+
+@pytest.mark.full
+def test_a_module_of_another_prefix_is_taken_unless_its_header_is_another_there(tmp_path: Path, server: FileServer):
+    """The paths of the installations are not of one length, and one has a blank."""
+    first, second = Prefix(tmp_path / "first"), Prefix(tmp_path / "elsewhere/a second")
+    assert first.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url, **WRITES) == ["", ""]
+    source, said = second.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url)
+    assert source == server.url, said
+    assert len(server.files) == len(server.hits) == 1
+    header = second.folder / "kernels/twice.h"
+    header.write_text(HEADER.replace("2 * x", "x + x"))
+    source, said = second.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url)
+    assert source == ""
+    assert f"is of another {header} than the one here" in said

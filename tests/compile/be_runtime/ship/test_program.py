@@ -8,7 +8,9 @@ import dataclasses
 import hashlib
 import io
 import json
+import platform
 import re
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -25,6 +27,8 @@ import be_runtime
 from be_runtime import ArgumentError, CompiledModule, LoadError, RegistrationError
 from be_runtime.bundle import baseline
 from be_runtime.cli.main import main
+from tests.compile.be_runtime.processes import python
+from tests.support.requirements import OPTIONAL
 from tests.support.runtime import ROOT, run_python
 
 SOURCE = """
@@ -312,3 +316,20 @@ def test_show_lists_what_is_inside(
     (tmp_path / "empty").mkdir()
     assert main(["show", str(tmp_path / "empty")]) == 1
     assert "has no kernels that were built ahead of time" in capsys.readouterr().err
+
+
+FIRST = """
+import json, jax.numpy as jnp, be_runtime, first_release
+x = jnp.arange(4.0)
+program = be_runtime.load_exported("first_release.be")
+print(json.dumps([first_release.ops.thrice(x).tolist(), program.call(x).tolist()]))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason=f"{OPTIONAL}the machine that the files were made on")
+def test_files_of_the_first_release_are_read(tmp_path: Path):
+    """All releases that read format 1 and ABI 1 run them."""
+    shutil.copytree(ROOT / "tests" / "data" / "format1", tmp_path / "files")
+    bare: dict[str, Any] = {"BE_JIT": "never", "BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere"}
+    said = python(tmp_path / "files", "-c", FIRST, **bare).stdout
+    assert json.loads(said) == [[1, 4, 7, 10], [0.5, 3.5, 6.5, 9.5]]

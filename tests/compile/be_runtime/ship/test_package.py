@@ -349,7 +349,7 @@ def test_a_process_without_compiler_numba_and_cache_calls_them_as_while_one_deve
         PATH=without_compilers(tmp_path / "bin"),
         PYTHONPATH=path,
     )
-    assert [path.name for path in unused.iterdir()] == ["images"]  # where checked files are remembered, and no code
+    assert {path.name for path in unused.glob("*")} <= {"images"}, "where checked files are remembered, and no code"
     lines, expected = as_built.splitlines(), as_declared.splitlines()
     assert lines[:2] == [expected[0], "INTERNAL: decay: ValueError: by is more than 1"]
     assert lines[2].startswith(

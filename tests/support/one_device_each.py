@@ -1,4 +1,4 @@
-"""One process of a job whose devices make one mesh: ``NUMBER COUNT PORT PLATFORM``. It prints an object of JSON.
+"""One process of a job whose GPUs make one mesh: ``NUMBER COUNT PORT``. It prints an object of JSON.
 
 It calls a module, a raw kernel and a kernel of Numba on arrays that are split over the processes. The object has the
 devices, whether the parts that lie here are right, and where each entry of this process's cache came from.
@@ -25,21 +25,6 @@ from tests.support import jobs
 from tests.support.jax_names import make_mesh
 from tests.support.runtime import script
 
-CPP = r"""
-#include "brainevent/common.h"
-
-// @BE twice arg[b n] ret[b n] parallel[b]
-void twice(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
-}
-
-// @BE total arg[b n] ret[n] reduce[b]
-void total(const BE::Tensor x, BE::Tensor y) {
-  const int64_t n = y.size(0);
-  for (int64_t j = 0; j < n; ++j) y.data_ptr<float>()[j] = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i % n] += x.data_ptr<float>()[i];
-}
-"""
 CUDA = r"""
 #include <cuda_runtime.h>
 #include "brainevent/common.h"
@@ -95,23 +80,22 @@ class Job(NamedTuple):
     compiled: int
 
 
-def run_two(folder: Path, platform: str) -> Job:
-    """Run two processes with a device and a cache each, which share what they build."""
+def run_two(folder: Path) -> Job:
+    """Run two processes with a GPU and a cache each, which share what they build."""
     log = folder / "compilers.log"
     launcher = script(folder / "launcher", f'echo "$*" >> "{log}"', 'exec "$@"')
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1").split(",")
-    own: dict[str, list[str]] = {
-        "BE_CACHE_DIR": [str(folder / "cache_0"), str(folder / "cache_1")],
-        **({"CUDA_VISIBLE_DEVICES": gpus} if platform == "gpu" else {}),
-    }
     shared = {
         "BE_CLUSTER": "1",
         "BE_COMPILER_LAUNCHER": str(launcher),
-        "JAX_PLATFORMS": "cuda" if platform == "gpu" else "cpu",
-        "XLA_FLAGS": "" if platform == "gpu" else "--xla_force_host_platform_device_count=1",
+        "JAX_PLATFORMS": "cuda",
+        "XLA_FLAGS": "",
     }
-    variables = [shared | {name: values[number] for name, values in own.items()} for number in range(2)]
-    with jobs.running("tests.support.one_device_each", [[platform]] * 2, variables) as job:
+    variables = [
+        {**shared, "BE_CACHE_DIR": str(folder / f"cache_{number}"), "CUDA_VISIBLE_DEVICES": gpus[number]}
+        for number in range(2)
+    ]
+    with jobs.running("tests.support.one_device_each", [[]] * 2, variables) as job:
         answers = job.last_answers()
     right = Counter(name for answer in answers for name, is_right in answer["right"].items() if is_right)
     wrong = {name for answer in answers for name, is_right in answer["right"].items() if not is_right}
@@ -127,24 +111,23 @@ def run_two(folder: Path, platform: str) -> Job:
     )
 
 
-def main(number: str, count: str, port: str, platform: str) -> None:
+def main(number: str, count: str, port: str) -> None:
     """Join the others, call the kernels, and say how it went."""
-    if platform == "cpu":
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"localhost:{port}", int(count), int(number))
     mesh = make_mesh((len(jax.devices()),), "x")
 
     def placed(array: Any, spec: P) -> Any:
         return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda at: array[at])
 
-    load = be_runtime.load_cpp_inline if platform == "cpu" else be_runtime.load_cuda_inline
-    module = load("one_device_each", CPP if platform == "cpu" else CUDA)
+    module = be_runtime.load_cuda_inline("one_device_each", CUDA)
+    thrice = be_runtime.cuda_kernel(RAW, "thrice", signature="arg[n] ret[n] parallel[n]", grid="n", block=1)
     x = placed(X, P("x", None))
-    found = {"parallel": (jax.jit(module.twice)(x), 2 * X), "reduce": (jax.jit(module.total)(x), X.sum(axis=0))}
-    if platform != "cpu":
-        thrice = be_runtime.cuda_kernel(RAW, "thrice", signature="arg[n] ret[n] parallel[n]", grid="n", block=1)
-        found["raw"] = (jax.jit(thrice)(placed(X.ravel(), P("x"))), 3 * X.ravel())
-    if platform != "cpu" and importlib.util.find_spec("numba_cuda"):
+    found = {
+        "parallel": (jax.jit(module.twice)(x), 2 * X),
+        "reduce": (jax.jit(module.total)(x), X.sum(axis=0)),
+        "raw": (jax.jit(thrice)(placed(X.ravel(), P("x"))), 3 * X.ravel()),
+    }
+    if importlib.util.find_spec("numba_cuda"):
         found["numba"] = (jax.jit(_numba())(x), X + 1)
     right = {
         name: all(np.allclose(part.data, expected[part.index], rtol=1e-5) for part in array.addressable_shards)

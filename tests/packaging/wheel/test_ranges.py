@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 CORE = (
     "tests/compile/be_runtime/include/test_arrays.py",
     "tests/compile/be_runtime/include/test_call_errors.py",
-    "tests/compile/be_runtime/xla/test_transforms.py",
+    "tests/compile/be_runtime/call/test_callables.py",
     "tests/cuda/be_runtime/load/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )

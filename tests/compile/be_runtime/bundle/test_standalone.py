@@ -1,17 +1,22 @@
-"""Kernels that need only JAX where they are installed."""
+"""Kernels that need only JAX where they are installed, and no folder of the environment that built them."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.cli.main import main
+from be_runtime.ship.hooks.image_needs import read_needs
 from tests.compile.be_runtime.processes import python
 from tests.support.hostile_files import plant
+from tests.support.requirements import host_compiler, in_full
 
 SOURCE = r"""
 #include <string>
@@ -142,3 +147,30 @@ def test_what_needs_more_than_jax_is_refused_by_name(
     assert main(["build", "first", "--standalone"]) == 1
     assert message in capsys.readouterr().err
     assert not (package / "_kernels").exists()
+
+
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", in_full("--disable-new-dtags")])
+@pytest.mark.parametrize(
+    ("linked", "shipped"),
+    [
+        ("ENV/lib", ()),
+        ("ENV/lib:$ORIGIN/own", ("$ORIGIN/own",)),
+        ("$ORIGIN:ENV/lib:/opt/lib", ("$ORIGIN", "/opt/lib")),
+        ("/opt/lib", ("/opt/lib",)),
+    ],
+)
+def test_folders_of_conda_environments_are_not_shipped(
+    tmp_path: Path, tags: str, linked: str, shipped: tuple[str, ...]
+):
+    (tmp_path / "conda-meta").mkdir()
+    # The function's name shares the bytes at the end of the run path.
+    (tmp_path / "own.cc").write_text('extern "C" int lib() { return 7; }')
+    path = linked.replace("ENV", str(tmp_path))
+    flags = [part for word in (tags, "-rpath", path) for part in ("-Xlinker", word)]
+    command = [str(host_compiler()), "-shared", "-fPIC", "own.cc", "-o", "linked.so", *flags]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    data = read_image(tmp_path / "linked.so")
+    assert read_needs(data).run_paths == shipped
+    assert str(tmp_path).encode() not in data
+    (tmp_path / "shipped.so").write_bytes(data)
+    assert ctypes.CDLL(str(tmp_path / "shipped.so")).lib() == 7

@@ -1,18 +1,26 @@
-"""Derivatives of entry points by their authors' rules: against jnp, in any order of transformations, and bad rules."""
+"""Derivatives of entry points by their authors' rules, in any order, also of high-level primitives; and bad rules."""
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
+import be_runtime
 from be_runtime import ArgumentError, CompiledModule, GradientError, TransformError, gradcheck
+from be_runtime.xla import jax_internals
+from tests.support.jax_names import make_mesh, set_mesh
+from tests.support.requirements import OPTIONAL
 
 Function = Callable[..., Any]
 RANDOM = np.random.default_rng(3)
@@ -40,8 +48,30 @@ def ruled(m: CompiledModule) -> Function:
     return lambda a, x: jnp.sin(m.matvec(a, x, alpha=0.5)).sum()
 
 
+def has_high_level_primitives() -> bool:
+    try:
+        jax_internals.high_level_primitive()
+    except TransformError:
+        return False
+    return True
+
+
+needs_hijax = pytest.mark.skipif(not has_high_level_primitives(), reason=f"{OPTIONAL}JAX 0.10")
+
+
+def high_level(m: CompiledModule) -> Function:
+    """The same by a high-level primitive of the kernel with transposes."""
+    linear(m)
+    product = m.matvec.as_hijax()
+    return lambda a, x: jnp.sin(product(a, x, alpha=0.5)).sum()
+
+
 def reference(a: Any, x: Any) -> Any:
     return jnp.sin(0.5 * a @ x).sum()
+
+
+def square(function: Function) -> Function:
+    return jax.grad(lambda *args: (function(*args) ** 2).sum(), BOTH)
 
 
 def agree(found: Any, expected: Any) -> None:
@@ -94,6 +124,16 @@ FORWARD: dict[str, Callable[[Function], Function]] = {
 @pytest.mark.parametrize("order", FORWARD)
 def test_a_linear_kernel_has_tangents(m: CompiledModule, order: str):
     agree(FORWARD[order](linear(m))(A, X), FORWARD[order](reference)(A, X))
+
+
+@needs_hijax
+def test_a_high_level_primitive_has_the_rules_of_its_kernel(m: CompiledModule):
+    """In transformations that go backward once."""
+    function = high_level(m)
+    for order in FORWARD.keys() - {"linear_transpose"}:
+        agree(FORWARD[order](function)(A, X), FORWARD[order](reference)(A, X))
+    for order in ORDERS.keys() - {"vmap of grad of grad"}:
+        agree(ORDERS[order](function, (0, None))(BATCH_A, X), ORDERS[order](reference, (0, None))(BATCH_A, X))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +228,6 @@ def test_a_batch_of_a_parallel_kernel_is_one_call_with_derivatives(m: CompiledMo
     agree(every(BATCH_A, BATCH_X), BATCH_A * BATCH_X[:, None])
     agree(jax.vmap(batched, (None, 0))(BATCH_A, BATCH_X), BATCH_A * BATCH_X[:, None, None])
     agree(jax.vmap(m.scale, (None, 0))(A, BATCH_X), A * BATCH_X[:, None])
-    square: Any = lambda f: jax.grad(lambda *args: (f(*args) ** 2).sum(), BOTH)  # noqa: E731
     agree(square(batched)(BATCH_A, X), square(jnp.multiply)(BATCH_A, X))
 
 
@@ -283,3 +322,46 @@ def test_gradcheck_says_where_a_derivative_is_off_and_by_how_much(m: CompiledMod
         gradcheck(m.matvec, [A, X], alpha=2)
     with pytest.raises(ArgumentError, match="none is of floats"):
         gradcheck(m.cube, [AT])
+
+
+ROWS, W = (np.random.default_rng(1).normal(size=s).astype(np.float32) for s in ((6, 4), (6,)))
+
+
+@needs_hijax
+def test_it_is_one_equation_with_the_kernels_name_effects_attributes_and_outs(m: CompiledModule):
+    text = str(jax.make_jaxpr(m.moments.as_hijax())(ROWS))
+    assert "moments" in text
+    assert "be_kernel" not in text
+    noting = m.note.with_options(has_side_effect=True).as_hijax()
+    program = jax.jit(lambda x: (noting(x), x)[1])
+    int(m.noted(0.0))
+    program(W).block_until_ready()
+    assert int(m.noted(0.0)) == 1
+    assert [str(effect) for effect in jax.make_jaxpr(program)(W).effects] == ["kernel (side effect)"]
+    affine = m.affine.as_hijax()
+    np.testing.assert_allclose(jax.jit(lambda x: affine(x, by=2, shift=1, power=2))(ROWS), 2 * ROWS**2 + 1, rtol=1e-6)
+    np.testing.assert_allclose(affine(ROWS, by=3, shift=0, power=1), 3 * ROWS, rtol=1e-6)
+    with pytest.raises(be_runtime.ArgumentError, match="needs the attribute"):
+        affine(ROWS, by=3)
+
+
+@needs_hijax
+@pytest.mark.parametrize("kind", ["automatic", "explicit"])
+def test_a_backward_rule_is_used_and_split_as_the_kernels(m: CompiledModule, kind: str):
+    m.scale.defvjp(None, lambda given, g: (m.scale(g, given[1]), m.scale_w(given[0], g)))
+    mesh = make_mesh((2,), "x", kind)
+    args = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((ROWS, P("x", None)), (ROWS[0], P()))]
+    program = jax.jit(square(m.scale.as_hijax()))
+    with set_mesh(mesh):
+        found, text = program(*args), str(program.lower(*args).compile().as_text())
+    assert "all-gather" not in text
+    assert text.count(" all-reduce(") == 1
+    agree(found, square(jnp.multiply)(ROWS, ROWS[0]))
+
+
+def test_a_jax_without_high_level_primitives_is_named(m: CompiledModule, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jax.experimental.hijax", None)
+    monkeypatch.delattr(jax.experimental, "hijax", raising=False)
+    with pytest.raises(TransformError, match="has no high-level primitives that kernels can be") as caught:
+        m.wsum.as_hijax()
+    assert "JAX 0.10 or newer" in str(caught.value)

@@ -16,7 +16,7 @@ import pytest
 import be_runtime
 from tests.compile.be_runtime.load.sources import VALUE, source, value, write
 from tests.support.requirements import in_full
-from tests.support.runtime import call, libraries
+from tests.support.runtime import call
 
 
 def test_a_file_includes_its_siblings(tmp_path: Path):
@@ -32,16 +32,6 @@ def test_a_file_includes_its_siblings(tmp_path: Path):
     module = be_runtime.load_cpp_file(tmp_path / "siblings.cc")
     assert (module.name, module.function_names) == ("siblings", ["value"])
     assert value("siblings.value") == 12
-
-
-def test_a_file_by_a_relative_path_and_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    write(tmp_path / "k", moving=source(value=3))
-    monkeypatch.chdir(tmp_path)
-    be_runtime.load_cpp_file("k/moving.cc")
-    monkeypatch.chdir(write(tmp_path / "elsewhere"))
-    be_runtime.load_cpp_file(Path("../k/moving.cc"))
-    be_runtime.load_cpp_file(str(tmp_path / "k" / "moving.cc"))
-    assert value("moving.value") == 3
 
 
 PLAIN = source(value=4).encode()
@@ -161,15 +151,6 @@ def test_odd_file_names_in_a_folder(tmp_path: Path):
     module = be_runtime.load_cpp_dir(tmp_path, name="odd_names", optimization_level=0)
     assert set(module.function_names) == {f"f{index}" for index in range(len(names))}
     assert [value(f"odd_names.f{index}") for index in range(len(names))] == list(range(len(names)))
-
-
-def test_a_file_added_to_a_folder_of_one_is_seen(tmp_path: Path, tmp_cache: Path):
-    folder = write(tmp_path / "growing", a=source(a=1))
-    assert be_runtime.load_cpp_dir(folder).function_names == ["a"]
-    write(folder, b=source(b=2))
-    assert be_runtime.load_cpp_dir(folder, target_prefix="grown").function_names == ["a", "b"]
-    assert (value("growing.a"), value("grown.b")) == (1, 2)
-    assert len(libraries(tmp_cache)) == 2
 
 
 def test_two_modules_with_the_same_names_do_not_meet():

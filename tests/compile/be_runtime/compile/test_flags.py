@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import be_runtime
-from tests.compile.be_runtime.launchers import LAUNCHERS, compiler_cache
 from tests.compile.be_runtime.load.sources import source, value, write
+from tests.support.jobs import free_port
 from tests.support.requirements import in_full
-from tests.support.runtime import forwarding_compiler, libraries, real_compiler, script
+from tests.support.runtime import forwarding_compiler, real_compiler, script
 
 
 def test_warnings_are_printed_once_a_build_and_reported_from_the_cache_too(capsys: pytest.CaptureFixture[str]):
@@ -33,22 +34,6 @@ MACROS = """
 #define SHOW(x) TEXT(x)
 #define IS(x) (SHOW(x)[0] != #x[0])
 """
-LEVEL = "IS(LEVEL) ? SHOW(LEVEL)[0] - '0' : -1"
-SEEN = source(MACROS, o="IS(__OPTIMIZE__)", fast="IS(__FAST_MATH__)", cpp="__cplusplus / 100", level=LEVEL)
-
-
-ASKED_FOR = [
-    ({}, [1, 0, 2017, -1]),
-    ({"optimization_level": 0, "use_fast_math": True}, [0, 1, 2017, -1]),
-    ({"extra_cflags": ["-std=c++20", "-O0", "-DLEVEL=7"]}, [0, 0, 2020, 7]),
-]
-
-
-@pytest.mark.parametrize(("options", "expected"), ASKED_FOR)
-def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list[int]):
-    name = f"flags_{len(options)}_{expected[2]}"
-    be_runtime.load_cpp_inline(name, SEEN, **options)
-    assert [value(f"{name}.{each}") for each in ("o", "fast", "cpp", "level")] == expected
 
 
 def test_native_uses_what_this_cpu_has(tmp_path: Path):
@@ -101,25 +86,6 @@ def shared_library(folder: Path, file: str, function: str, number: int) -> Path:
     return made / file
 
 
-def test_relative_folders_are_the_caller_s(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """The same folder elsewhere is another build."""
-    names = ("one", "two", "three", "four", "five", "six")
-    head = "".join(f'#include "{name}.h"\n' for name in names if name != "five") + 'extern "C" int relative();\n'
-    text = source(head, value=" + ".join(("relative()", *names)))
-    flags = ["-Ione", "-isystem", "two", "-iquotethree", "-idirafter", "four", "-include", "five/five.h"]
-    to_link = ["-L", "libs", "-lrelative", "-rpath=libs"]
-    options: Any = {"extra_cflags": flags, "extra_include_paths": ["six"], "extra_ldflags": to_link}
-    for number, place in enumerate(("here", "there")):
-        for name in names:
-            folder = write(tmp_path / place / name)
-            (folder / f"{name}.h").write_text(f"#define {name} {number}\n")
-        shared_library(tmp_path / place / "libs", "librelative.so", "relative", 7)
-        monkeypatch.chdir(tmp_path / place)
-        be_runtime.load_cpp_inline("relative", text, target_prefix=f"flags_{place}", **options)
-        assert value(f"flags_{place}.value") == 7 + 6 * number
-    assert len(libraries(tmp_cache)) == 2
-
-
 @pytest.mark.parametrize("workers", [in_full(1), 3])
 def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The most compilers that ran at once: each waits until as many as may run have begun."""
@@ -141,10 +107,40 @@ def test_the_launcher_stands_before_the_compilers(tmp_path: Path, tmp_cache: Pat
     assert all(Path(compiler).is_file() for compiler in compilers)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_compiler_cache_answers(launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+def printed(*command: str) -> str:
+    """What a command prints; a server that it leaves behind has no pipe of ours to keep open."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    return done.stdout
+
+
+def ccache_hits() -> int:
+    counts = dict(line.split("\t") for line in printed("ccache", "--print-stats").splitlines())
+    return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
+
+def sccache_hits() -> int:
+    told = json.loads(printed("sccache", "--show-stats", "--stats-format", "json"))
+    return sum(told["stats"]["cache_hits"]["counts"].values())
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hits"),
+    [
+        pytest.param("ccache", ccache_hits, marks=pytest.mark.needs("ccache")),
+        pytest.param("sccache", sccache_hits, marks=pytest.mark.needs("sccache")),
+    ],
+)
+def test_a_compiler_cache_answers(
+    launcher: str, hits: Callable[[], int], tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Where ours is empty."""
-    with compiler_cache(launcher, tmp_path / launcher, monkeypatch) as hits:
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", launcher)
+    monkeypatch.setenv(f"{launcher.upper()}_DIR", str(tmp_path / launcher))
+    monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free_port(20_000, 60_000)))
+    monkeypatch.delenv("CCACHE_DISABLE", raising=False)
+    if launcher == "sccache":
+        printed("sccache", "--start-server")
+    try:
         first = be_runtime.load_cpp_inline("launched", source(f=1), auto_register=False)
         assert hits() == 0
         be_runtime.set_cache_dir(tmp_path / "empty")
@@ -152,5 +148,8 @@ def test_a_compiler_cache_answers(launcher: str, tmp_path: Path, tmp_cache: Path
         assert hits() == 2, "the source and the handler"
         be_runtime.load_cpp_inline("launched", source(f=2), auto_register=False)
         assert hits() == 2, "another source is compiled"
+    finally:
+        if launcher == "sccache":
+            printed("sccache", "--stop-server")
     assert again.path != first.path
     assert again.path.read_bytes() == first.path.read_bytes()

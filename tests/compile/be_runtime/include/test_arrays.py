@@ -1,4 +1,4 @@
-"""Arrays of every element type of numpy's sizes and of every rank reach a kernel and come back."""
+"""Arrays of every element type, numbers of less than a byte too, and of every rank reach a kernel and come back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from be_runtime.dtypes import ATTR_TYPES
 from tests.support.element_types import ROWS
 from tests.support.jax_names import enable_x64
 from tests.support.runtime import call
+from tests.support.small_types import FLOAT8, PACKED, SMALL, every_code, told_apart
 
 KERNELS = Path(__file__).parent / "kernels" / "arrays.cc"
 SHAPES = [
@@ -99,3 +100,45 @@ def test_other_layouts_arrive_dense_and_row_major():
     transposed = jax.jit(lambda x: jax.ffi.ffi_call("arrays.copy", struct((4, 3)))(x.T))
     np.testing.assert_array_equal(transposed(x), x.T)
     np.testing.assert_array_equal(jax.ffi.ffi_call("arrays.copy", struct((3, 2)))(x[:, ::2]), x[:, ::2])
+
+
+@pytest.mark.parametrize("row", SMALL, ids=lambda row: row.name)
+def test_each_type_round_trips_bit_for_bit_and_is_no_int8(row: Any):
+    for shape in ((13,), (3, 5), (2, 3, 7), (1,), (256,)):
+        x = every_code(row.name, int(np.prod(shape))).reshape(shape)
+        out = call("arrays.copy", struct(x.shape, x.dtype), x)
+        assert (out.dtype, told_apart(out)) == (x.dtype, told_apart(x))
+        seen = described(x)
+        assert (seen[0], seen[3]) == (ROWS[row.name].be_code, -(-x.size * row.bits // 8))
+    with pytest.raises(jax.errors.JaxRuntimeError, match=rf"data_ptr<.*>\(\) of an? {row.name} tensor"):
+        call("arrays.as_int8", struct((), np.int8), x).block_until_ready()
+
+
+@pytest.mark.parametrize("row", FLOAT8, ids=lambda row: row.name)
+def test_floats_of_a_byte_are_computed_with(row: Any):
+    x = every_code(row.name)
+    with np.errstate(over="ignore"):
+        expected = x + x
+    found = np.asarray(call("arrays.twice_float8", struct(x.shape, x.dtype), x))
+    assert np.array_equal(found.astype(np.float32), expected.astype(np.float32), equal_nan=True)
+    assert call("arrays.element_size", struct((), np.int32), x) == 1
+
+
+@pytest.mark.parametrize("row", PACKED, ids=lambda row: row.name)
+def test_elements_that_share_bytes_are_read_and_written_one_by_one(row: Any):
+    x = every_code(row.name, 13)
+    assert told_apart(call("arrays.unpack", struct(x.shape), x)) == told_apart(x.astype(np.float32))
+    assert told_apart(call("arrays.reverse", struct(x.shape, x.dtype), x)) == told_apart(x[::-1])
+    firsts = x[:: 8 // row.bits].astype(np.float32)
+    assert told_apart(call("arrays.firsts", struct(firsts.shape), x)) == told_apart(firsts)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=rf"element_size\(\): elements of {row.name} share"):
+        call("arrays.element_size", struct((), np.int32), x).block_until_ready()
+
+
+@pytest.mark.parametrize("method", ["sequential", "broadcast_all"])
+@pytest.mark.parametrize("row", PACKED, ids=lambda row: row.name)
+def test_slices_that_begin_within_a_byte(row: Any, method: str):
+    """A batch arrives as one array without gaps, and XLA takes slices apart."""
+    x = every_code(row.name, 39).reshape(3, 13)
+    kernel = jax.ffi.ffi_call("arrays.copy", struct(x[0].shape, x.dtype), vmap_method=method)
+    assert told_apart(jax.jit(jax.vmap(kernel))(jnp.asarray(x))) == told_apart(x)

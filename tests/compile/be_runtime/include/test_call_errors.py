@@ -119,19 +119,15 @@ def test_attributes_for_a_function_without_any(message_of: MessageOf):
 
 FAILURES = [
     ("INVALID_ARGUMENT", r":\d+: .*x\.size\(0\) == 2.*got 3 the dose 2\.5 float32"),
-    ("INVALID_ARGUMENT", r":40: check failed: how == 0"),
+    ("INVALID_ARGUMENT", r":\d+: check failed: false: 100% of %s and %n"),
     ("INTERNAL", "a runtime error"),
     ("UNKNOWN", "threw a C\\+\\+ exception that is not derived from std::exception"),
     ("INVALID_ARGUMENT", "dimension 7 of a tensor with 1 dimensions"),
     ("INTERNAL", "vector"),
     ("INVALID_ARGUMENT", "by hand"),
     ("INTERNAL", "xxxxxxxxxx"),
-    ("INVALID_ARGUMENT", "100% of %s and %n"),
-    ("INVALID_ARGUMENT", "<3\\|4>"),
-    ("INVALID_ARGUMENT", r"\?\? not UTF-8"),
-    ("UNKNOWN", "not derived from std::exception"),
     ("INTERNAL", "alloc"),
-    ("INVALID_ARGUMENT", r"grüß € 😀 \?\?\? \?\? \?\?\?\?!"),
+    ("INVALID_ARGUMENT", r"grüß € 😀 \?\?\? \?\? \?\?\?\? \?\?!"),
     ("INTERNAL", "€€€€€"),
 ]
 

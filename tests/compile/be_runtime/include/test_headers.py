@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from be_runtime.own_files import INCLUDE_DIR
-from tests.support import requirements
+from tests.support.runtime import real_compiler
 from tests.support.small_types import FLOAT8, PACKED
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -30,14 +30,8 @@ def run(*command: str | Path, stdin: bytes = b"") -> bytes:
     return done.stdout
 
 
-def compiler() -> str:
-    found = requirements.host_compiler()
-    assert found is not None
-    return found
-
-
 def build(name: str, folder: Path, *flags: str | Path, cxx: str | None = None) -> Path:
-    run(cxx or compiler(), *flags, "-I", INCLUDE_DIR, PROGRAMS / f"{name}.cc", "-o", folder / name)
+    run(cxx or real_compiler(), *flags, "-I", INCLUDE_DIR, PROGRAMS / f"{name}.cc", "-o", folder / name)
     return folder / name
 
 
@@ -70,13 +64,13 @@ def test_xla_types_and_headers_together(tmp_path: Path):
 def test_each_header_compiles_by_itself(standard: str, tmp_path: Path):
     for header in HEADERS:
         (tmp_path / f"{header}.cc").write_text(f'#include "brainevent/{header}"\n#include "brainevent/{header}"\n')
-    run(compiler(), f"-std={standard}", "-fsyntax-only", *STRICT, "-I", INCLUDE_DIR, *tmp_path.glob("*.cc"))
+    run(real_compiler(), f"-std={standard}", "-fsyntax-only", *STRICT, "-I", INCLUDE_DIR, *tmp_path.glob("*.cc"))
 
 
 def test_a_type_without_a_way_to_print_it_is_named_with_advice(tmp_path: Path):
     source = tmp_path / "unprintable.cc"
     source.write_text('#include "brainevent/common.h"\nstruct Opaque {};\nvoid f() { BE_CHECK(false) << Opaque(); }\n')
-    command = (compiler(), "-std=c++17", "-fsyntax-only", "-I", INCLUDE_DIR, source)
+    command = (real_compiler(), "-std=c++17", "-fsyntax-only", "-I", INCLUDE_DIR, source)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "include <ostream>, and define operator<< for it" in done.stderr
@@ -85,11 +79,11 @@ def test_a_type_without_a_way_to_print_it_is_named_with_advice(tmp_path: Path):
 def test_common_brings_none_of_the_slow_headers(tmp_path: Path):
     source = tmp_path / "common.cc"
     source.write_text('#include "brainevent/common.h"\n')
-    rule = run(compiler(), "-std=c++17", "-M", "-I", INCLUDE_DIR, source).decode()
+    rule = run(real_compiler(), "-std=c++17", "-M", "-I", INCLUDE_DIR, source).decode()
     slow = {"string", "iostream", "ostream", "sstream", "complex", "memory", "stdexcept", "exception", "iosfwd"}
     slow |= {"type_traits", "utility", "vector", "cuda_runtime.h", "cuda_fp16.h", "complex.h", "half.h"}
     assert not {Path(word).name for word in rule.replace("\\\n", " ").split()[2:]} & slow
-    text = run(compiler(), "-std=c++17", "-E", "-P", "-I", INCLUDE_DIR, source).decode()
+    text = run(real_compiler(), "-std=c++17", "-E", "-P", "-I", INCLUDE_DIR, source).decode()
     lines = sum(1 for line in text.splitlines() if line.strip())
     assert lines < 1300, f"{lines} lines reach the compiler in every build; what joined them?"
 

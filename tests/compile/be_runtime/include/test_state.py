@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,8 +15,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import be_runtime
 from tests.compile.be_runtime.include.conftest import KERNELS
 from tests.support.jax_names import shard_map
-from tests.support.requirements import OPTIONAL
-from tests.support.runtime import environment, real_compiler, run_python
 
 X = jnp.ones(3, jnp.float32)
 Call = Callable[..., Any]
@@ -153,37 +149,3 @@ def test_a_function_without_a_state_parameter_says_so():
     hidden = source.replace("int n", "Plan n").replace("// @BE", "struct Plan {};\n// @BE")
     with pytest.raises(be_runtime.BuildError, match=r"has no parameter BE::State<T>"):
         be_runtime.load_cpp_inline("state_missing", hidden)
-
-
-SANITIZED = """
-import gc, sys
-import jax, jax.numpy as jnp, numpy as np
-import be_runtime
-
-flags = ["-fsanitize=address", "-g"]
-be_runtime.load_cpp_file(sys.argv[1], name="sanitized", extra_cflags=flags, extra_ldflags=flags)
-out = jax.ShapeDtypeStruct((3,), jnp.float32)
-run = jax.jit(lambda x: jax.ffi.ffi_call("sanitized.scaled", out)(x, scale=np.float64(2)))
-print(run(jnp.ones(3)).tolist(), run(jnp.ones(3))[2])
-del run
-gc.collect()
-if "use" in sys.argv:
-    jax.ffi.ffi_call("sanitized.after", out)(jnp.ones(3))
-print("done")
-"""
-
-
-@pytest.mark.full
-def test_it_is_clean_under_the_address_sanitizer(tmp_path: Path):
-    """And the tool sees a use of the object after the program is gone."""
-    commands = ([real_compiler(), f"-print-file-name={name}"] for name in ("libasan.so", "libstdc++.so.6"))
-    libraries = [subprocess.run(each, capture_output=True, text=True, check=True).stdout.strip() for each in commands]
-    if not all("/" in library for library in libraries):
-        pytest.skip(f"{OPTIONAL}libasan")
-    env = environment(LD_PRELOAD=" ".join(libraries), ASAN_OPTIONS="detect_leaks=0", BE_CACHE_DIR=str(tmp_path))
-    source = str(KERNELS / "state.cc")
-    done = run_python(SANITIZED, source, env=env, check=False)
-    if "ASan runtime does not come first" in done.stderr:
-        pytest.skip(f"{OPTIONAL}an address sanitizer that loads")
-    assert done.stdout.endswith("[2.0, 1.0, 1.0] 2.0\ndone\n"), done.stdout + done.stderr
-    assert "heap-use-after-free" in run_python(SANITIZED, source, "use", env=env, check=False).stderr

@@ -14,7 +14,7 @@ import pytest
 from jax.interpreters import ad
 
 import be_runtime
-from be_runtime import BenchmarkConfig, XLACustomKernel, numba_kernel
+from be_runtime import XLACustomKernel, numba_kernel
 from tests.support.docs import run_page
 from tests.support.requirements import in_full
 
@@ -26,12 +26,6 @@ SOURCE = """
 void multiply(const BE::Tensor x, const BE::Tensor y, BE::Tensor out) {
   for (int64_t i = 0; i < x.numel(); ++i)
     out.data_ptr<float>()[i] = x.data_ptr<float>()[i] * y.data_ptr<float>()[i];
-}
-// @BE count
-void count(const BE::Tensor x, BE::Tensor out, BE::Tensor so_far) {
-  out.data_ptr<float>()[0] = x.data_ptr<float>()[0];
-  static int32_t calls = 0;
-  so_far.data_ptr<int32_t>()[0] = ++calls;
 }
 """
 
@@ -87,19 +81,6 @@ def test_every_backend_under_every_transform(operation: XLACustomKernel):
         found = jax.jit(lambda backend=backend: transformed(lambda x, y: operation(x, y, outs=row, backend=backend)))()
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_a_benchmark_calls_a_native_kernel_as_often_as_it_says(operation: XLACustomKernel):
-    """The second result is how often the kernel was ever called; nothing in the program uses it."""
-    counted = XLACustomKernel("counted")
-    outs = (jax.ShapeDtypeStruct((1,), jnp.float32), jax.ShapeDtypeStruct((1,), jnp.int32))
-    counted.def_kernel("cpp", "cpu", lambda outs: jax.ffi.ffi_call("operation_on_cpu.count", outs))
-    counted.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (jnp.zeros(1),), {"outs": outs})])
-    x = jnp.zeros(1)
-    before = int(counted(x, outs=outs)[1][0])
-    counted.benchmark(n_warmup=1, n_runs=2, calls=10)
-    after = int(counted(x, outs=outs)[1][0])
-    assert after - before == 1 + 10 + 3 * (20 + 10)
 
 
 @pytest.mark.parametrize("page", [*map(in_full, ("numba-cpu.md", "custom-kernels.md")), "from-numba-callbacks.md"])

@@ -94,27 +94,19 @@ def test_a_saved_file_is_compiled_without_a_call_and_programs_are_traced_anew_if
         assert program(X).tolist() == [0, 3, 6]
 
 
-def test_an_edited_header_counts_for_files_and_texts(tmp_path: Path, slowly: None):
+def test_an_edited_header_counts_for_texts_and_folders_and_a_folder_follows_new_files(tmp_path: Path, slowly: None):
     header, include = tmp_path / "by.h", '#include "by.h"\n'
     header.write_text("#define BY 2\n")
-    module = be_runtime.load_cpp_file(save(tmp_path / "live_header.cc", include, f="BY"))
+    save(tmp_path / "a.cc", include, f="BY")
+    module = be_runtime.load_cpp_dir(tmp_path, name="live_dir")
     text = include + scalings(f="-BY")
     inline = be_runtime.load_cpp_inline("live_header_inline", text, extra_include_paths=[tmp_path])
     assert module.f(X).tolist() == [0, 2, 4]
     header.write_text("#define BY 5\n")
-    assert module.f(X).tolist() == [0, 5, 10]
-    assert inline.f(X).tolist() == [0, -5, -10]
-
-
-def test_a_folder_follows_its_files_and_new_ones(tmp_path: Path, slowly: None):
-    save(tmp_path / "a.cc", f=2)
-    module = be_runtime.load_cpp_dir(tmp_path, name="live_dir")
-    assert module.f(X).tolist() == [0, 2, 4]
+    assert (module.f(X).tolist(), inline.f(X).tolist()) == ([0, 5, 10], [0, -5, -10])
     save(tmp_path / "b.cc", g=3)
     assert module.g(X).tolist() == [0, 3, 6]
     assert module.function_names == ["f", "g"]
-    save(tmp_path / "a.cc", f=4)
-    assert module.f(X).tolist() == [0, 4, 8]
     assert "g" in dir(module)
 
 
@@ -227,17 +219,6 @@ def test_a_name_that_a_program_calls_stays(slowly: None):
     jax.clear_caches()
     be_runtime.load_cpp_inline("live_named", scalings(f=3, g=3))
     assert by_name("live_named.f").tolist() == [0, 3, 6], "as the error's hint says"
-
-
-def test_a_saved_file_whose_name_a_program_calls(tmp_path: Path, slowly: None, capsys: pytest.CaptureFixture[str]):
-    path = save(tmp_path / "live_named_file.cc", f=2)
-    module = be_runtime.load_cpp_file(path)
-    program = jax.jit(lambda: by_name("live_named_file.f"))
-    program()
-    save(path, f=3)
-    with pytest.warns(UserWarning, match="was given to jax.ffi.ffi_call"):
-        assert module.f(X).tolist() == [0, 2, 4]
-    assert "call module.f(...)" in capsys.readouterr().err
 
 
 def test_a_name_of_before_the_watch():

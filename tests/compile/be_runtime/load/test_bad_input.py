@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceNotFoundError, SpecError
+from be_runtime import ArgumentError, SourceNotFoundError, SpecError
 from be_toolchain.errors import ToolchainError
 from tests.compile.be_runtime.load.sources import write
 from tests.support.runtime import without_compilers
@@ -25,35 +25,29 @@ def _nothing_is_built(tmp_cache: Path) -> Generator[None]:
     assert not any(target.startswith("bad.") for target in be_runtime.list_registered_targets())
 
 
-BAD_NAMES = [
-    *("", " ", "a/b", "/a", "a/", "..", ".", "../a", "a..b", "a b", " a", "a ", "a\n", "a\tb", ".a", "a.", "-a"),
-    *("a\0b", "a$b", "a'b", 'a"b', "a:b", "ä", "a\\b", "a*", "~", None, 3, b"a", Path("a"), ["a"]),
-]
-
-
 def test_names():
-    for name in BAD_NAMES:
+    for name in ("", "a/b", "..", "a.", "-a", "a\n", "a\0b", "ä", "~", None, 3, b"a", Path("a"), ["a"]):
         with pytest.raises(ArgumentError, match="name") as caught:
             be_runtime.load_cpp_inline(name, SOURCE)  # type: ignore[arg-type]
         assert repr(name) in str(caught.value)
 
 
 BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "optimization_level": (4, -1, "3", True, 2.0, None, [3]),
-    **dict.fromkeys(("use_fast_math", "verbose", "force_rebuild", "auto_register"), (1, 0, "yes", None, "")),
-    **dict.fromkeys(("extra_cflags", "extra_ldflags"), ("-O2", 3, b"-O2", {"-O2"}, ["-O2", 3], [None], ["a\0b"])),
+    **dict.fromkeys(("use_fast_math", "verbose", "force_rebuild", "auto_register"), (1,)),
+    **dict.fromkeys(("extra_cflags", "extra_ldflags"), (b"-O2", [None])),
     "extra_include_paths": ("include", b"include", 3, ["/no/such/folder"], [3], [None]),
     "build_directory": ("", 3, b"build"),
-    "ninja_workers": (0, -1, "2", 1.5, True),
+    "optimization_level": (4,),
+    "ninja_workers": (0,),
     "target_prefix": ("", "a/b", "a b", 3),
 }
 
 
-@pytest.mark.parametrize("option", BAD_OPTIONS)
-def test_options(option: str):
-    for value in BAD_OPTIONS[option]:
-        with pytest.raises(ArgumentError, match=option):
-            be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
+def test_options():
+    for option, values in BAD_OPTIONS.items():
+        for value in values:
+            with pytest.raises(ArgumentError, match=option):
+                be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
     with pytest.raises(ArgumentError, match=r"extra_cflags=\['-O2', '-g'\]"):
         be_runtime.load_cpp_inline("bad", SOURCE, extra_cflags="-O2 -g")
 
@@ -100,26 +94,6 @@ def test_files_and_folders(kind: str, path: str, error: type[Exception], message
     (tmp_path / "loop.cc").symlink_to(tmp_path / "loop.cc")
     with pytest.raises(error, match=message):
         getattr(be_runtime, f"load_cpp_{kind}")(tmp_path / path)
-
-
-ENTRY_POINTS = [
-    (f"{SOURCE}// @BE f ret\n", None, DuplicateEntryPointError, "(?s)f.*bad:4"),
-    (
-        f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}",
-        None,
-        SpecError,
-        "two functions .* bad:3:6.*bad:5:6",
-    ),
-    ("int x;", None, EntryPointNotFoundError, "@BE"),
-    (SOURCE, ["gg"], EntryPointNotFoundError, "gg"),
-    (["int x;", "// @BE f rte\nvoid f(BE::Tensor out) {}\n"], None, SpecError, r"bad\[1\]:1:10"),
-]
-
-
-@pytest.mark.parametrize(("sources", "functions", "error", "message"), ENTRY_POINTS)
-def test_entry_points(sources: Any, functions: Any, error: type[Exception], message: str):
-    with pytest.raises(error, match=message):
-        be_runtime.load_cpp_inline("bad", sources, functions)
 
 
 def test_functions_of_a_wrong_kind(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -71,6 +72,16 @@ def test_a_second_load_may_add_functions(tmp_path: Path):
     assert targets("reg_none") == []
 
 
+def test_many_threads_load_and_call_the_same_module():
+    def work(_: int) -> tuple[str, int]:
+        module = be_runtime.load_cpp_inline("reg_threads", source(f=6))
+        return str(module.path), value("reg_threads.f")
+
+    with ThreadPoolExecutor(6) as pool:
+        results = list(pool.map(work, range(12)))
+    assert results == [(results[0][0], 6)] * 12
+
+
 @pytest.fixture(scope="module")
 def module() -> CompiledModule:
     return be_runtime.load_cpp_inline("reg_hand", source(f=7, g=8), auto_register=False)
@@ -82,10 +93,9 @@ def test_by_hand(module: CompiledModule):
     assert value("reg_by_hand") == 7
     for _ in range(2):
         be_runtime.register_ffi_target("reg_by_us", module.get_handler("f"), content=module.content_hash)
-    with pytest.raises(RegistrationError, match="reg_by_us"):
-        be_runtime.register_ffi_target("reg_by_us", module.get_handler("g"))
-    with pytest.raises(RegistrationError, match="reg_by_us"):
-        be_runtime.register_ffi_target("reg_by_us", module.get_handler("f"), content="other")
+    for handler, content in ((module.get_handler("g"), None), (module.get_handler("f"), "other")):
+        with pytest.raises(RegistrationError, match="reg_by_us"):
+            be_runtime.register_ffi_target("reg_by_us", handler, content=content)
     assert value("reg_by_us") == 7
 
 
@@ -104,12 +114,9 @@ def test_by_hand_in_brainevent_s_order(module: CompiledModule):
 
 def test_bad_arguments_by_hand(module: CompiledModule):
     handler = module.get_handler("f")
-    for name in ("", "a/b", "a b", 3, None):
-        with pytest.raises(ArgumentError, match="name"):
-            be_runtime.register_ffi_target(name, handler)  # type: ignore[arg-type]
-    for platform in ("tpu", "", 3):
-        with pytest.raises(ArgumentError, match="platform"):
-            be_runtime.register_ffi_target("reg_bad", handler, platform)  # type: ignore[arg-type]
+    for said, given in (("name", ("a b", handler)), ("platform", ("reg_bad", handler, "tpu"))):
+        with pytest.raises(ArgumentError, match=said):
+            be_runtime.register_ffi_target(*given)
     with pytest.raises((ArgumentError, RegistrationError), match="reg_no_handler"):
         be_runtime.register_ffi_target("reg_no_handler", 3)
     assert "reg_no_handler" not in be_runtime.list_registered_targets()

@@ -8,29 +8,23 @@ from typing import Any
 
 import pytest
 
+from tests.compile.be_runtime.scaling import scaling
 from tests.support import requirements
 from tests.support.runtime import ROOT
 
 nbclient = pytest.importorskip("nbclient", reason=requirements.OPTIONAL + "nbclient")
 nbformat = pytest.importorskip("nbformat", reason=requirements.OPTIONAL + "nbformat")
 
-CELL = """%%cpp_kernel {line}
-#include "brainevent/common.h"
-// @BE f arg[n] ret[n]:like(0)
-void f(const BE::Tensor x, BE::Tensor y) {{
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = {by} * x.data_ptr<float>()[i];
-}}"""
-EDIT = """
-import re
+EDIT = f"""
 from pathlib import Path
 path = Path("edited.cc")
 def save(by):
-    path.write_text('''#include "brainevent/common.h"
-// @BE g arg[n] ret[n]:like(0)
-void g(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = %s * x.data_ptr<float>()[i];
-}''' % by)
+    path.write_text({scaling("g", "BY")!r}.replace("BY", str(by)))
 """
+
+
+def cell(line: str, by: object) -> str:
+    return f"%%cpp_kernel {line}\n{scaling('f', by)}"
 
 
 @pytest.fixture
@@ -61,13 +55,13 @@ def html(outputs: list[Any]) -> str:
 def test_cells_are_compiled_and_compiled_again(run: Any):
     load, first, called, second, again, options, off, gone = run(
         "%load_ext be_runtime\nimport jax, jax.numpy as jnp\nx = jnp.arange(3.0)",
-        CELL.format(line="scale", by=2),
+        cell("scale", 2),
         "jitted = jax.jit(scale.f)\nprint(scale.f(x), jitted(x))",
-        CELL.format(line="scale -O 1 --fast-math --flag=-DBY=3", by="BY"),
+        cell("scale -O 1 --fast-math --flag=-DBY=3", "BY"),
         "print(scale.f(x), jitted(x))",
         "print(get_ipython().magics_manager.magics['cell']['cpp_kernel'].__doc__)",
         "%unload_ext be_runtime",
-        CELL.format(line="scale", by=5),
+        cell("scale", 5),
     )
     assert text(load) == ""
     assert text(first).startswith("scale: f, ")
@@ -84,7 +78,7 @@ def test_cells_are_compiled_and_compiled_again(run: Any):
 def test_a_finding_names_the_cell_that_calls(run: Any):
     *_, called, found = run(
         "%load_ext be_runtime\nimport be_runtime, jax.numpy as jnp\nx = jnp.arange(3.0)",
-        CELL.format(line="scale", by="x.at<float>(3)"),
+        cell("scale", "x.at<float>(3)"),
         "with be_runtime.debug():\n    scale.f(x)",
         "with be_runtime.debug(on_finding='collect') as found:\n    pass\nfound",
     )
@@ -98,9 +92,9 @@ def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     failed, kept, bad_line, bad_spec, python = run(
         "%load_ext be_runtime\nimport jax.numpy as jnp\nbroken = 7",
         "print(broken)",
-        CELL.format(line="", by=1),
-        CELL.format(line="broken", by=1).replace("ret[n]", "rte[n]"),
-        CELL.format(line="if", by=1),
+        cell("", 1),
+        cell("broken", 1).replace("ret[n]", "rte[n]"),
+        cell("if", 1),
     )
     assert text(failed) == ""
     assert text(kept) == "7\n"
@@ -108,7 +102,7 @@ def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     assert "usage: %%cpp_kernel" in text(bad_line)
     assert "broken:3:" in text(bad_spec)
     assert "if" in text(python)
-    (outputs,) = run("%load_ext be_runtime\n", CELL.format(line="broken", by="&lt<b>"))[1:]
+    (outputs,) = run("%load_ext be_runtime\n", cell("broken", "&lt<b>"))[1:]
     assert [each.output_type for each in outputs] == ["display_data", "error"]
     shown, error = outputs
     assert error.ename == "BuildError"
@@ -145,7 +139,7 @@ def test_files_that_are_saved_between_cells(run: Any):
 @pytest.mark.parametrize("filtering", ["auto", "off"])
 def test_a_cell_shows_no_frame_of_ours(filtering: str, run: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAX_TRACEBACK_FILTERING", filtering)
-    source = CELL.format(line="", by=1).partition("\n")[2]
+    source = scaling("f", 1)
     load = "be_runtime.load_cpp_inline('framed', SOURCE"
     _, *failing = run(
         f"%load_ext be_runtime\nimport be_runtime, jax, numpy as np\nSOURCE = '''{source}'''",
@@ -153,7 +147,7 @@ def test_a_cell_shows_no_frame_of_ours(filtering: str, run: Any, monkeypatch: py
         f"{load}.replace('1 *', 'oops *'))",
         f"{load}).f('text')",
         f"m = {load})\njax.jit(lambda x: m.f(x, k=1))(np.ones(3))",
-        CELL.format(line="framed", by="oops"),
+        cell("framed", "oops"),
     )
     for outputs in failing:
         shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(outputs[-1].traceback))

@@ -48,7 +48,6 @@ class Plan(NamedTuple):
     damages: bool = False
     dies: bool = False
     fails: bool = False
-    exits: bool = False
     is_shared: bool = False
     in_child: bool = False
 
@@ -115,8 +114,6 @@ class Member:
         time.sleep(self.plan.seconds)
         if self.plan.until:
             jobs.wait_for(self.folder, self.plan.until)
-        if self.plan.exits:
-            os._exit(0)
         if self.plan.fails:
             raise RuntimeError("k.cc:1: error")
         return digest.encode() + os.urandom(self.plan.size)

@@ -1,11 +1,12 @@
-"""Processes of a job agree on who builds: threads with a store in memory, then real processes; the builds sleep."""
+"""Processes of a job agree on who builds: threads with a store in memory, processes, and processes that compile."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -17,9 +18,11 @@ from typing import Any
 import pytest
 
 from be_runtime.xla.coordination import JobStore
+from tests.compile.be_runtime.scaling import scaling
 from tests.compile.be_runtime.sharing.member import Member, Plan
 from tests.support import jobs
 from tests.support.requirements import in_full
+from tests.support.runtime import ROOT, environment, forwarding_compiler
 
 MEMBER = "tests.compile.be_runtime.sharing.member"
 K = ["k", "-O2", "sm_90"]
@@ -131,7 +134,7 @@ def test_after_a_failed_build_each_builds_for_itself(tmp_path: Path):
 
 def test_what_is_too_large_is_built_by_each(tmp_path: Path):
     two = {"loads": [K, OTHER], "most_bytes": 2 << 20}
-    answers = play(tmp_path, two, {**two, "after": "building-k-0"})
+    answers = play(tmp_path, two, {**two, "after": "ended-0"})
     assert how(answers) == ["built", "fetched"]
     assert how(answers, "other") == ["built"] * 2
     assert "too large for the job's store" in said(answers, "whispered")
@@ -155,22 +158,6 @@ def test_of_real_processes_one_builds(tmp_path: Path, count: int, seconds: float
     assert Counter(how(answers)) == {"built": 1, "fetched": count - 1}
     assert libraries(answers) == 1
     assert said(answers) + said(answers, "whispered") == ""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ends", ["killed", "exits", "stopped"])
-def test_a_builder_that_ends_or_stops_is_replaced(tmp_path: Path, ends: str):
-    builder = {"seconds": 0.6, "exits": True} if ends == "exits" else {"until": "ended-0"}
-    with members(tmp_path, {"after": "building-k-1"}, builder) as job:
-        pid = int(jobs.wait_for(tmp_path, "building-k-1").read_text())
-        if ends != "exits":
-            os.kill(pid, signal.SIGKILL if ends == "killed" else signal.SIGSTOP)
-        answers = job.answers(0)
-        if ends == "stopped":
-            os.kill(pid, signal.SIGCONT)
-            answers += job.answers(1)
-    assert how(answers) == ["built"] * (1 + (ends == "stopped"))
-    assert said(answers) == "k: process 1 of the job has stopped building it, so process 0 builds it now"
 
 
 @pytest.mark.full
@@ -203,3 +190,58 @@ def test_a_store_that_is_silent_is_not_asked_again(tmp_path: Path):
         job.processes[0].send_signal(signal.SIGCONT)
     assert [row[1] for row in answers[0]["results"]] == ["built", "built"]
     assert said(answers) == "k: built here, and so is all that follows: the job's store gives no answer in 10 s"
+
+
+SOURCE = scaling("twice", "FACTOR", '#include "factor.h"\n')
+
+
+def hosts(folder: Path, count: int) -> list[dict[str, str]]:
+    """The variables of hosts with a cache each, and one compiler that notes its starts."""
+    note = f"case \"$*\" in *' -c '*) echo \"$*\" >> '{folder}/notes';; esac"
+    own = {"BE_CXX": str(forwarding_compiler(folder / "g++", note)), "BE_CLUSTER": "1", "BE_VERBOSE": "1"}
+    return [{**own, "BE_CACHE_DIR": str(folder / f"host{number}")} for number in range(count)]
+
+
+def compiled(folder: Path, name: str) -> int:
+    """How often a unit was compiled."""
+    return sum(f"{name}." in line for line in (folder / "notes").read_text().splitlines())
+
+
+@pytest.mark.parametrize("count", [2, in_full(8)])
+def test_one_host_compiles(tmp_path: Path, count: int):
+    """Each has a folder of headers of its own."""
+    plans = []
+    for number in range(count):
+        (tmp_path / f"include{number}").mkdir()
+        (tmp_path / f"include{number}" / "factor.h").write_text("#define FACTOR 2\n")
+        options = {"extra_include_paths": [str(tmp_path / f"include{number}")]}
+        plans.append((json.dumps([["load_cpp_inline", ["k", SOURCE], options]]),))
+    variables = hosts(tmp_path, count)
+    with jobs.running(jobs.LOADER, plans, variables) as job:
+        answers = job.answers(patience_s=200)
+        said = job.end()
+    assert len({answer["rows"][0][0] for answer in answers}) == 1, "one library"
+    assert [compiled(tmp_path, "k"), compiled(tmp_path, "handler")] == [1, 1], said
+    sources = sorted(jobs.module_source(Path(each["BE_CACHE_DIR"])) for each in variables)
+    assert sources == ["", *["another process of the job"] * (count - 1)]
+
+
+@pytest.mark.full
+def test_the_program_of_the_page_runs_as_slurm_starts_it(tmp_path: Path):
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    (tmp_path / "train.py").write_text(page.split("```py\n")[1].split("```")[0])
+    slurm = {"SLURM_JOB_ID": str(jobs.free_port(61440, 65535) - 61440), "SLURM_STEP_NODELIST": "localhost"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=environment(SLURM_NTASKS="2", SLURM_PROCID=number, SLURM_LOCALID=number, **slurm, **variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, variables in zip("01", hosts(tmp_path, 2), strict=True)
+    ]
+    printed = [process.communicate(timeout=200) for process in running]
+    assert [out for out, _ in printed] == ["0 [2. 2. 2.]\n", "1 [2. 2. 2.]\n"], printed
+    assert compiled(tmp_path, "scaling") == 1

@@ -21,6 +21,7 @@ from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.file_server import FileServer, serving
 from tests.support.nginx import nginx
+from tests.support.prefixes import HEADER, Prefix
 from tests.support.runtime import environment, run_python
 
 SOURCE = scaling()
@@ -152,16 +153,6 @@ def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tm
     ]
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [("BE_REMOTE_CACHE", "https://host:port"), ("BE_REMOTE_CACHE", "nosuch://x"), ("BE_REMOTE_CACHE_PUBLIC_KEY", "x")],
-)
-def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: str, value: str):
-    settings: dict[str, Any] = {variable: value}
-    with pytest.raises(be_runtime.ArgumentError, match=f"{variable}|{value.partition(':')[0]}"):
-        machines.load("https://nowhere.invalid", **settings)
-
-
 def tampered(data: bytes, outputs: dict[str, bytes], **fields: Any) -> bytes:
     """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
     head, contents = unpack(data)
@@ -188,3 +179,18 @@ def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, ser
         assert server.url in said
         assert problem in said
     assert machines.load(server.url, is_new=False) == (True, ""), "once is enough"
+
+
+@pytest.mark.full
+def test_a_module_of_another_prefix_is_taken_unless_its_header_is_another_there(tmp_path: Path, server: FileServer):
+    """The paths of the installations are not of one length, and one has a blank."""
+    first, second = Prefix(tmp_path / "first"), Prefix(tmp_path / "elsewhere/a second")
+    assert first.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url, **WRITES) == ["", ""]
+    source, said = second.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url)
+    assert source == server.url, said
+    assert len(server.files) == len(server.hits) == 1
+    header = second.folder / "kernels/twice.h"
+    header.write_text(HEADER.replace("2 * x", "x + x"))
+    source, said = second.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url)
+    assert source == ""
+    assert f"is of another {header} than the one here" in said

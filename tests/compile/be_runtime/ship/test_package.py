@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 
 import be_runtime
+from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.cli.main import main
+from be_runtime.kernels.cuda.images import kernel_of, lacking
 from be_toolchain.arch import Arch
 from tests.compile.be_runtime.processes import python
 from tests.compile.be_runtime.scaling import scaling
 from tests.support import jobs
-from tests.support.runtime import environment
+from tests.support.packages import run_beside, write_package
+from tests.support.runtime import environment, without_compilers
 
 INCLUDE = '#include "factor.h"\n'
 CALL = "import jax.numpy as jnp, shipped; print(shipped.ops.twice(jnp.ones(2)).tolist(), shipped.ops.scaling.path)"
@@ -278,34 +281,97 @@ TWO_OF_ONE_NAME = '[modules.a]\nsources = ["one.cc", "two.cc"]\n[modules."a.one"
 @pytest.mark.parametrize(
     ("text", "argv", "message"),
     [
-        (None, (), "the package shipped has no kernels.toml"),
         ('[modules.a]\nsources = "scaling.cc"', ("--archs", "9.9x"), "'9.9x' is not a GPU architecture"),
         ('[modules.a]\nsources = ["other", "other/a.cc"]', (), "modules.a: sources name other/a.cc twice"),
         ('[modules.a]\nsources = "missing.cc"', (), "no such file: "),
-        ('[modules.a]\nsources = "scaling.cc"\nextra_include_paths = ["out"]', (), "modules.a: out is a link to /opt"),
         (TWO_OF_ONE_NAME, (), "modules.a and modules.a.one both have a target shipped.a.one.c"),
     ],
 )
 def test_what_can_not_be_built_is_named_and_nothing_is_written(
-    package: Path, text: str | None, argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    package: Path, text: str, argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ):
-    (package / "out").symlink_to("/opt")
     for name in ("one.cc", "two.cc"):
         (package / name).write_text(scaling("c"))
-    if text is None:
-        (package / "kernels.toml").unlink()
-    else:
-        (package / "kernels.toml").write_text(text)
+    (package / "kernels.toml").write_text(text)
     assert main(["build", "shipped", *argv]) == 1
     assert message in capsys.readouterr().err
     assert not list(package.glob("*_kernels*"))
 
 
-def test_without_a_compiler_nothing_is_written(
-    package: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv("CXX", "")
-    assert main(["build", "shipped", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["problem"]["code"] == "TC301"
-    assert not list(package.glob("*_kernels*"))
+FUNCTION_CALLS = """
+import jax, jax.numpy as jnp, numpy as np, sys
+import be_runtime, shipped
+decay = shipped.ops.decay
+x = jnp.arange(4.0)
+print(decay(x, np.float32(0.5)).tolist(), jax.vmap(decay, (0, None))(jnp.ones((2, 2)), np.float32(0.5)).tolist())
+try:
+    jax.block_until_ready(decay(x, np.float32(2)))
+except Exception as error:
+    print(str(error).splitlines()[0])
+try:
+    decay(jnp.arange(4), np.float32(0.5))
+except be_runtime.ArgumentError as error:
+    print(error)
+print(decay.__doc__, decay.__name__, shipped.ops.wave.__name__, shipped.ops.scale.__name__, "numba" in sys.modules)
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> Path:
+    """A package of raw and Numba kernels."""
+    pytest.importorskip("numba.cuda")
+    return write_package(tmp_path / "home" / "shipped")
+
+
+@pytest.mark.full
+def test_a_process_without_compiler_numba_and_cache_calls_them_as_while_one_develops(functions: Path, tmp_path: Path):
+    as_declared = run_beside(functions, "-c", FUNCTION_CALLS)
+    assert as_declared.splitlines()[0] == "[0.0, 0.5, 1.0, 1.5] [[0.5, 0.5], [0.5, 0.5]]"
+    run_beside(functions, "-m", "be_runtime", "build", "shipped", "--out", str(tmp_path / "first"))
+    run_beside(functions, "-m", "be_runtime", "build", "shipped", BE_CACHE_DIR=str(tmp_path / "another cache"))
+    first, second = (
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("**/*") if path.is_file()}
+        for folder in (tmp_path / "first", functions / "_kernels")
+    )
+    assert first == second, "two builds are the same bytes"
+    for folder in ("raw", "host.py", "device.py"):
+        (functions / folder).rename(tmp_path / folder)
+    unused = tmp_path / "unused"
+    (tmp_path / "blocked" / "numba").mkdir(parents=True)
+    (tmp_path / "blocked" / "numba" / "__init__.py").write_text("raise ImportError('not here')\n")
+    path = f"{tmp_path / 'blocked'}:{environment()['PYTHONPATH']}"
+    as_built = run_beside(
+        functions,
+        "-c",
+        FUNCTION_CALLS,
+        BE_JIT="never",
+        BE_CACHE_DIR=str(unused),
+        PATH=without_compilers(tmp_path / "bin"),
+        PYTHONPATH=path,
+    )
+    assert {path.name for path in unused.glob("*")} <= {"images"}, "where checked files are remembered, and no code"
+    lines, expected = as_built.splitlines(), as_declared.splitlines()
+    assert lines[:2] == [expected[0], "INTERNAL: decay: ValueError: by is more than 1"]
+    assert lines[2].startswith(
+        "decay was not built for (int32[:], float32[]) -> (int32[:]); it was built for (float32[:]"
+    )
+    assert lines[-1] == "Decay towards zero. decay wave scale False"
+
+
+@pytest.mark.full
+def test_code_for_other_gpus_is_refused_by_name_and_ptx_serves_later_ones(functions: Path):
+
+    run_beside(functions, "-m", "be_runtime", "build", "shipped")
+    bundle = open_folder(functions / "_kernels")
+    assert bundle is not None
+    for kernel_id, row in bundle.table.kernels.items():
+        assert lacking(row, (Arch(7, 5),)) == "it has code for 8.0, 9.0, 9.0+PTX, and the GPU here is 7.5"
+        assert not lacking(row, (Arch(12, 0),))
+        kernel = kernel_of(kernel_id, row, bundle.image)
+        assert [(str(image.arch), image.is_ptx) for image in kernel.images if not image.form] == [
+            ("8.0", False),
+            ("9.0", False),
+            ("9.0", True),
+        ]
+        assert all(image.entry.encode() in image.data for image in kernel.images)
+    assert json.dumps(dict(bundle.table.functions)).count(str(functions.parent)) == 0

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(device_count() < 2, reason=OPTIONAL + "a second 
 
 
 def test_one_process_builds_and_both_compute(tmp_path: Path):
-    job = run_two(tmp_path, "gpu")
+    job = run_two(tmp_path)
     assert job.devices == [[2, 1]] * 2
     assert job.right >= {"parallel", "reduce", "raw"}
     assert job.wrong == set()

@@ -15,8 +15,6 @@ import pytest
 import be_runtime
 from tests.support.looked_at import (
     ANSWERING,
-    ASSEMBLED,
-    BY_DEFSYM,
     INCLUDES,
     LINKED,
     MAYBE,
@@ -26,23 +24,19 @@ from tests.support.looked_at import (
     Case,
     apply,
     archives,
-    assembler,
     both,
     compile_value,
     filled,
-    link,
-    linker,
-    loaded,
-    objects,
-    swap,
-    thin_archive,
-    versions,
-    wrapper,
 )
 from tests.support.rebuilds import TICK_S
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
+ASSEMBLED = (
+    'extern "C" int assembled; asm(".data\\n.globl assembled\\n.hidden assembled\\nassembled:\\n{}\\n.text");\n'
+    "#define ANSWER assembled"
+)
+BY_DEFSYM = ASSEMBLED.replace("{}", ".ifdef OTHER\\n.long 2\\n.else\\n.long 1\\n.endif")
 KERNEL = ANSWERING + "// @BE f\nvoid f(BE::Tensor out) {{ (void)out; }}\n"
 IN_I, IN_E_I = ("-I{}/i",), ("-I{}/e", "-I{}/i")
 LINK_X, LINK_E_X = ("-L{}/lib", "-lx"), ("-L{}/e", "-L{}/lib", "-lx")
@@ -51,6 +45,79 @@ OWN_CXX, OWN_PATH = {"CXX": "{}/cxx"}, {"PATH": f"{{}}/bin:{os.environ['PATH']}"
 ONE_HEADER: dict[str, str | None] = {"i/a.h": ONE}
 VALUE_FILE: dict[str, str | None] = {"value": "1\n"}
 OWN_BIN: dict[str, str | None] = {"bin/x": ""}
+
+
+def versions(one: str, two: str) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    return (
+        (lambda root: compile_value(root / one, 1, "-shared")),
+        (lambda root: compile_value(root / two, 2, "-shared")),
+    )
+
+
+def objects(one: str, two: str = "") -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    return (lambda root: compile_value(root / one, 1)), (lambda root: compile_value(root / (two or one), 2))
+
+
+def thin_archive(name: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        member = (root / name).with_name("member.o")
+        compile_value(member, 1)
+        subprocess.run(["ar", "rcsT", str(root / name), str(member)], check=True, timeout=60)
+
+    return make
+
+
+def wrapper(name: str, value: int) -> Callable[[Path], object]:
+    """A compiler that defines what the answer is."""
+    return lambda root: script(root / name, f'exec {REAL_CXX} "-DANSWER={value}" "$@"')
+
+
+def assembler(name: str) -> Callable[[Path], object]:
+    return lambda root: script(root / name, f'exec {shutil.which("as")} --defsym OTHER=1 "$@"')
+
+
+def linker(folder: str) -> Callable[[Path], object]:
+    """Linkers of all names that link another object than they are told to."""
+
+    def make(root: Path) -> None:
+        (root / folder).mkdir(exist_ok=True)
+        for name in ("ld", "ld.gold", "ld.bfd", "ld.lld"):
+            real = shutil.which(name)
+            if real is not None:
+                line = f'for each; do shift; case $each in *one.o) each={root}/two.o;; esac; set -- "$@" "$each"; done'
+                script(root / folder / name, line, f'exec {real} "$@"')
+
+    return make
+
+
+def loaded(folder: str) -> Callable[[Path], object]:
+    """A library that is loaded into the compiler and has it look for headers in a folder."""
+
+    def make(root: Path) -> None:
+        text = f'setenv("CPATH", "{root}/{folder}", 1);'
+        (root / "l.c").write_text(f"#include <stdlib.h>\n__attribute__((constructor)) void f(void) {{ {text} }}\n")
+        command = ["cc", "-fPIC", "-shared", str(root / "l.c"), "-o", str(root / "l.so")]
+        subprocess.run(command, check=True, timeout=60)
+
+    return make
+
+
+def swap(first: str, second: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        (root / first).rename(root / "aside")
+        (root / second).rename(root / first)
+        (root / "aside").rename(root / second)
+
+    return change
+
+
+def link(name: str, target: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        (root / name).unlink(missing_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target)
+
+    return change
 
 
 def cxx(*lines: str) -> Callable[[Path], object]:

@@ -1,4 +1,3 @@
-#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -8,7 +7,6 @@
 struct Point {
   int x, y;
 };
-std::ostream& operator<<(std::ostream& out, const Point& p) { return out << '<' << p.x << '|' << p.y << '>'; }
 
 // @BE add arg arg ret attr.scale:float32 attr.times:int32
 void add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out, float scale, int32_t times) {
@@ -37,25 +35,21 @@ void pairs(const BE::Tensor x, BE::Tensor out) {
 void fail(const BE::Tensor x, BE::Tensor out, int how) {
   std::string name = "the dose", euros;
   if (how == 0) BE_CHECK(x.size(0) == 2) << "got " << x.size(0) << ' ' << name << ' ' << 2.5f << ' ' << x.dtype();
-  if (how == 1) BE_CHECK(how == 0);
+  if (how == 1) BE_CHECK(false) << "100% of %s and %n";
   if (how == 2) throw std::runtime_error("a runtime error");
   if (how == 3) throw 42;
   if (how == 4) x.size(7);
   if (how == 5) std::vector<int>().at(3);
   if (how == 6) throw BE::CheckError("by hand");
   if (how == 7) throw std::runtime_error(std::string(100000, 'x'));
-  if (how == 8) BE_CHECK(false) << "100% of %s and %n";
-  if (how == 9) BE_CHECK(false) << Point{3, 4};
-  if (how == 10) BE_CHECK(false) << "\xff\xfe not UTF-8";
-  if (how == 11) throw std::string("a string");
-  if (how == 12) {
+  if (how == 8) {
     volatile size_t huge = size_t(1) << 60;
     std::vector<char> room(huge);
   }
-  if (how == 13)
+  if (how == 9)
     BE_CHECK(false) << "gr\xc3\xbc\xc3\x9f " << "\xe2\x82\xac " << "\xf0\x9f\x98\x80 "
-                    << "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80!";
-  while (how == 14 && euros.size() < 5000) euros += "\xe2\x82\xac";
-  if (how == 14) throw std::runtime_error(euros);
+                    << "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80 \xff\xfe!";
+  while (how == 10 && euros.size() < 5000) euros += "\xe2\x82\xac";
+  if (how == 10) throw std::runtime_error(euros);
   for (int64_t i = 0; i < out.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];
 }

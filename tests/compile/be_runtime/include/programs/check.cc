@@ -31,15 +31,6 @@ struct Flag {
 
 }  // namespace user
 
-template <class Value>
-static void expect_printed(const Value& value, const char* expected, int line) {
-  const auto error = thrown_by<BE::CheckError>([&] { BE_CHECK(false) << value; });
-  const char* text = strstr(error.what(), "check failed: false: ");
-  EXPECT(text != nullptr);
-  expect_text(text + strlen("check failed: false: "), expected, __FILE__, line);
-}
-#define EXPECT_PRINTED(value, expected) expect_printed(value, expected, __LINE__)
-
 static void values() {
   EXPECT_PRINTED(true, "true");
   EXPECT_PRINTED('x', "x");

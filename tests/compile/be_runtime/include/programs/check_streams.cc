@@ -30,16 +30,6 @@ Stream& operator<<(Stream& stream, const Generic&) {
 
 }  // namespace user
 
-template <class Value>
-static void expect_printed(const Value& value, const char* expected, int line) {
-  const auto error = thrown_by<BE::CheckError>([&] { BE_CHECK(false) << value << '.'; });
-  const std::string text = error.what();
-  const std::string end = std::string(": false: ") + expected + ".";
-  expect_text(text.substr(text.size() < end.size() ? 0 : text.size() - end.size()).c_str(), end.c_str(), __FILE__,
-              line);
-}
-#define EXPECT_PRINTED(value, expected) expect_printed(value, expected, __LINE__)
-
 int main() {
   EXPECT_PRINTED(user::Point({1, 2}), "(1, 2)");
   EXPECT_PRINTED(user::Mode::Fast, "fast");

@@ -32,3 +32,14 @@ Error thrown_by(Action action) {
   puts("expected an error");
   exit(1);
 }
+
+// What BE_CHECK prints of a value.
+#define EXPECT_PRINTED(value, expected) \
+  EXPECT_TEXT(after_colon(thrown_by<BE::CheckError>([&] { BE_CHECK(false) << value; }).what()), expected)
+
+inline const char* after_colon(const char* text) {
+  const char* const found = strstr(text, "check failed: false: ");
+  return found == nullptr ? text : found + strlen("check failed: false: ");
+}
+
+#define EXPECT_THROWS(value, text) EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)(value); }).what(), text)

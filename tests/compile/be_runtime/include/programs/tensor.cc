@@ -11,27 +11,12 @@ static_assert(std::is_nothrow_default_constructible<BE::Tensor>::value, "never t
 static_assert(std::is_nothrow_constructible<BE::Tensor, void*, BE::DType, int, const int64_t*>::value, "never throws");
 static_assert(BE::Tensor::kMaxDims == 8, "documented");
 
-static void accessors() {
-  float data[24];
-  const int64_t dims[] = {2, 3, 4};
-  const BE::Tensor tensor(data, BE::DType::Float32, 3, dims);
-  EXPECT(tensor.data_ptr() == data && tensor.data() == data && tensor.data_ptr<void>() == data);
-  EXPECT(tensor.data_ptr<float>() == data && tensor.data_ptr<const float>() == data);
-  EXPECT(tensor.ndim() == 3 && tensor.shape(0) == 2 && tensor.shape(1) == 3 && tensor.shape(2) == 4);
-  EXPECT(tensor.size(0) == 2 && tensor.size(-1) == 4 && tensor.size(-3) == 2);
-  EXPECT(tensor.stride(0) == 12 && tensor.stride(1) == 4 && tensor.stride(2) == 1 && tensor.stride(-1) == 1);
-  EXPECT(tensor.shape_ptr()[1] == 3 && tensor.strides_ptr()[0] == 12);
-  EXPECT(tensor.shape_ptr() != dims);  // the view keeps nothing of its maker
-  EXPECT(tensor.dtype() == BE::DType::Float32 && tensor.element_size() == 4);
-  EXPECT(tensor.numel() == 24 && tensor.nbytes() == 96 && tensor.numel_checked_int() == 24);
-  EXPECT(tensor.is_contiguous());
-}
-
 static void empty_arrays() {
   const int64_t dims[] = {3, 0, 5};
   const BE::Tensor tensor(nullptr, BE::DType::Float64, 3, dims);
+  EXPECT(tensor.shape_ptr() != dims);  // the view keeps nothing of its maker
   EXPECT(tensor.numel() == 0 && tensor.nbytes() == 0 && tensor.numel_checked_int() == 0 && tensor.is_contiguous());
-  EXPECT(tensor.shape(1) == 0 && tensor.stride(2) == 1 && tensor.stride(1) == 5 && tensor.stride(0) == 0);
+  EXPECT(tensor.size(-3) == 3 && tensor.shape(1) == 0 && tensor.stride(2) == 1 && tensor.stride(1) == 5 && tensor.stride(0) == 0);
   const BE::Tensor none;
   EXPECT(none.data_ptr() == nullptr && none.ndim() == 0 && none.numel() == 0 && none.nbytes() == 0);
   EXPECT(none.dtype() == BE::DType::Invalid);
@@ -46,8 +31,7 @@ static void elements_that_share_bytes() {
   }
   const BE::Tensor tensor(data, BE::DType::Int4, 1, dims);
   EXPECT(tensor.numel() == 13 && tensor.nbytes() == 7 && tensor.stride(0) == 1 && tensor.data_ptr<uint8_t>() == data);
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)tensor.element_size(); }).what(),
-              "element_size(): elements of int4 share bytes; see nbytes()");
+  EXPECT_THROWS(tensor.element_size(), "element_size(): elements of int4 share bytes; see nbytes()");
   EXPECT(BE::Tensor().element_size() == 0);
 }
 
@@ -56,20 +40,14 @@ static void errors() {
   const BE::Tensor vector(nullptr, BE::DType::Int8, 1, dims);
   const BE::Tensor matrix(nullptr, BE::DType::Int8, 2, dims);
   EXPECT(vector.numel_checked_int() == INT_MAX);
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.numel_checked_int(); }).what(),
-              "4294967294 elements are more than an int can count");
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.shape(2); }).what(),
-              "dimension 2 of a tensor with 2 dimensions");
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.size(-3); }).what(),
-              "dimension -3 of a tensor with 2 dimensions");
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)vector.stride(1); }).what(),
-              "dimension 1 of a tensor with 1 dimensions");
-  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)BE::Tensor().shape(0); }).what(),
-              "dimension 0 of a tensor with 0 dimensions");
+  EXPECT_THROWS(matrix.numel_checked_int(), "4294967294 elements are more than an int can count");
+  EXPECT_THROWS(matrix.shape(2), "dimension 2 of a tensor with 2 dimensions");
+  EXPECT_THROWS(matrix.size(-3), "dimension -3 of a tensor with 2 dimensions");
+  EXPECT_THROWS(vector.stride(1), "dimension 1 of a tensor with 1 dimensions");
+  EXPECT_THROWS(BE::Tensor().shape(0), "dimension 0 of a tensor with 0 dimensions");
 }
 
 int main() {
-  accessors();
   empty_arrays();
   elements_that_share_bytes();
   errors();

@@ -20,7 +20,7 @@ from tests.support.cuda import load_exercise
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
 
-SHARED = ("block_sum", "matmul", "transpose", "histogram", "heat", "block_scan", "odd_even_sort", "fill3d")
+SHARED = ("block_sum", "matmul", "histogram", "odd_even_sort", "fill3d")
 FOUND = 77
 RAW = """
 __global__ void past(const float* x, float* y) { y[threadIdx.x + 1] = x[threadIdx.x]; }

@@ -32,7 +32,7 @@ def test_kernel_computes_what_numpy_does(name: str):
     check(case, function(case)(*case.inputs), case.expected(*case.inputs))
 
 
-@pytest.mark.parametrize("name", ["matmul", "histogram", "block_scan", "odd_even_sort", "k_means"])
+@pytest.mark.parametrize("name", ["matmul", "histogram", "odd_even_sort"])
 def test_a_batch_is_every_slice(name: str):
     """Under `vmap`, with every input in the batch and with the last one outside of it."""
     import jax

@@ -70,7 +70,7 @@ int32_t add_sum(void* const* data, const int64_t* extents, char* message) {
   float* out = static_cast<float*>(data[2]);
   ++calls;
   float sum = 0;
-  for (int64_t i = 0; i < extents[1] + ONE_TOO_MANY; ++i) sum += y[i];
+  for (int64_t i = 0; i < extents[1]; ++i) sum += y[i];
   if (x[0] < 0) {
     std::snprintf(message, kMessageSize, "%s", std::string(5000, 'x').c_str());
     return 1;
@@ -90,12 +90,6 @@ const Parameter kVectors[] = {kVector, kVector, kVector}, kScalars[] = {kScalar,
 const Kernel* kAdd = be_host_kernel("add_sum", reinterpret_cast<void*>(add_sum), true, false, 0, 2, 3, kVectors);
 
 float sum_of(const float* begin, int64_t count) { return std::accumulate(begin, begin + count, 0.0f); }
-
-void one_call() {
-  Array x({5}), y({3}), out({5});
-  expect(call_with(kAdd, {&x, &y}, {&out}) == nullptr, "a call");
-  for (int i = 0; i < 5; ++i) expect(out.data[i] == x.data[i] + 3, "its result");
-}
 
 // x, y and out with the batch (2, 3) in front, each of x and y with all, some or none of it.
 void batch(std::vector<int64_t> x_batch, std::vector<int64_t> y_batch) {
@@ -168,7 +162,6 @@ void metadata() {
 }  // namespace
 
 int main() {
-  one_call();
   const std::vector<int64_t> shapes[] = {{2, 3}, {1, 3}, {2, 1}, {1, 1}, {}};
   for (const auto& x : shapes)
     for (const auto& y : shapes) batch(x, y);

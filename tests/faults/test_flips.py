@@ -7,21 +7,17 @@ system changes no time; a load that is to be quick can't notice that, and the pa
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
-from tests.faults.short_form import longer
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.runtime import environment
 
 pytestmark = pytest.mark.timeout(7200)
-Tallies = Callable[[str, int], Tally]
 CONTENT = bytes(range(256)) * 4
 
 
@@ -94,28 +90,15 @@ def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: 
 
 
 FLIPS = effort(6, 80, 600)
-LOAD = """
-import ctypes, sys, be_runtime
-from be_runtime.errors import BeRuntimeError
-source = '''
-#include "brainevent/common.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-'''
-for number in sys.argv[1:]:
-    module = be_runtime.load_cpp_inline("flipped", source % number, auto_register=False)
-    assert module.f, "its list of functions is read"
-    print(ctypes.CDLL(str(module.path)).answer())
-"""
 
 
 def loads(cache: Path, *numbers: int) -> str:
     """What is wrong with the answers of some modules, in a process of its own."""
-    argv = (sys.executable, "-c", LOAD, *map(str, numbers))
+    wanted = [*map(str, numbers)]
+    argv = (sys.executable, "-m", "tests.faults.answering", "flipped", *wanted)
     env = environment(BE_CACHE_DIR=str(cache))
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200, check=False)
-    if done.returncode == 0 and done.stdout.split() == list(map(str, numbers)):
+    if done.returncode == 0 and done.stdout.split() == wanted:
         return ""
     return f"exit status {done.returncode}: {done.stdout} {done.stderr[-1000:]}"
 
@@ -128,17 +111,11 @@ def test_any_file_of_a_whole_cache(seed: int, tally: Tallies, tmp_path: Path):
     assert loads(tmp_path, 0) == ""
     while flips.tried < FLIPS:
         files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
-        path = _chosen(rng, files)
+        name = rng.choice(sorted({path.name for path in files}))  # since most files are sources and logs
+        path = max((path for path in files if path.name == name), key=lambda path: path.stat().st_mtime_ns)
         at = rng.randrange(path.stat().st_size)
         flip(path, at, rng.randrange(8), keeps_time=rng.random() < 0.5)
         flips.tried += 1
         problem = loads(tmp_path, flips.tried - 1, flips.tried)
         flips.wrong += [f"{path.relative_to(tmp_path)}, byte {at}: {problem}"] if problem else []
     flips.check()
-
-
-def _chosen(rng: random.Random, files: list[Path]) -> Path:
-    """One of the newest of a kind: by names first, since most files are sources and logs."""
-    names = {path.name for path in files}
-    name = rng.choice(sorted(names))
-    return max((path for path in files if path.name == name), key=lambda path: path.stat().st_mtime_ns)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.faults.short_form import longer
 
 from be_runtime.errors import BeRuntimeError
 from be_runtime.generate.codegen import Binding, render_unit
@@ -14,7 +15,6 @@ from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from tests.faults.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
-from tests.faults.short_form import longer
 from tests.support.faults import FIRST_SEED, Tally, chance, effort, seeds
 from tests.support.large_sources import SOURCES, measure
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,12 @@ from be_runtime.cache import Store
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
 from tests.faults.killed_installers import kill, resolved_site
-from tests.faults.short_form import longer
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.runtime import ROOT, environment
 from tests.support.small_wheels import write_wheels
 
 pytestmark = pytest.mark.timeout(7200)
-
-Tallies = Callable[[str, int], Tally]
 HANGS_AFTER_S = 120.0
 
 LINES = effort(40, 500, 4_000)
@@ -40,7 +36,8 @@ def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Pa
     done = subprocess.run(argv, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=7000, check=False)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout.splitlines()[-1])
-    kills.tried, kills.wrong, kills.notes = row["tried"], done.stderr.splitlines()[: row["wrong"]], row["notes"]
+    kills.tried, kills.wrong = row["tried"], done.stderr.splitlines()[: row["wrong"]]
+    kills.notes.update(row["notes"])
     assert len(kills.wrong) == row["wrong"]
     kills.check()
 
@@ -49,29 +46,13 @@ BUILDS = effort(6, 60, 300)
 BUILD_TESTS = effort(1, 2, 4)
 FRESH = 8
 """One build in so many is the first of a cache: compilers are searched, and what all builds share is made."""
-LOAD = """
-import ctypes, sys, be_runtime
-source = '''
-#include "brainevent/common.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-''' % sys.argv[1]
-module = be_runtime.load_cpp_inline("killed", source, auto_register=False)
-print(ctypes.CDLL(str(module.path)).answer())
-"""
 
 
 def start_load(cache: Path, number: int) -> subprocess.Popen[str]:
     """A process that loads a module, with compilers of its own session."""
-    return subprocess.Popen(
-        (sys.executable, "-c", LOAD, str(number)),
-        env=environment(BE_CACHE_DIR=str(cache)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    argv, pipe = (sys.executable, "-m", "tests.faults.answering", "killed", str(number)), subprocess.PIPE
+    env = environment(BE_CACHE_DIR=str(cache))
+    return subprocess.Popen(argv, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def answer(process: subprocess.Popen[str]) -> str:
@@ -119,7 +100,7 @@ def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
             whole = rng.random() < 0.5
             os.killpg(process.pid, signal.SIGKILL) if whole else process.kill()
             kills.tried += 1
-            kills.note("with the compilers", whole)
+            kills.notes["with the compilers"] += whole
         process.communicate()
         for each in (start_load(cache, number), beside):
             said = answer(each) if each is not None else str(number)
@@ -179,7 +160,7 @@ def test_killed_while_wheels_are_exchanged(seed: int, tally: Tallies, small_whee
         kill(process, whole_tree=rng.random() < 0.5)
         if resolved_site(fresh) is not None:
             fresh.pip(*offline, *STRANGERS)
-        kills.note("interrupted", (fresh.site / INTERRUPTED).exists())
+        kills.notes["interrupted"] += (fresh.site / INTERRUPTED).exists()
     code, text = fresh.run("doctor", "--fix", "--yes", "--wheels", small_wheels)
     assert code == 0, text
     assert resolved_site(fresh) == fresh.site
@@ -227,7 +208,7 @@ def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_
         if words != install and not ManagedStore(fresh.store).list():
             run(10**9, *install)
         kills.tried += not run(rng.randint(1, steps[words]), *words)
-        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
+        kills.notes["with a whole toolkit"] += resolved_site(fresh) is not None
     assert fresh.run(*install)[0] == 0
     fresh.run("prune")
     kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]

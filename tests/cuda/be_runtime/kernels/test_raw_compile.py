@@ -90,11 +90,7 @@ def folders(root: Path, **factors: int) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("compiler", "name", "entry"),
-    [
-        ("nvrtc", "scale<float, 3>", "scale"),
-        ("nvrtc", "v2::f", "_ZN2v21fEPf"),
-        ("nvcc", "scale<float, 3>", "scale"),
-    ],
+    [("nvrtc", "scale<float, 3>", "scale"), ("nvrtc", "v2::f", "_ZN2v21fEPf"), ("nvcc", "scale<float, 3>", "scale")],
 )
 def test_one_cubin_for_each_architecture(compiler: str, name: str, entry: str, tmp_path: Path):
     images = compile_raw(kernel(name), ARCHS, session(compiler), tmp_path).images

@@ -22,7 +22,7 @@ def load(name: str, value: object, text: str = "", **options: Any) -> tuple[int,
     """What the module gives for an expression behind some text, and its library."""
     source = _SOURCE.format(text=text, value=value)
     module = be_runtime.load_cpp_inline(name, source, auto_register=False, **options)
-    assert module.f, "its list of functions is read"
+    assert callable(module.f), "its list of functions is read"
     return int(ctypes.CDLL(str(module.path)).answer()), module.path
 
 

@@ -97,6 +97,9 @@ def _of_a_path(do: Callable[..., Any]) -> Callable[..., Any]:
     return faulty(below)
 
 
+_OF_A_PATH: tuple[Callable[..., Any], ...] = (os.mkdir, os.rmdir, os.unlink, os.readlink, os.chmod)
+
+
 class BadFolder:
     """The operations that libfuse asks for, each on the same path below the backing folder."""
 
@@ -146,7 +149,7 @@ class BadFolder:
             self.listed[path] = time.monotonic() + self.first.late_s, rows
         return rows
 
-    mkdir, rmdir, unlink, readlink, chmod = map(_of_a_path, (os.mkdir, os.rmdir, os.unlink, os.readlink, os.chmod))
+    mkdir, rmdir, unlink, readlink, chmod = map(_of_a_path, _OF_A_PATH)
 
     @faulty
     def rename(self, old: str, new: str) -> None:

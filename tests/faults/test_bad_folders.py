@@ -151,8 +151,8 @@ class Share:
         for seed, mount in enumerate(self.mounts, FIRST_SEED):
             plan = json.dumps(self.plan(name, mount, seed, **fields)._asdict())
             argv = (sys.executable, "-m", "tests.faults.shared_loads", plan)
-            argv = on_a_host(self.tmp_path, f"host{seed}", *argv) if hosts else argv
-            running.append(subprocess.Popen(argv, cwd=ROOT, env=environment()))
+            on_it = on_a_host(self.tmp_path, f"host{seed}", *argv) if hosts else argv
+            running.append(subprocess.Popen(on_it, cwd=ROOT, env=environment()))
         assert [process.wait(LIMIT_S) for process in running] == [0, 0]
         found = self.outcomes(name)
         print(f"{name}, seed {FIRST_SEED}:", *(f"{found[what]} {what}" for what in sorted(found)), sep="\n  ")  # noqa: T201 - the counts

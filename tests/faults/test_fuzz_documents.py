@@ -61,7 +61,7 @@ from be_toolchain.settings.configuration import ConfigurationFile, parse_configu
 from be_toolchain.settings.preferences import parse_preferences
 from be_toolchain.settings.table import RUNTIME
 from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, seeds
 from tests.support.jobs import StoreClient
 
 INPUTS = effort(40, 1_000, 10_000)
@@ -122,19 +122,6 @@ def as_printed(rng: random.Random, text: str) -> str:
     return as_text(rng, text).encode("utf-8", "replace").decode()
 
 
-def every(*readers: Callable[[str], object]) -> Callable[[str], object]:
-    """All of them, on one text."""
-
-    def read(text: str) -> None:
-        for reader in readers:
-            try:
-                reader(text)
-            except ToolchainError:
-                continue
-
-    return read
-
-
 def read_declaration(text: str) -> None:
     declared = parse_declaration(text, "kernels.toml", lambda path: path == "neurons")
     for name, table in declared.kernels.items():
@@ -175,6 +162,18 @@ VARIABLES = {
     "NVCC_APPEND_FLAGS": "-ccbin '/opt/g++' -O2",
     "BE_JIT": "auto",
 }
+
+
+def parse_numbered_smi(text: str) -> None:
+    parse_smi(text, "0,GPU-2")
+
+
+PRINTED: tuple[Callable[[str], object], ...] = (
+    *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun, dry_run.parse_dryrun),
+    *(versions.parse_archs_listed, versions.parse_sm_listed, versions.parse_host_limits, versions.version_key),
+    *(versions.parse_libc_below, versions.parse_cccl_version, versions.parse_dpkg_status, parse_os_release),
+    *(versions.parse_cudart_version, parse_driver_release, parse_minimums, parse_uv_compile, parse_numbered_smi),
+)
 PURE: dict[str, Reader] = {
     "manifests": Reader([manifest_text()], as_sealed, parse_manifest, (ValueError,)),
     "keys": Reader([KEY.to_json()], damaged_json, lambda text: KEY.explain(CacheKey.from_json(text)), (ValueError,)),
@@ -207,18 +206,12 @@ PURE: dict[str, Reader] = {
         ),
         (),
     ),
-    "what tools print": Reader(
-        texts("tools.txt"),
-        as_printed,
-        every(
-            *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun, dry_run.parse_dryrun),
-            *(versions.parse_archs_listed, versions.parse_sm_listed, versions.parse_host_limits),
-            *(versions.parse_libc_below, versions.parse_cccl_version, versions.parse_dpkg_status),
-            *(versions.parse_cudart_version, versions.version_key, parse_os_release, parse_driver_release),
-            *(parse_minimums, parse_uv_compile, lambda text: parse_smi(text, "0,GPU-2")),
-        ),
-        (),
-    ),
+    **{
+        f"what tools print, {read.__module__.rpartition('.')[2]}.{read.__name__}": Reader(
+            texts("tools.txt"), as_printed, read
+        )
+        for read in PRINTED
+    },
     "messages of compilers": Reader(
         texts("compilers.txt"), as_text, lambda text: diagnose(text, {"k.cu": "a\nb\n"}, (("k.cu", 3),)), ()
     ),
@@ -242,16 +235,6 @@ PURE: dict[str, Reader] = {
 }
 
 
-Readers = Callable[[Path], Iterator[Reader]]
-IN_FOLDERS: dict[str, Readers] = {}
-
-
-def in_folder(readers: Readers) -> Readers:
-    """Note what reads files, or more than a text, by its name."""
-    IN_FOLDERS[readers.__name__.replace("_", " ")] = readers
-    return readers
-
-
 def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object]:
     """A reader of a file, for its content."""
 
@@ -264,7 +247,6 @@ def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object
     return put
 
 
-@in_folder
 def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
     bundle = open_container(PROGRAM.read_bytes(), "here")
     with zipfile.ZipFile(PROGRAM) as archive:
@@ -284,7 +266,6 @@ def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
     yield Reader([index], lambda rng, text: wheel(damaged_json(rng, text)), show)
 
 
-@in_folder
 def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
     share = Shareable(KEY, Roots(((str(folder), "<site>"),)), ("module.so",))
     outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
@@ -305,7 +286,6 @@ def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
     yield Reader([json.dumps(head._asdict())], rewrite, take, (ArchiveError,))
 
 
-@in_folder
 def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
     server = parse_server("http://ci:secret@cache.example.org")
 
@@ -321,7 +301,6 @@ def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
     yield Reader(examples, flipped, read, (OSError, ValueError))
 
 
-@in_folder
 def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     here = f"be_runtime/1/{KEY.digest}/0"
     name = f"be_runtime/1/names/{hashlib.sha256(b'module/ops').hexdigest()}/1"
@@ -342,7 +321,6 @@ def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     yield Reader([(json.dumps({**done, **each}), json.dumps(asked)) for each in more], rewrite, ask, ())
 
 
-@in_folder
 def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
     store = Store(folder / "cache")
 
@@ -356,7 +334,6 @@ def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
     yield Reader([text], damaged_json, at(progress, lambda: store.prune(10**9, 30)))
 
 
-@in_folder
 def what_is_remembered_of_our_code(folder: Path) -> Iterator[Reader]:
     for package in ("be_runtime", "be_toolchain"):
         (folder / package).mkdir()
@@ -373,7 +350,6 @@ def what_is_remembered_of_our_code(folder: Path) -> Iterator[Reader]:
     yield Reader([json.dumps(kept)], damaged_json, at(memo, read))
 
 
-@in_folder
 def the_record_of_a_toolchain(folder: Path) -> Iterator[Reader]:
     system, request = LocalSystem(), ToolchainRequest(need_cuda=False)
     key = record_key(request, system)
@@ -382,7 +358,6 @@ def the_record_of_a_toolchain(folder: Path) -> Iterator[Reader]:
     yield Reader([path.read_text()], as_sealed, at(path, lambda: load_record(folder, key, system)), ())
 
 
-@in_folder
 def the_manifest_of_a_managed_toolchain(folder: Path) -> Iterator[Reader]:
     (folder / "cuda-13.0.2").mkdir()
     path, store = folder / "cuda-13.0.2" / MANIFEST, ManagedStore(folder)
@@ -390,7 +365,6 @@ def the_manifest_of_a_managed_toolchain(folder: Path) -> Iterator[Reader]:
     yield Reader([text], damaged_json, at(path, lambda: [store.damage(row) for row in store.list()]), ())
 
 
-@in_folder
 def the_users_own_file(folder: Path) -> Iterator[Reader]:
     environ = {"HOME": str(folder)}
     path = user_file(environ)
@@ -400,14 +374,20 @@ def the_users_own_file(folder: Path) -> Iterator[Reader]:
     yield Reader(['safe-folders = ["/srv/*", "~"]\n'], as_toml, read)
 
 
+IN_FOLDERS: tuple[Callable[[Path], Iterator[Reader]], ...] = (
+    *(an_index_in_a_wheel, an_archive_from_a_server, an_answer_of_a_web_server, what_processes_of_a_job_write),
+    *(the_progress_of_pruning, what_is_remembered_of_our_code, the_record_of_a_toolchain),
+    *(the_manifest_of_a_managed_toolchain, the_users_own_file),
+)
+
+
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", [*PURE, *IN_FOLDERS])
+@pytest.mark.parametrize("given", [*(pytest.param([reader], id=kind) for kind, reader in PURE.items()), *IN_FOLDERS])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_any_text_or_file(kind: str, seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+def test_any_text_or_file(given: Any, seed: int, tally: Tallies, tmp_path: Path):
     inputs, rng = tally("other damaged inputs", seed), chance(seed)
-    for reader in IN_FOLDERS[kind](tmp_path) if kind in IN_FOLDERS else [PURE[kind]]:
+    for reader in given(tmp_path) if callable(given) else given:
         with time_limit():
             for _ in range(INPUTS):
-                given = reader.damage(rng, rng.choice(reader.examples))
-                judge(inputs, given, lambda given=given: reader.read(given), reader.allowed)  # type: ignore[misc] # noqa: B023
+                judge(inputs, reader.allowed, reader.read, reader.damage(rng, rng.choice(reader.examples)))
     inputs.check()

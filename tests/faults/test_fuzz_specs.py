@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from be_runtime.call.kernel_signature import read_signature
@@ -12,8 +10,9 @@ from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import parse_spec, render_spec
 from tests.faults.fuzzing import arg_spec, judge, time_limit
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, seeds
 
+OURS = (BeRuntimeError,)
 SPECS = effort(5_000, 100_000, 1_000_000)
 TESTS = effort(1, 4, 20)
 OTHERS = 20
@@ -32,15 +31,13 @@ def read(tokens: list[str]) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(TESTS))
-def test_any_spec(seed: int, tally: Callable[[str, int], Tally]):
+def test_any_spec(seed: int, tally: Tallies):
     rng, specs = chance(seed), tally("arg_specs", seed)
     with time_limit():
         while specs.tried < SPECS // TESTS:
             tokens = arg_spec(rng)
-            taken = judge(specs, tokens, lambda tokens=tokens: read(tokens), (BeRuntimeError,))  # type: ignore[misc]
-            specs.note("taken", taken)
+            specs.notes["taken"] += judge(specs, OURS, read, tokens)
             if specs.tried % OTHERS == 0:
-                text = " ".join(tokens)
-                judge(specs, tokens, lambda tokens=tokens: discover([SOURCE], {"f": tokens}), (BeRuntimeError,))  # type: ignore[misc]
-                judge(specs, text, lambda text=text: read_signature("f", text, ("x", "w", "y")), (BeRuntimeError,))  # type: ignore[misc]
+                judge(specs, OURS, discover, [SOURCE], {"f": tokens})
+                judge(specs, OURS, read_signature, "f", " ".join(tokens), ("x", "w", "y"))
     specs.check()

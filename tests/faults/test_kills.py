@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import Store
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.managed import ManagedStore
+from be_toolchain.install.plan import PARTS
+from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
-from tests.faults.killed_installers import kill, resolved_site
 from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.runtime import ROOT, environment
@@ -109,6 +113,41 @@ def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
     kills.check()
 
 
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def kill(process: subprocess.Popen[str], *, whole_tree: bool) -> None:
+    """``kill -9`` the installer, with its pip or before it; that one is then waited for."""
+    below = descendants(process.pid)
+    for pid in (process.pid, *(below if whole_tree else ())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def resolved_site(fresh: Environment) -> Path | None:
+    """The folder of packages that a search takes a toolkit from; every file in it is what its wheel holds."""
+    try:
+        toolkit = resolve(ToolchainRequest(need_cuda=True), system=fresh.system).cuda
+    except CudaNotFoundError:
+        return None
+    assert toolkit is not None
+    site = toolkit.root.parent.parent
+    versions = dict(path.stem.replace("_", "-").rsplit("-", 1) for path in site.glob("*.dist-info"))
+    assert not [text for part in PARTS for text in check_wheel(site, part, versions[part])], "a half toolchain resolves"
+    return site
+
+
 EXCHANGES = effort(1, 8, 40)
 KEPT = ("cuda-13.0.2", SELECTED)
 
@@ -125,19 +164,18 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return make_environment(tmp_path_factory.mktemp("fresh"))
 
 
-def marked_ns(fresh: Environment) -> int:
-    """When the last exchange began that is not over, or 0."""
-    try:
-        return (fresh.site / INTERRUPTED).stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
 def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
     """A repair whose exchange has begun, unless it ended before that was seen."""
-    before = marked_ns(fresh)
+
+    def marks() -> set[int]:
+        """When the last exchange began that is not over."""
+        with contextlib.suppress(FileNotFoundError):
+            return {(fresh.site / INTERRUPTED).stat().st_mtime_ns}
+        return set()
+
+    before = marks()
     process = fresh.start("doctor", "--fix", "--yes", "--wheels", wheels)
-    while process.poll() is None and marked_ns(fresh) in (0, before):
+    while process.poll() is None and marks() <= before:
         time.sleep(0.01)
     return process
 

@@ -84,7 +84,7 @@ def faulty(do: Callable[..., Any]) -> Callable[..., Any]:
     return done
 
 
-_CHANGES = frozenset({"mkdir", "rmdir", "unlink", "rename", "symlink", "link", "create"})
+_CHANGES = frozenset({"mkdir", "rmdir", "unlink", "rename", "create"})
 
 
 def _of_a_path(do: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,11 +97,11 @@ def _of_a_path(do: Callable[..., Any]) -> Callable[..., Any]:
     return faulty(below)
 
 
-_OF_A_PATH: tuple[Callable[..., Any], ...] = (os.mkdir, os.rmdir, os.unlink, os.readlink, os.chmod)
+_OF_A_PATH: tuple[Callable[..., Any], ...] = (os.mkdir, os.rmdir, os.unlink, os.chmod)
 
 
 class BadFolder:
-    """The operations that libfuse asks for, each on the same path below the backing folder."""
+    """The operations of a cache that libfuse asks for, each on the same path below the backing folder."""
 
     use_ns = True
 
@@ -149,23 +149,11 @@ class BadFolder:
             self.listed[path] = time.monotonic() + self.first.late_s, rows
         return rows
 
-    mkdir, rmdir, unlink, readlink, chmod = map(_of_a_path, _OF_A_PATH)
+    mkdir, rmdir, unlink, chmod = map(_of_a_path, _OF_A_PATH)
 
     @faulty
     def rename(self, old: str, new: str) -> None:
         os.rename(self._at(old), self._at(new))
-
-    @faulty
-    def symlink(self, new: str, target: str) -> None:
-        os.symlink(target, self._at(new))
-
-    @faulty
-    def link(self, new: str, old: str) -> None:
-        os.link(self._at(old), self._at(new))
-
-    @faulty
-    def chown(self, path: str, uid: int, gid: int) -> None:
-        os.chown(self._at(path), uid, gid, follow_symlinks=False)
 
     @faulty
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> None:

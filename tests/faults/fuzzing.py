@@ -134,76 +134,54 @@ def _shown(given: object) -> str:
 # arg_specs
 
 
-def name(rng: random.Random) -> str:
-    """A name, usually a plain one."""
-    return rng.choice(GOOD_NAMES if rng.random() < 0.95 else NAMES)
+ODD_DEFAULTS = (
+    "-1",
+    "3.5",
+    "inf",
+    "nan",
+    "1e400",
+    "1_0",
+    " 3",
+    "300",
+    "\u0663",
+    "-0.0",
+    "2147483648",
+    "9" * 4301,
+    "a",
+    "",
+)
+GRAMMAR: dict[str, tuple[str, ...]] = {
+    "name": (*GOOD_NAMES * 9, *NAMES),
+    "dtype": (*GOOD_DTYPES * 15, *DTYPES),
+    "number": (*("0", "1", "2", "3", "255") * 9, *map(str, (2**31, 2**63 - 1, 2**63, 2**64))),
+    "sum": ("<expression>+<expression>", "<expression>-<expression>", "<expression>*<expression>", "-<expression>"),
+    "ratio": ("<expression>//<expression>", "<expression>/<expression>", "<expression>%<expression>"),
+    "of two": ("ceil(<expression>/<expression>)", "min(<expression>, <expression>)", "max(<expression>,<expression>)"),
+    "expression": ("<name>", "<number>", "attr.<name>", "n", "k", "<sum>", "<ratio>", "(<expression>)", "<of two>"),
+    "axis": ("<name>", "0", "1", "2", "3", "4", "<name>", "<expression>"),
+    "axes": ("<axis>", "", "<axis>", "<axis> <axis>", "<axis> <axis> <axis>", "... <axis>", "...", "... <axis> <axis>"),
+    "field": ("<name>:<type><default>",),
+    "fields": ("<field>", "", "<field> <field>", "<field> <field> <field>"),
+    "type": (*("<dtype>",) * 3, "<dtype>[]", "enum(<name>)", "enum(<name> <name> <name>)", "{<fields>}"),
+    "default": ("", "", "=0", "=1", "=true", "=3", "=<odd default>"),
+    "odd default": ODD_DEFAULTS,
+    "bracket": ("[<axes>]", "[<axes>]", ""),
+    "many": ("", "", "", "?", "..."),
+    "array": ("arg<many><bracket>", "args<many><bracket>", "arg<many><bracket>:<dtype>"),
+    "like": ("", "", ":<dtype>", ":like(0)", ":like(1)", ":like(2)", ":attr.<name>", ":like(999)"),
+    "result": ("ret<many><bracket><like>", "rets<many><bracket><like>"),
+    "attribute": (*("attr.<name>:<type><default>",) * 4, "attrs.<name>:<type>", "attr.<name><default>"),
+    "more": ("stream", "ctx.stream", "scratch", "state", "scratch[<expression>]"),
+    "spread": ("parallel[<name>]", "reduce[<name> <name>]", "parallel[]"),
+    "token": (*("<array>",) * 4, *("<result>",) * 3, *("<attribute>",) * 3, "<more>", "<spread>"),
+}
+"""What a word in angles may be; where it gets deep, the first."""
 
 
-def dtype_name(rng: random.Random) -> str:
-    """A dtype, usually one of those that fit everywhere."""
-    return rng.choice(GOOD_DTYPES if rng.random() < 0.9 else DTYPES)
-
-
-def expression(rng: random.Random, depth: int = 0) -> str:
-    """Arithmetic over axes."""
-    kind = rng.randrange(8 if depth < 4 else 3)
-    if kind == 0:
-        return name(rng)
-    if kind == 1:
-        return str(rng.choice((0, 1, 2, 3, 255) if rng.random() < 0.9 else (2**31, 2**63 - 1, 2**63, 2**64)))
-    if kind == 2:
-        return rng.choice((f"attr.{name(rng)}", "n", "k"))
-    left, right = expression(rng, depth + 1), expression(rng, depth + 1)
-    if kind < 6:
-        return f"{left}{rng.choice(('+', '-', '*', '//', '/', '%'))}{right}"
-    if kind == 6:
-        return f"({left})"
-    return rng.choice((f"ceil({left}/{right})", f"min({left}, {right})", f"max({left},{right})", f"-{left}"))
-
-
-def axes(rng: random.Random) -> str:
-    """The text in brackets."""
-    words = [rng.choice((name(rng), str(rng.randrange(5)), expression(rng))) for _ in range(rng.randrange(4))]
-    return " ".join(["..."] * (rng.random() < 0.2) + words)
-
-
-def attribute_type(rng: random.Random, depth: int = 0) -> str:
-    """A type of an attribute."""
-    kind = rng.randrange(5)
-    if kind == 0 and depth < 2:
-        fields = [f"{name(rng)}:{attribute_type(rng, depth + 1)}{default(rng)}" for _ in range(rng.randrange(4))]
-        return "{" + " ".join(fields) + "}"
-    if kind == 1:
-        return f"enum({' '.join(name(rng) for _ in range(rng.randrange(4)))})"
-    return dtype_name(rng) + ("[]" if kind == 2 else "")
-
-
-def default(rng: random.Random) -> str:
-    """A default value, or none."""
-    if rng.random() < 0.5:
-        return ""
-    numbers = ("-1", "3.5", "inf", "nan", "1e400", "1_0", " 3", "300", "\u0663", "-0.0", "2147483648", "9" * 4301)
-    usual, odd = ("0", "1", "true", "3"), (*numbers, "true", "a", "")
-    return f"={rng.choice(usual if rng.random() < 0.8 else odd)}"
-
-
-def token(rng: random.Random) -> str:
-    """One token, right or nearly so."""
-    bracket = f"[{axes(rng)}]" if rng.random() < 0.6 else ""
-    kind = rng.randrange(12)
-    if kind < 4:
-        many = rng.choice(("", "", "", "?", "..."))
-        dtype = rng.choice(("", "", f":{dtype_name(rng)}"))
-        return f"{rng.choice(('arg', 'args'))}{many}{bracket}{dtype}"
-    if kind < 7:
-        after = ("", "", f":{dtype_name(rng)}", f":like({rng.randrange(3)})", f":attr.{name(rng)}", ":like(999)")
-        return f"{rng.choice(('ret', 'rets'))}{rng.choice(('', '', '...', '?'))}{bracket}{rng.choice(after)}"
-    if kind < 10:
-        kind_text = f":{attribute_type(rng)}" if rng.random() < 0.8 else ""
-        return f"{rng.choice(('attr', 'attrs'))}.{name(rng)}{kind_text}{default(rng)}"
-    if kind == 10:
-        return rng.choice(("stream", "ctx.stream", "scratch", "state", f"scratch[{expression(rng)}]"))
-    return f"{rng.choice(('parallel', 'reduce'))}[{' '.join(rng.sample(GOOD_NAMES, rng.randrange(3)))}]"
+def grown(rng: random.Random, word: str, depth: int = 0) -> str:
+    """What `GRAMMAR` makes of a word."""
+    text = rng.choice(GRAMMAR[word][: None if depth < 9 else 1])
+    return re.sub("<([a-z ]+)>", lambda found: grown(rng, found[1], depth + 1), text)
 
 
 def damaged(rng: random.Random, text: str, parts: tuple[str, ...]) -> str:
@@ -221,7 +199,7 @@ def damaged(rng: random.Random, text: str, parts: tuple[str, ...]) -> str:
 
 def arg_spec(rng: random.Random) -> list[str]:
     """The tokens of an arg_spec: as the grammar has them, damaged, or nothing but noise."""
-    tokens = [token(rng) for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 6, 12)))]
+    tokens = [grown(rng, "token") for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 6, 12)))]
     kind = rng.random()
     if kind < 0.5:
         tokens = [*["arg[n k]", "arg[m]"] * (rng.random() < 0.7), *tokens, *["ret"] * (rng.random() < 0.7)]

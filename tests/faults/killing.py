@@ -166,6 +166,4 @@ def check_leftovers(cache: Cache, tally: Tally) -> None:
 
 
 if __name__ == "__main__":
-    found = run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps(found.row()) + "\n")
-    sys.stderr.writelines(f"{each!r}\n" for each in found.wrong)
+    sys.stdout.write(json.dumps(vars(run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,7 @@ def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[lis
 
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
 @pytest.mark.parametrize("crowd_of", first_of([(PROCESSES, 1, 1), (2, max(3, PROCESSES // 4), 3)]), ids=str)
-def test_many_processes_or_threads_compile_once(
-    seed: int, crowd_of: tuple[int, int, int], tally: Tallies, tmp_path: Path
-):
+def test_many_processes_or_threads_compile_once(seed: int, crowd_of: Sequence[int], tally: Tallies, tmp_path: Path):
     processes, threads, modules = crowd_of
     loads = tally(f"loads by {threads} threads of {processes} processes at once, for each of {modules} modules", seed)
     loads.wrong, compiled = crowd(tmp_path / "crowd", processes, threads, modules)

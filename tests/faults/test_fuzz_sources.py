@@ -13,7 +13,7 @@ from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from tests.faults.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
 from tests.support.faults import FIRST_SEED, Tallies, chance, effort, longer, seeds
-from tests.support.large_sources import SOURCES, measure
+from tests.support.large_sources import SOURCES, Large, measure
 
 pytestmark = pytest.mark.timeout(3600)
 OURS = (BeRuntimeError,)
@@ -48,28 +48,21 @@ def test_any_source(seed: int, tally: Tallies):
     sources.check()
 
 
-NESTED = "void f(const BE::Tensor x, BE::Tensor y) {"
-ONCE_SLOW = {
-    "nested conditions": "#if X\n" * 11_000,
-    "annotations in nested conditions": "#if X\n// @BE f\n" * 4_300,
-    "one name annotated often": f"// @BE f\n{NESTED}" * 1_200,
-    "branches that exclude each other": "#if A\n" + f"#elif X\n// @BE f\n{NESTED}}}\n" * 500 + "#endif\n",
-    "calls of unknown macros without semicolons": "".join(f"// @BE f{i} arg ret\nD(f{i})\n" for i in range(2_200)),
-    "names before parentheses": "".join(f"// @BE f{i}\nf{i}(x)\n" for i in range(3_200)),
-    "annotations in one comment": "".join(f"// @BE f{i} arg ret\n// D(f{i})\n" for i in range(2_200)) + "D(f)",
-    "launches that do not end": f"// @BE f\n{NESTED}{'cudaLaunchKernel(' * 3_500}",
-    "configurations that do not end": f"// @BE f\n{NESTED}{'<<<' * 20_000}",
-    "brackets in an annotation": "// @BE f " + "{" * 60_000,
-}
+ONCE_SLOW = (
+    *("nested conditions", "conditions with annotations", "one name annotated often", "branches with annotations"),
+    *("annotated unknown calls", "annotated names before parentheses", "annotations in one comment"),
+    *("calls of a stream", "brackets in an annotation"),
+)
+UNENDING = Large("<<<", "// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y) {")
 
 
-@pytest.mark.parametrize("what", ONCE_SLOW)
-def test_what_was_slow_is_not(what: str, tally: Tallies):
+@pytest.mark.parametrize("large", [*(pytest.param(SOURCES[name], id=name) for name in ONCE_SLOW), UNENDING])
+def test_what_was_slow_is_not(large: Large, tally: Tallies):
     """64 KB each; the first of them took 35 seconds."""
     once = tally("sources that were slow", 0)
     with time_limit():
         for functions in (None, ["f"], {f"f{number}": ["arg", "ret"] for number in range(500)}):
-            judge(once, OURS, generate, ONCE_SLOW[what], functions)
+            judge(once, OURS, generate, large.text(LARGEST), functions)
     once.check()
 
 

@@ -17,10 +17,7 @@ SPECS = effort(5_000, 100_000, 1_000_000)
 TESTS = effort(1, 4, 20)
 OTHERS = 20
 """One spec in so many is also that of a source, and of a kernel without host code."""
-SOURCE = SourceText(
-    name="k.cu",
-    text="void f(const BE::Tensor x, const BE::Tensor w, BE::Tensor y, int n, float m, cudaStream_t s) {}\n",
-)
+TEXT = "void f(const BE::Tensor x, const BE::Tensor w, BE::Tensor y, int n, float m, cudaStream_t s) {}\n"
 
 
 def read(tokens: list[str]) -> None:
@@ -38,6 +35,6 @@ def test_any_spec(seed: int, tally: Tallies):
             tokens = arg_spec(rng)
             specs.notes["taken"] += judge(specs, OURS, read, tokens)
             if specs.tried % OTHERS == 0:
-                judge(specs, OURS, discover, [SOURCE], {"f": tokens})
+                judge(specs, OURS, discover, [SourceText(name="k.cu", text=TEXT)], {"f": tokens})
                 judge(specs, OURS, read_signature, "f", " ".join(tokens), ("x", "w", "y"))
     specs.check()

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import be_runtime
 from be_toolchain.errors import ArchError
-from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images
+from tests.cuda.built import UNCOMPRESSED, built, images, inline
 from tests.support import requirements, runtime
 from tests.support.cuda import device_code, run_json, source
 from tests.support.requirements import in_full
 
+WARM_LOAD = """
+import json, sys
+started = []
+events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
+import be_runtime
+module = be_runtime.load_cuda_file(sys.argv[1])
+from jax._src import xla_bridge
+targets, backend = be_runtime.list_registered_targets(), xla_bridge.backends_are_initialized()
+print(json.dumps([started, [str(module.path), module.content_hash, targets, backend]]))
+"""
 EXACT = (b"div.rn.f32", b"sqrt.rn.f32")
 FAST = (b"div.approx.ftz.f32", b"sqrt.approx.ftz.f32", b"fma.rn.ftz.f32")
 
@@ -24,10 +36,8 @@ def holds(module: be_runtime.CompiledModule, *words: bytes) -> set[bool]:
 
 
 def test_levels_and_fast_math_reach_host_and_device():
-    slow, usual, fast = (
-        built("arithmetic", UNCOMPRESSED, **options)
-        for options in ({"optimization_level": 0}, {}, {"use_fast_math": True})
-    )
+    every: tuple[dict[str, Any], ...] = ({"optimization_level": 0}, {}, {"use_fast_math": True})
+    slow, usual, fast = (built("arithmetic", UNCOMPRESSED, **options) for options in every)
     assert [ctypes.CDLL(str(module.path)).host_is_optimized() for module in (slow, usual, fast)] == [0, 1, 1]
     sizes = [[code.size_bytes for code in device_code(module.path) if code.kind == "elf"] for module in (slow, usual)]
     assert sizes[0] != sizes[1]
@@ -86,13 +96,7 @@ def test_flags_reach_their_compiler_as_one_argument_each(tmp_path: Path):
     )
     said = "it's one; argument & not | more * (than) <that>"
     flags = [f'-DSAID="{said}"', "-D", "ON_DEVICE=1", "-std=c++20", "-O1", "-gencode=arch=compute_80,code=sm_80"]
-    module = be_runtime.load_cuda_inline(
-        "flags",
-        source("half") + '#include "said.h"\n',
-        extra_cuda_cflags=flags,
-        extra_include_paths=[folder],
-        auto_register=False,
-    )
+    module = inline("flags", source("half") + '#include "said.h"\n', *flags, extra_include_paths=[folder])
     function = ctypes.CDLL(str(module.path)).said
     function.restype = ctypes.c_char_p
     assert function().decode() == said
@@ -113,9 +117,9 @@ def test_flags_of_nvcc_s_own_variables(variable: str, monkeypatch: pytest.Monkey
 def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
     (tmp_path / "once.cu").write_text(source("half"))
     cold, warm = (run_json(WARM_LOAD, str(tmp_path / "once.cu"), JAX_PLATFORMS="cpu") for _ in range(2))
-    assert any("ninja" in str(event) for event in cold["started"])
-    assert warm == {**cold, "started": [], "backend": False}
-    assert cold["backend"] is False
+    assert any("ninja" in str(event) for event in cold[0])
+    assert warm == [[], cold[1]]
+    assert warm[1][-1] is False, "no backend is initialized"
 
 
 @pytest.mark.full

@@ -66,13 +66,8 @@ def test_a_program_for_both_platforms_runs_where_one_is(tmp_path: Path):
 
 
 def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path: Path):
-    twice = be_runtime.cuda_kernel(
-        "__global__ void twice(const float* x, float* y) { int i = blockIdx.x; y[i] = 2 * x[i]; }",
-        "twice",
-        signature="arg[n] ret[n]:like(0) parallel[n]",
-        grid="n",
-        block=1,
-    )
+    text = "__global__ void twice(const float* x, float* y) { int i = blockIdx.x; y[i] = 2 * x[i]; }"
+    twice = be_runtime.cuda_kernel(text, "twice", signature="arg[n] ret[n]:like(0) parallel[n]", grid="n", block=1)
     mesh = jax.sharding.AbstractMesh((2,), ("d",))
     function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
     path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")

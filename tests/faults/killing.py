@@ -68,19 +68,6 @@ class Cache:
         while not self.store.prune(size_bytes, 30, now_s=time.time() + days * _DAY_S):
             pass
 
-    def age(self) -> None:
-        """Make all that is left two hours old, and the next round of pruning due."""
-        (self.base / "pruning.json").unlink(missing_ok=True)
-        for path in self.base.rglob("*"):
-            os.utime(path, (time.time() - 7200,) * 2, follow_symlinks=False)
-
-    def left(self) -> list[str]:
-        """What is there and belongs to no entry."""
-        found = [path.name for path in self.base.iterdir() if not _OURS.fullmatch(path.name)]
-        found += [f"staging/{path.name}" for path in (self.base / "staging").iterdir()]
-        entries = [path.parent for path in self.base.glob("*/*/*/manifest.json")]
-        return found + [path.name for entry in entries for path in entry.iterdir() if path.name not in _ENTRY]
-
 
 def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _ALL) -> Callable[[], str]:
     """Fork a process that acts, and dies at a line if one is given; return a function that says how it ended."""
@@ -158,9 +145,14 @@ def run(folder: Path, seed: int, kills: int) -> Tally:
 
 def check_leftovers(cache: Cache, tally: Tally) -> None:
     """Nothing old is left of the dead after the next round of pruning."""
-    cache.age()
+    (cache.base / "pruning.json").unlink(missing_ok=True)
+    for path in cache.base.rglob("*"):
+        os.utime(path, (time.time() - 7200,) * 2, follow_symlinks=False)
     said = child(lambda: cache.prune(2, 10**9))()
-    left = cache.left()
+    left = [path.name for path in cache.base.iterdir() if not _OURS.fullmatch(path.name)]
+    left += [f"staging/{path.name}" for path in (cache.base / "staging").iterdir()]
+    entries = [path.parent for path in cache.base.glob("*/*/*/manifest.json")]
+    left += [path.name for entry in entries for path in entry.iterdir() if path.name not in _ENTRY]
     if left or not said.startswith("lines "):
         tally.wrong.append(f"left behind: {left} {said}")
 

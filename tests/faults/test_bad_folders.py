@@ -230,17 +230,6 @@ def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount,
     share.left()
 
 
-@longer
-def test_an_entry_that_another_machine_removed_is_built_again(tmp_path: Path, bad_mount: MakeMount):
-    share = Share(tmp_path, [bad_mount(), bad_mount(late_s=60.0)], keys=1)
-    here, there = share.mounts
-    assert share.load_here("first", there, 2) == {"quick built": 1, "quick found": 1}
-    output = next(there.path.glob("**/copy.txt"))
-    assert Store(here.path / "cache").clear() == 1
-    assert output.exists(), "the other machine still has its stat"
-    assert share.load_here("second", there, 2) == {"quick built": 1, "quick found": 1}
-
-
 def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(tmp_path: Path, bad_mount: MakeMount):
     here, there = Store(bad_mount().path / "cache"), Store(bad_mount(late_s=60.0).path / "cache")
     be_runtime.set_cache_dir(there.root)

@@ -33,39 +33,35 @@ def flip(path: Path, at: int, bit: int, *, keeps_time: bool) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-class Cache:
-    """A cache with one entry, which has two outputs, a dependency and names that must not exist."""
+KEY, OTHER = (
+    make_key("module", ("name", "ops"), ("flags", (level, "-g")), ("source", "int a;\nint b;\n"))
+    for level in ("-O2", "-O3")
+)
 
-    def __init__(self, folder: Path) -> None:
-        self.store, self.header = Store(folder / "cache"), folder / "a.h"
-        self.header.write_text("int a;\n")
-        self.key = make_key("module", ("name", "ops"), ("flags", ("-O2", "-g")), ("source", "int a;\nint b;\n"))
-        self.other = make_key("module", ("name", "ops"), ("flags", ("-O3", "-g")), ("source", "int a;\nint b;\n"))
 
-    def load(self) -> Entry:
-        """Build or find the entry."""
+def load(store: Store, header: Path) -> Entry:
+    """Build or find an entry that has two outputs, a dependency and names that must not exist."""
 
-        def build(staging: Path) -> BuildOutput:
-            (staging / "src").mkdir()
-            (staging / "m.so").write_bytes(CONTENT)
-            (staging / "src" / "a.cc").write_text("int a;\n")
-            absent = (self.header.parent / "b.h", self.header.parent / "none" / "c.h")
-            return BuildOutput(outputs=("m.so", "src/a.cc"), dependencies=(self.header,), absent=absent)
+    def build(staging: Path) -> BuildOutput:
+        (staging / "src").mkdir()
+        (staging / "m.so").write_bytes(CONTENT)
+        (staging / "src" / "a.cc").write_text("int a;\n")
+        absent = (header.parent / "b.h", header.parent / "none" / "c.h")
+        return BuildOutput(outputs=("m.so", "src/a.cc"), dependencies=(header,), absent=absent)
 
-        return self.store.get_or_build(self.key, build)
+    return store.get_or_build(KEY, build)
 
-    def problem(self, name: str) -> str:
-        """What is wrong with a load after a flip in that file of the entry, and with all else that reads the entry."""
-        shown = self.store.explain(self.other)
-        listed = list(self.store.entries())
-        entry = self.load()
-        if entry.output("m.so").read_bytes() != CONTENT or entry.output("src/a.cc").read_text() != "int a;\n":
-            return "a wrong output"
-        if not entry.built and name != "key.json":
-            return "not noticed"
-        if shown not in ((), ("flags: removed '-O2'; added '-O3'",)):
-            return f"a wrong reason: {shown}"
-        return "" if len(listed) == 1 else f"{len(listed)} entries are listed"
+
+def problem_of(store: Store, header: Path, name: str) -> str:
+    """What is wrong with a load after a flip in that file of the entry, and with all else that reads the entry."""
+    shown, listed, entry = store.explain(OTHER), len(list(store.entries())), load(store, header)
+    if entry.output("m.so").read_bytes() != CONTENT or entry.output("src/a.cc").read_text() != "int a;\n":
+        return "a wrong output"
+    if not entry.built and name != "key.json":
+        return "not noticed"
+    if shown not in ((), ("flags: removed '-O2'; added '-O3'",)):
+        return f"a wrong reason: {shown}"
+    return "" if listed == 1 else f"{listed} entries are listed"
 
 
 EVERY = effort(97, 7, 1)
@@ -75,17 +71,19 @@ EVERY = effort(97, 7, 1)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", ["m.so", "src/a.cc", "manifest.json", "key.json"])
 def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: Path):
-    rng, flips, cache = chance(seed), tally("flips in an entry's files", seed), Cache(tmp_path)
-    size = (cache.load().path / name).stat().st_size
+    rng, flips = chance(seed), tally("flips in an entry's files", seed)
+    store, header = Store(tmp_path / "cache"), tmp_path / "a.h"
+    header.write_text("int a;\n")
+    size = (load(store, header).path / name).stat().st_size
     for at in range(rng.randrange(EVERY), size, EVERY):
         for bit in range(8) if EVERY == 1 else (rng.randrange(8),):
-            path = cache.load().path / name
+            path = load(store, header).path / name
             flip(path, min(at, path.stat().st_size - 1), bit, keeps_time=rng.random() < 0.5)
-            problem = cache.problem(name)
+            problem = problem_of(store, header, name)
             flips.tried += 1
             flips.wrong += [f"{name}, bit {bit} of byte {at}: {problem}"] if problem else []
             if name == "key.json":
-                cache.store.clear()
+                store.clear()
     flips.check()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -68,14 +69,13 @@ INPUTS = effort(40, 1_000, 10_000)
 OURS = (BeRuntimeError, ToolchainError)
 EXAMPLES = Path(__file__).parent / "examples"
 PROGRAM = Path(__file__).resolve().parents[1] / "data" / "format1" / "first_release.be"
-Damage = Callable[[random.Random, Any], Any]
 
 
 class Reader(NamedTuple):
     """What reads something from outside: sound examples, damage that suits them, and errors that it may raise."""
 
     examples: Sequence[Any]
-    damage: Damage
+    damage: Callable[[random.Random, Any], Any]
     read: Callable[[Any], object]
     allowed: tuple[type[Exception], ...] = OURS
 
@@ -86,9 +86,8 @@ def texts(name: str) -> list[str]:
 
 
 def as_text(rng: random.Random, text: str) -> str:
-    if rng.random() < 0.05:
-        return long_text(rng, (*SIGNS, *text.split()[:20]))
-    return damaged(rng, text, (*SIGNS, *text.split()[:20]))
+    parts = (*SIGNS, *text.split()[:20])
+    return long_text(rng, parts) if rng.random() < 0.05 else damaged(rng, text, parts)
 
 
 def as_toml(rng: random.Random, text: str) -> str:
@@ -134,10 +133,7 @@ def read_contents(text: str) -> None:
 
 
 def as_variables(rng: random.Random, environ: dict[str, str]) -> dict[str, str]:
-    changed = dict(environ)
-    for name in rng.sample(sorted(environ), 3):
-        changed[name] = as_text(rng, environ[name])
-    return changed
+    return environ | {name: as_text(rng, environ[name]) for name in rng.sample(sorted(environ), 3)}
 
 
 def read_variables(environ: dict[str, str]) -> None:
@@ -146,10 +142,8 @@ def read_variables(environ: dict[str, str]) -> None:
 
 
 def read_arithmetic(text: str) -> None:
-    try:
+    with contextlib.suppress(KeyError):  # a name that no signature has
         evaluate(parse_expression(text), {"n": 7, "k": 0, "attr.bins": -(2**63)})
-    except KeyError:
-        return  # a name that no signature has
 
 
 VARIABLES = {
@@ -164,73 +158,56 @@ VARIABLES = {
 }
 
 
-def parse_numbered_smi(text: str) -> None:
+def read_smi(text: str) -> None:
     parse_smi(text, "0,GPU-2")
 
 
+def read_names(text: str) -> None:
+    for read in (parse_dist_infos, parse_present, versions.parse_conda_meta):
+        read((text,))
+    parse_requirement(text)
+
+
+def read_project(text: str) -> None:
+    parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text))
+
+
 PRINTED: tuple[Callable[[str], object], ...] = (
-    *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun, dry_run.parse_dryrun),
+    *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun),
     *(versions.parse_archs_listed, versions.parse_sm_listed, versions.parse_host_limits, versions.version_key),
     *(versions.parse_libc_below, versions.parse_cccl_version, versions.parse_dpkg_status, parse_os_release),
-    *(versions.parse_cudart_version, parse_driver_release, parse_minimums, parse_uv_compile, parse_numbered_smi),
+    *(versions.parse_cudart_version, parse_driver_release, parse_minimums, parse_uv_compile, read_smi),
 )
+HANDLERS = '{"functions": {"f": ["be_ffi_f", "be_graph_f", "", "::f", ["arg"]]}}'
+VERSIONS = '{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.9.86"}}'
+COMMANDS = '[{"directory": "/", "file": "/etc/passwd", "arguments": ["g++"]}]'
+NINJA = "# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tm.so\tf1\n"
+LOOKED_AT = b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0l/b\0"
+WHEELS = ["nvidia_nvvm-13.0.88.dist-info", "jax_cuda13_plugin-0.7.dist-info"]
+SOURCES = {"k.cu": "a\nb\n"}, (("k.cu", 3),)
 PURE: dict[str, Reader] = {
     "manifests": Reader([manifest_text()], as_sealed, parse_manifest, (ValueError,)),
     "keys": Reader([KEY.to_json()], damaged_json, lambda text: KEY.explain(CacheKey.from_json(text)), (ValueError,)),
-    "lists of handlers": Reader(
-        ['{"functions": {"f": ["be_ffi_f", "be_graph_f", "", "::f", ["arg"]]}}'], damaged_json, read_contents
-    ),
+    "lists of handlers": Reader([HANDLERS], damaged_json, read_contents),
     "kernels.toml": Reader(texts("kernels.toml"), as_toml, read_declaration),
-    "project files": Reader(
-        texts("be-toolchain.toml"),
-        as_toml,
-        lambda text: parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text)),
-    ),
+    "project files": Reader(texts("be-toolchain.toml"), as_toml, read_project),
     "variables": Reader([VARIABLES], as_variables, read_variables),
     "arithmetic": Reader(["ceil(n/256)*max(n, k)", "2*attr.bins//(n-7)%3"], as_text, read_arithmetic, (ValueError,)),
     "lists of architectures": Reader(["8.0, sm_90a;compute_100f"], as_text, parse_archs),
-    "version.json": Reader(
-        ['{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.9.86"}}'], damaged_json, versions.parse_version_json, ()
-    ),
+    "version.json": Reader([VERSIONS], damaged_json, versions.parse_version_json, ()),
     "pip's reports": Reader(
         texts("pip_report.json"), damaged_json, lambda text: parse_pip_report(text, LocalSystem({}))
     ),
-    "names of dist-info": Reader(
-        ["nvidia_nvvm-13.0.88.dist-info", "jax_cuda13_plugin-0.7.dist-info"],
-        as_text,
-        lambda text: (
-            parse_dist_infos((text,)),
-            parse_present((text,)),
-            versions.parse_conda_meta((text,)),
-            parse_requirement(text),
-        ),
-        (),
-    ),
+    "names of dist-info": Reader(WHEELS, as_text, read_names, ()),
     **{
-        f"what tools print, {read.__module__.rpartition('.')[2]}.{read.__name__}": Reader(
-            texts("tools.txt"), as_printed, read
-        )
-        for read in PRINTED
+        f"printed, {read.__name__}": Reader(texts("tools.txt"), as_printed, read, (ToolchainError,)) for read in PRINTED
     },
-    "messages of compilers": Reader(
-        texts("compilers.txt"), as_text, lambda text: diagnose(text, {"k.cu": "a\nb\n"}, (("k.cu", 3),)), ()
-    ),
+    "printed, dry run": Reader(texts("tools.txt"), as_printed, dry_run.parse_dryrun, (ToolchainError,)),
+    "messages of compilers": Reader(texts("compilers.txt"), as_text, lambda text: diagnose(text, *SOURCES), ()),
     "depfiles": Reader(["k.o: k.cu \\\n /opt/my\\ dir/a.h \\\n $$x\nk.o: b.h\n"], as_text, parse_depfile, ()),
-    "logs of ninja": Reader(
-        ["# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tm.so\tf1\n"], as_text, parse_ninja_log, ()
-    ),
-    "records of what was looked at": Reader(
-        [b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0l/b\0"],
-        flipped,
-        lambda data: parse_records(data, ["/build"]),
-        (),
-    ),
-    "compile_commands.json": Reader(
-        ['[{"directory": "/", "file": "/etc/passwd", "arguments": ["g++"]}]'],
-        damaged_json,
-        lambda text: merge_commands([text]),
-        (ValueError,),
-    ),
+    "logs of ninja": Reader([NINJA], as_text, parse_ninja_log, ()),
+    "records of what was looked at": Reader([LOOKED_AT], flipped, lambda data: parse_records(data, ["/build"]), ()),
+    "compile_commands.json": Reader([COMMANDS], damaged_json, lambda text: merge_commands([text]), (ValueError,)),
     "exported programs": Reader([PROGRAM.read_bytes()], flipped, lambda data: open_container(data, "here")),
 }
 

@@ -1,4 +1,8 @@
-"""Sources that nobody would write: each has its entry points found, or is refused by our error, within a second."""
+"""Sources and arg_specs that nobody would write.
+
+Each source has its entry points found, each arg_spec is read back as it was written, or is refused by our error, within
+a second.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from be_runtime.call.kernel_signature import read_signature
 from be_runtime.errors import BeRuntimeError
 from be_runtime.generate.codegen import Binding, render_unit
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
-from tests.faults.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
+from be_runtime.spec.grammar import parse_spec, render_spec
+from tests.faults.fuzzing import CPP, LARGEST, arg_spec, judge, source, time_limit, wanted_functions
 from tests.support.faults import FIRST_SEED, Tallies, chance, effort, longer, seeds
 from tests.support.large_sources import SOURCES, Large, measure
 
@@ -94,3 +100,28 @@ def test_what_is_repeated_takes_no_time(first: str | None, tally: Tallies):
             for functions in (None, ["f"]):
                 judge(repeated, OURS, generate, unit * (LARGEST // len(unit)), functions)
     repeated.check()
+
+
+SPECS = effort(5_000, 100_000, 1_000_000)
+OTHERS = 20
+"""One spec in so many is also that of a source, and of a kernel without host code."""
+TEXT = "void f(const BE::Tensor x, const BE::Tensor w, BE::Tensor y, int n, float m, cudaStream_t s) {}\n"
+
+
+def read_back(tokens: list[str]) -> None:
+    params = parse_spec(tokens, function="f")
+    again = parse_spec(render_spec(params), function="f")
+    assert repr(again) == repr(params), "another spec is read back"  # repr: a default may be nan
+
+
+@pytest.mark.parametrize("seed", seeds(TESTS))
+def test_any_spec(seed: int, tally: Tallies):
+    rng, specs = chance(seed), tally("arg_specs", seed)
+    with time_limit():
+        while specs.tried < SPECS // TESTS:
+            tokens = arg_spec(rng)
+            specs.notes["taken"] += judge(specs, OURS, read_back, tokens)
+            if specs.tried % OTHERS == 0:
+                judge(specs, OURS, discover, [SourceText(name="k.cu", text=TEXT)], {"f": tokens})
+                judge(specs, OURS, read_signature, "f", " ".join(tokens), ("x", "w", "y"))
+    specs.check()

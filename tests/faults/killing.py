@@ -125,13 +125,13 @@ def run(folder: Path, seed: int, kills: int) -> Tally:
         what, act = rng.choice(list(actions(cache, rng).items()))
         beside = [child(partial(cache.load, rng.choice(_NAMES)))] if rng.random() < 0.3 else []
         traced = rng.choice((_ALL, _CACHE))
-        line = rng.randint(1, lines.get((what, traced), 400))
+        line = rng.randint(1, lines.get((what, traced), 10**9))  # the first is there to count
         said = child(act, line, traced)()
         if said == "killed":
             tally.tried += 1
             tally.notes[f"in {what}"] += 1
         elif said.startswith("lines "):
-            lines[what, traced] = max(50, int(said.split()[1]))
+            lines[what, traced] = max(lines.get((what, traced), 50), int(said.split()[1]))
         else:
             tally.wrong.append(f"{what}: {said}")
         after = [child(partial(cache.load, name))() for name in _NAMES] + [ended() for ended in beside]

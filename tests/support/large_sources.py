@@ -80,7 +80,7 @@ def _of_types(count: int) -> str:
     return f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#', count)}) {{}}\n"
 
 
-TWO, BY_NAME = "(const BE::Tensor x, BE::Tensor y)", "BE::Tensor const& x, BE::Tensor y"
+BOTH, BY_NAME = "const BE::Tensor x, BE::Tensor y", "BE::Tensor const& x, BE::Tensor y"
 PAIR, OPTIONS = "const BE::Tensor a@#, int b@#, ", "}\nvoid f(BE::Tensor y, Options o) {}\n"
 DOUBLING = "#define A(x) x\n#define B(x) A(x x)\n#define C(x) B(B(x x))\n#define A(x) C(C(x))\n"
 MANY_PARAMETERS = f"#define D({_each('a@#, ', 9000)}a) void g({_each('a@# ', 9000)}"
@@ -90,8 +90,9 @@ MANY_TOKENS = """// @BE f@# arg[n k] arg[k] ret[n] attr.a:int32=1 attr.b:float32
 void f@#(const BE::Tensor m, const BE::Tensor x, BE::Tensor y, int a, BE::Span<const float> b, int64_t stream)\
  { k<<<1, 2, 0, s>>>(x); }
 """
-MANY_AXES = f"arg[{_each('n@# ', 64)}] "
+AXES = f"arg[{_each('n@# ', 64)}] " * 30
 SPELLINGS = f"// @BE f@#\nvoid f@#(BE::Tensor y, {''.join(f'const a{i}_@#::S& b{i}, ' for i in range(10))}int n) {{}}\n"
+MEMBERS = _each("int a@#; ", 998)
 CONSTS = "".join(f"BE::Span<{'const ' * 900}float> a{i}; " for i in range(40))
 
 SOURCES: dict[str, Large] = {
@@ -121,12 +122,10 @@ SOURCES: dict[str, Large] = {
     "annotated unknown calls": Large("// @BE f@# arg ret\nD(f@#)\n", ""),
     # Functions
     "annotated functions": Large("// @BE f@#\nvoid f@#(const BE::Tensor x, BE::Tensor y) {}\n", ""),
-    "annotated functions with bodies": Large(f"// @BE f@#\nvoid f@#{TWO} {{ g(x, y); }}\n", ""),
+    "annotated functions with bodies": Large(f"// @BE f@#\nvoid f@#({BOTH}) {{ g(x, y); }}\n", ""),
     "annotations with tokens": Large(f"// @BE f@# arg[n] ret[n] attr.k:int32=3\nvoid f@#({BY_NAME}, int k) {{}}\n", ""),
     "annotated overloads": Large("// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y, int a@#) {}\n", ""),
-    "overloads of one name": Large(
-        "void f(const BE::Tensor x, BE::Tensor y, T@# a) {}\n", "// @BE f arg ret attr.a:int32\n"
-    ),
+    "overloads of one name": Large(f"void f({BOTH}, T@# a) {{}}\n", "// @BE f arg ret attr.a:int32\n"),
     "prototypes of one function": Large("void f(const BE::Tensor x, BE::Tensor y);\n"),
     "other functions": Large("static inline int g@#(int a, float b) { return a; }\n"),
     "short functions": Large("int g();"),
@@ -176,9 +175,7 @@ SOURCES: dict[str, Large] = {
     "open conditions": Large("#if X\n"),
     "conditions with annotations": Large("#if X\n// @BE f@#\nvoid f@#(BE::Tensor y) {}\n", ""),
     "branches of one condition": Large("#elif X@#\nvoid g();\n", NOTED + "#if X\n", "#endif\n"),
-    "branches with annotations": Large(
-        f"#elif X@#\n// @BE f\nvoid f{TWO} {{}}\n", "#if X\n// @BE f\n" + HEAD, "#endif\n"
-    ),
+    "branches with annotations": Large(f"#elif X@#\n// @BE f\nvoid f({BOTH}) {{}}\n", "#if X\n" + NOTED, "#endif\n"),
     "branches that do not close": Large("#elif X@#\nvoid g() {\n", NOTED + "#if X\nvoid g() {\n", "#endif\n}\n"),
     # Text
     "one long line": Large("int a; "),
@@ -257,15 +254,15 @@ SOURCES: dict[str, Large] = {
     "entry points of unknown macros": Large("// @BE f@# arg ret\nD(f@#)\n", "", times=MANY),
     "one thousand parameters": Large(PAIR, "// @BE f\nvoid f(", "BE::Tensor y) {}\n", times=499),
     "entry points with a thousand parameters": Large(_taking(_each("int b@#, ", 999)), ""),
-    "parameters of one structure": Large(
-        _taking(_each("S b@#, ", 50)), "struct S {" + _each("int a@#; ", 999) + "};\n"
-    ),
-    "one name annotated often": Large(f"// @BE f\nvoid f{TWO} {{", ""),
+    "parameters of one structure": Large(_taking(_each("S b@#, ", 50)), f"struct S {{{MEMBERS}int a998; }};\n"),
+    "one name annotated often": Large(f"// @BE f\nvoid f({BOTH}) {{", ""),
     "annotated names before parentheses": Large("// @BE f@#\nf@#(x)\n", ""),
     "axes": Large(
-        f"// @BE f@# {MANY_AXES * 30}ret[n0] parallel[n0]\nvoid f@#({'const BE::Tensor, ' * 30}BE::Tensor y) {{}}\n", ""
+        f"// @BE f@# {AXES}ret[n0] parallel[n0]\nvoid f@#({'const BE::Tensor, ' * 30}BE::Tensor y) {{}}\n", ""
     ),
-    "arithmetic of axes": Large(f"// @BE f@# arg[n] ret[{'+'.join(['n'] * 30)}]\nvoid f@#{TWO} {{}}\n", "", times=MANY),
+    "arithmetic of axes": Large(
+        f"// @BE f@# arg[n] ret[{'+'.join(['n'] * 30)}]\nvoid f@#({BOTH}) {{}}\n", "", times=MANY
+    ),
     "fields of an attribute": Large("a@#:int32=1 ", "// @BE f ret attr.o:{", OPTIONS, times=700),
     "words that begin scopes": Large("namespace ", after="a(b {"),
     "words that begin classes": Large("class ", after="a(b {"),
@@ -293,7 +290,7 @@ SOURCES: dict[str, Large] = {
     "structures in structures": Large("int a; ", f"{_of_types(998)}{_each('struct S@# {')}", "};" * MANY + "\n"),
     "calls of one name": Large("f();"),
     "entry points of one structure": Large(
-        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", "struct S {" + _each("int a@#; ", 998) + "};\n", times=MANY
+        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", f"struct S {{{MEMBERS}}};\n", times=MANY
     ),
 }
 

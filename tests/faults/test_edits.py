@@ -62,15 +62,6 @@ class Project:
     def path(self) -> Path:
         return self.root / self.rng.choice(FOLDERS) / self.rng.choice(NAMES)
 
-    def text(self) -> str:
-        rng = self.rng
-        lines = [f"#undef VALUE_A\n#define VALUE_A {rng.randrange(1, 10)}"]
-        if rng.random() < 0.3:
-            lines.append(f"#undef VALUE_B\n#define VALUE_B {rng.randrange(1, 10)}")
-        if rng.random() < 0.3:
-            lines.append('#if __has_include("b.h") && !defined(ONCE)\n#define ONCE\n#include "b.h"\n#endif')
-        return "\n".join(lines) + "\n"
-
     def clear(self, path: Path) -> None:
         """Make room, whatever is there or stands in the way."""
         for each in (*reversed(path.relative_to(self.root).parents[:-1]), path.relative_to(self.root)):
@@ -82,8 +73,10 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path) -> None:
+        value, other = (f"#undef VALUE_{name}\n#define VALUE_{name} {self.rng.randrange(1, 10)}\n" for name in "AB")
+        nested = '#if __has_include("b.h") && !defined(ONCE)\n#define ONCE\n#include "b.h"\n#endif\n'
         self.clear(path)
-        path.write_text(self.text())
+        path.write_text(value + "".join(part for part in (other, nested) if self.rng.random() < 0.3))
 
     def library(self, path: Path) -> None:
         self.clear(path)

@@ -132,8 +132,7 @@ class DeviceCode(NamedTuple):
 
     kind: str
     arch: int
-    size_bytes: int
-    content: bytes = b""
+    content: bytes
 
 
 def device_code(library: Path) -> list[DeviceCode]:
@@ -153,7 +152,7 @@ def device_code(library: Path) -> list[DeviceCode]:
             kind, header, payload = struct.unpack_from("<HxxIQ", image, position)
             (arch,) = struct.unpack_from("<I", image, position + 28)
             content = image[position + header : position + header + payload]
-            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, payload, content))
+            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, content))
             position += header + payload
         start = image.find(magic, end)
     return found
@@ -178,8 +177,5 @@ def _text_sections(elf: bytes) -> list[bytes]:
     entry_size, count, names_index = struct.unpack_from("<HHH", elf, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", elf, offset + index * entry_size) for index in range(count)]
     names = sections[names_index][4]
-    return [
-        elf[section[4] : section[4] + section[5]]
-        for section in sections
-        if elf.startswith(b".text", names + section[0])
-    ]
+    code = (section for section in sections if elf.startswith(b".text", names + section[0]))
+    return [elf[section[4] : section[4] + section[5]] for section in code]

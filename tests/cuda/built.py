@@ -10,6 +10,22 @@ from tests.support.cuda import device_code, source
 UNCOMPRESSED = "--no-compress"
 """Leaves the PTX and the machine code in the library readable."""
 
+WARM_LOAD = """
+import json, sys
+import jax
+
+started = []
+events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
+import be_runtime
+module = be_runtime.load_cuda_file(sys.argv[1])
+from jax._src import xla_bridge
+
+found = {"path": str(module.path), "hash": module.content_hash, "targets": be_runtime.list_registered_targets()}
+print(json.dumps({**found, "started": started, "backend": xla_bridge.backends_are_initialized()}))
+"""
+"""A program for `run_json` that loads a file, and says which processes that started."""
+
 
 def inline(name: str, text: str, *flags: str, **options: Any) -> be_runtime.CompiledModule:
     """The module of a source, under flags of nvcc."""

@@ -10,22 +10,11 @@ import pytest
 
 import be_runtime
 from be_toolchain.errors import ArchError
-from tests.cuda.built import UNCOMPRESSED, built, images, inline
+from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images, inline
 from tests.support import requirements, runtime
 from tests.support.cuda import device_code, run_json, source
 from tests.support.requirements import in_full
 
-WARM_LOAD = """
-import json, sys
-started = []
-events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
-sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
-import be_runtime
-module = be_runtime.load_cuda_file(sys.argv[1])
-from jax._src import xla_bridge
-targets, backend = be_runtime.list_registered_targets(), xla_bridge.backends_are_initialized()
-print(json.dumps([started, [str(module.path), module.content_hash, targets, backend]]))
-"""
 EXACT = (b"div.rn.f32", b"sqrt.rn.f32")
 FAST = (b"div.approx.ftz.f32", b"sqrt.approx.ftz.f32", b"fma.rn.ftz.f32")
 
@@ -117,9 +106,9 @@ def test_flags_of_nvcc_s_own_variables(variable: str, monkeypatch: pytest.Monkey
 def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
     (tmp_path / "once.cu").write_text(source("half"))
     cold, warm = (run_json(WARM_LOAD, str(tmp_path / "once.cu"), JAX_PLATFORMS="cpu") for _ in range(2))
-    assert any("ninja" in str(event) for event in cold[0])
-    assert warm == [[], cold[1]]
-    assert warm[1][-1] is False, "no backend is initialized"
+    assert any("ninja" in str(event) for event in cold["started"])
+    assert warm == {**cold, "started": [], "backend": False}
+    assert cold["backend"] is False
 
 
 @pytest.mark.full

@@ -16,7 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -117,27 +117,29 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+Hook = Generator[None, Report, Report]
+
+
+def _promised(report: Report, path: Path) -> Report:
     """Turn a skip in a promised tier into a failure."""
-    report = yield
     expected = hasattr(report, "wasxfail") or requirements.OPTIONAL in _reason(report)
-    if report.skipped and not expected and _tier(item.path) in PROMISED:
+    if report.skipped and not expected and _tier(path) in PROMISED:
         report.outcome = "failed"
         report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """The same for a module that skips as a whole."""
-    report = yield
-    if report.skipped and requirements.OPTIONAL not in _reason(report) and _tier(collector.path) in PROMISED:
-        report.outcome = "failed"
-        report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
-    return report
+def pytest_runtest_makereport(item: pytest.Item) -> Hook[pytest.TestReport]:
+    """Judge the report of a test."""
+    return _promised((yield), item.path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Hook[pytest.CollectReport]:
+    """Judge that of a module, which may skip as a whole."""
+    return _promised((yield), collector.path)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -155,9 +157,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
     left_out = config.stash.get(LEFT_OUT, 0)
     if left_out:
-        terminalreporter.write_line(
-            f"left out {left_out} tests; make test-full runs them, docs/contributing.md lists them"
-        )
+        said = "make test-full runs them, docs/contributing.md lists them"
+        terminalreporter.write_line(f"left out {left_out} tests; {said}")
         changed = _last_commit_needs_full()
         if changed:
             terminalreporter.write_line(f"run make test-full: the last commit changes {', '.join(changed)}", red=True)

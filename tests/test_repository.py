@@ -13,11 +13,8 @@ import be_toolchain
 from tests.conftest import TIERS
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = {
-    path.relative_to(ROOT).as_posix(): path.read_text()
-    for package in ("be_toolchain", "be_runtime")
-    for path in (ROOT / package).rglob("*.py")
-}
+_CODE = (path for package in ("be_toolchain", "be_runtime") for path in (ROOT / package).rglob("*.py"))
+MODULES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in _CODE}
 FOLDERS = ("benchmarks", "constraints", "docker", "docs", "recipe", "release")
 PAGES = {
     page: page.read_text()
@@ -27,9 +24,7 @@ PAGES = {
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
 READERS_OF_ENVIRON = {
-    "be_runtime/load/process.py",
-    "be_runtime/compile/run/execute.py",
-    "be_toolchain/machine/local_system.py",
+    *("be_runtime/load/process.py", "be_runtime/compile/run/execute.py", "be_toolchain/machine/local_system.py"),
 }
 PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")
 """A file, wherever the page names it, and a folder between backticks."""

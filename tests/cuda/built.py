@@ -12,35 +12,30 @@ UNCOMPRESSED = "--no-compress"
 
 WARM_LOAD = """
 import json, sys
-
 import jax
 
 started = []
 events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
 sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
-
 import be_runtime
-
 module = be_runtime.load_cuda_file(sys.argv[1])
-
 from jax._src import xla_bridge
 
-print(json.dumps({
-    "path": str(module.path),
-    "hash": module.content_hash,
-    "targets": be_runtime.list_registered_targets(),
-    "started": started,
-    "backend": xla_bridge.backends_are_initialized(),
-}))
+found = {"path": str(module.path), "hash": module.content_hash, "targets": be_runtime.list_registered_targets()}
+print(json.dumps({**found, "started": started, "backend": xla_bridge.backends_are_initialized()}))
 """
 """A program for `run_json` that loads a file, and says which processes that started."""
 
 
+def inline(name: str, text: str, *flags: str, **options: Any) -> be_runtime.CompiledModule:
+    """The module of a source, under flags of nvcc."""
+    given = {"extra_cuda_cflags": list(flags), "auto_register": False, **options}
+    return be_runtime.load_cuda_inline(name, text, **given)
+
+
 def built(name: str, *flags: str, **options: Any) -> be_runtime.CompiledModule:
     """The module of a kernel of tests/support, under flags of nvcc."""
-    return be_runtime.load_cuda_inline(
-        name, source(name), extra_cuda_cflags=list(flags), **{"auto_register": False, **options}
-    )
+    return inline(name, source(name), *flags, **options)
 
 
 def images(module: be_runtime.CompiledModule) -> set[tuple[str, int]]:

@@ -16,9 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
-
-Operation = TypeVar("Operation", bound=Callable[..., Any])
+from typing import Any, NamedTuple
 
 
 class Rules(NamedTuple):
@@ -59,7 +57,12 @@ class Rules(NamedTuple):
     seed: int = 0
 
 
-def faulty(do: Operation) -> Operation:
+def _error(name: str) -> OSError:
+    code = getattr(errno, name)
+    return OSError(code, os.strerror(code))
+
+
+def faulty(do: Callable[..., Any]) -> Callable[..., Any]:
     """Let an operation of a folder fail as the rules say."""
     name = do.__name__
 
@@ -69,23 +72,36 @@ def faulty(do: Operation) -> Operation:
         is_meant = rules.only in (path or "")
         code, rate = rules.fails.get(name, ("", 0.0))
         if is_meant and self.happens(rate):
-            raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
+            raise _error(code)
         result = do(self, path, *args)
         if name in _CHANGES:
             for changed in (path, *args[:1]):
                 self.listed.pop(os.path.dirname(str(changed)), None)
         if is_meant and self.happens(rules.lost.get(name, 0.0)):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise _error("EIO")
         return result
 
-    return done  # type: ignore[return-value]
+    return done
 
 
-_CHANGES = frozenset({"mkdir", "rmdir", "unlink", "rename", "symlink", "link", "create"})
+_CHANGES = frozenset({"mkdir", "rmdir", "unlink", "rename", "create"})
+
+
+def _of_a_path(do: Callable[..., Any]) -> Callable[..., Any]:
+    """The operation that is a function of `os`, on the path below the backing folder."""
+
+    @functools.wraps(do)
+    def below(self: BadFolder, path: str, *args: Any) -> Any:
+        return do(self.backing + path, *args)
+
+    return faulty(below)
+
+
+_OF_A_PATH: tuple[Callable[..., Any], ...] = (os.mkdir, os.rmdir, os.unlink, os.chmod)
 
 
 class BadFolder:
-    """The operations that libfuse asks for, each on the same path below the backing folder."""
+    """The operations of a cache that libfuse asks for, each on the same path below the backing folder."""
 
     use_ns = True
 
@@ -133,41 +149,11 @@ class BadFolder:
             self.listed[path] = time.monotonic() + self.first.late_s, rows
         return rows
 
-    @faulty
-    def mkdir(self, path: str, mode: int) -> None:
-        os.mkdir(self._at(path), mode)
-
-    @faulty
-    def rmdir(self, path: str) -> None:
-        os.rmdir(self._at(path))
-
-    @faulty
-    def unlink(self, path: str) -> None:
-        os.unlink(self._at(path))
+    mkdir, rmdir, unlink, chmod = map(_of_a_path, _OF_A_PATH)
 
     @faulty
     def rename(self, old: str, new: str) -> None:
         os.rename(self._at(old), self._at(new))
-
-    @faulty
-    def symlink(self, new: str, target: str) -> None:
-        os.symlink(target, self._at(new))
-
-    @faulty
-    def link(self, new: str, old: str) -> None:
-        os.link(self._at(old), self._at(new))
-
-    @faulty
-    def readlink(self, path: str) -> str:
-        return os.readlink(self._at(path))
-
-    @faulty
-    def chmod(self, path: str, mode: int) -> None:
-        os.chmod(self._at(path), mode)
-
-    @faulty
-    def chown(self, path: str, uid: int, gid: int) -> None:
-        os.chown(self._at(path), uid, gid, follow_symlinks=False)
 
     @faulty
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> None:
@@ -191,7 +177,7 @@ class BadFolder:
     def write(self, path: str, data: bytes, offset: int, handle: Any) -> int:
         rules = self.rules()
         if rules.space is not None and self._written + len(data) > rules.space:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise _error("ENOSPC")
         # What a program has mapped is written by the kernel, which takes half a page for a whole one.
         is_meant = rules.only in path and len(data) > 1 and not handle.writepage
         if is_meant and self.happens(rules.short_write):
@@ -217,8 +203,7 @@ class BadFolder:
 
     def _flock(self, _path: str, handle: Any, operation: int) -> None:
         if self.first.flock != "works":
-            code = getattr(errno, self.first.flock)
-            raise OSError(code, os.strerror(code))
+            raise _error(self.first.flock)
         fcntl.flock(handle.fh, operation)
 
 

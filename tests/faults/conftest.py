@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from tests.support.faults import PROPERTY, Tally
+from tests.support.faults import PROPERTY, Tallies, Tally
 
 
 @pytest.fixture
-def tally(record_property: Callable[[str, object], None]) -> Generator[Callable[[str, int], Tally]]:
+def tally(record_property: Callable[[str, object], None]) -> Generator[Tallies]:
     """Makes tallies; what they have at the end of the test is said at the end of the run."""
     made: list[Tally] = []
 

@@ -35,27 +35,48 @@ DTYPES = (*GOOD_DTYPES, "bfloat16", "complex64", "float8_e4m3fn", "int4", "strin
 SIGNS = (*"[](){}<>:;,.=?*&|+-/%#\"'\\ \t\n\r\0@_", "...", "::", "->", "##", "/*", "*/", "//", 'R"(', ')"')
 ODD = (
     *("\0", "\ufeff", "\u2028", "\u200b", "\x85", "\x0c", "\u0663", "\uff11", "\U0001d52b", "é", "e\u0301", "\udc80"),
-    *("\ud800", "\U0010ffff"),
-    *("\r\n", "\r", "\\\r\n", "\\\n", "\\ \n", "9" * 5000, "1e400", "-0", "0x", "1_000", "1'0", "\x1b[2J"),
+    *("\ud800", "\U0010ffff", "\r\n", "\r", "\\\r\n", "\\\n", "\\ \n"),
+    *("9" * 5000, "1e400", "-0", "0x", "1_000", "1'0", "\x1b[2J"),
 )
 CPP = (
     *("// @BE f\n", "// @BE f arg ret\n", "// @BE f arg[n] ret[n]:like(0) attr.n:int32=3 stream\n", "//@BE\n"),
-    "/// doc\n",
-    *("void f(const BE::Tensor x, BE::Tensor y) {", "}", "{", "};", "(", ")", "<", ">", "[[", "]]", ";", ",", "\n"),
+    *(
+        "/// doc\n",
+        "void f(const BE::Tensor x, BE::Tensor y) {",
+        "}",
+        "{",
+        "};",
+        "(",
+        ")",
+        "<",
+        ">",
+        "[[",
+        "]]",
+        ";",
+        ",",
+        "\n",
+    ),
     *("template <class T>", "template <", "namespace a {", "namespace a::b {", 'extern "C" {', "struct S { int n; };"),
     *("enum class M { a, b = 1 };", "enum", "union", "class A : public B {", "operator()", "auto f() -> void"),
-    "noexcept(",
     *("#define D(N) void N(BE::Tensor y)\n", "#define D D\n", "#define E(x) E2(x x)\n", "D(f)", "E(E(E(f)))"),
-    "#undef D\n",
-    *("#if 0\n", "#if 1\n", "#if X\n", "#ifdef A\n", "#elif 0\n", "#else\n", "#endif\n", "#include <x>\n", "#", "##"),
+    *(
+        "#undef D\n",
+        "#if 0\n",
+        "#if 1\n",
+        "#if X\n",
+        "#ifdef A\n",
+        "#elif 0\n",
+        "#else\n",
+        "#endif\n",
+        "#include <x>\n",
+        "#",
+        "##",
+    ),
     *('R"(', ')"', 'R"x(', 'u8R"delim(', '"', "'", "'\\''", "L'", "/*", "*/", "//", "// \\\n", "\\\n", "\\", "1'000"),
-    "'{'",
     *("__attribute__((", "__declspec(", "alignas(", "decltype(", "typename", "const", "volatile", "&&", "*", "..."),
-    "::",
     *("__global__ void k(float* x, int n) {", "k<<<1, 2, 0, s>>>(x);", "cudaLaunchKernel(", "<<<"),
-    *("using namespace BE;", "BE::Span<const int> v"),
+    *("using namespace BE;", "BE::Span<const int> v", "noexcept(", "::", "'{'", "std::optional<BE::Tensor> o"),
     *('std::string_view t = "x"', "= 0.1f", "= -", "int n = 3", "BE::Workspace w", "BE::State<S>& s"),
-    "std::optional<BE::Tensor> o",
 )
 
 
@@ -81,13 +102,13 @@ def time_limit() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def judge(tally: Tally, given: object, call: Callable[[], object], allowed: tuple[type[Exception], ...]) -> bool:
-    """Hand one input over inside a `time_limit`; return whether it was taken, and not refused by an error of ours."""
+def judge(tally: Tally, allowed: tuple[type[Exception], ...], read: Callable[..., object], *given: object) -> bool:
+    """Hand an input to its reader inside a `time_limit`; return whether it was taken, and not refused by our error."""
     taken, problem = False, ""
     signal.setitimer(signal.ITIMER_PROF, _GIVEN_UP_S)
     began = time.thread_time()
     try:
-        call()
+        read(*given)
         taken = True
     except allowed:
         pass
@@ -101,87 +122,66 @@ def judge(tally: Tally, given: object, call: Callable[[], object], allowed: tupl
         problem = "slow"
     tally.tried += 1
     if problem:
-        shown = ascii(given)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… {len(shown)} characters"
-        tally.wrong.append(f"{problem} after {took_s:.1f} s: {shown}")
+        tally.wrong.append(f"{problem} after {took_s:.1f} s: {', '.join(map(_shown, given))}")
     return taken
+
+
+def _shown(given: object) -> str:
+    text = ascii(given)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… {len(text)} characters"
 
 
 # arg_specs
 
 
-def name(rng: random.Random) -> str:
-    """A name, usually a plain one."""
-    return rng.choice(GOOD_NAMES if rng.random() < 0.95 else NAMES)
+ODD_DEFAULTS = (
+    "-1",
+    "3.5",
+    "inf",
+    "nan",
+    "1e400",
+    "1_0",
+    " 3",
+    "300",
+    "\u0663",
+    "-0.0",
+    "2147483648",
+    "9" * 4301,
+    "a",
+    "",
+)
+GRAMMAR: dict[str, tuple[str, ...]] = {
+    "name": (*GOOD_NAMES * 9, *NAMES),
+    "dtype": (*GOOD_DTYPES * 15, *DTYPES),
+    "number": (*("0", "1", "2", "3", "255") * 9, *map(str, (2**31, 2**63 - 1, 2**63, 2**64))),
+    "sum": ("<expression>+<expression>", "<expression>-<expression>", "<expression>*<expression>", "-<expression>"),
+    "ratio": ("<expression>//<expression>", "<expression>/<expression>", "<expression>%<expression>"),
+    "of two": ("ceil(<expression>/<expression>)", "min(<expression>, <expression>)", "max(<expression>,<expression>)"),
+    "expression": ("<name>", "<number>", "attr.<name>", "n", "k", "<sum>", "<ratio>", "(<expression>)", "<of two>"),
+    "axis": ("<name>", "0", "1", "2", "3", "4", "<name>", "<expression>"),
+    "axes": ("<axis>", "", "<axis>", "<axis> <axis>", "<axis> <axis> <axis>", "... <axis>", "...", "... <axis> <axis>"),
+    "field": ("<name>:<type><default>",),
+    "fields": ("<field>", "", "<field> <field>", "<field> <field> <field>"),
+    "type": (*("<dtype>",) * 3, "<dtype>[]", "enum(<name>)", "enum(<name> <name> <name>)", "{<fields>}"),
+    "default": ("", "", "=0", "=1", "=true", "=3", "=<odd default>"),
+    "odd default": ODD_DEFAULTS,
+    "bracket": ("[<axes>]", "[<axes>]", ""),
+    "many": ("", "", "", "?", "..."),
+    "array": ("arg<many><bracket>", "args<many><bracket>", "arg<many><bracket>:<dtype>"),
+    "like": ("", "", ":<dtype>", ":like(0)", ":like(1)", ":like(2)", ":attr.<name>", ":like(999)"),
+    "result": ("ret<many><bracket><like>", "rets<many><bracket><like>"),
+    "attribute": (*("attr.<name>:<type><default>",) * 4, "attrs.<name>:<type>", "attr.<name><default>"),
+    "more": ("stream", "ctx.stream", "scratch", "state", "scratch[<expression>]"),
+    "spread": ("parallel[<name>]", "reduce[<name> <name>]", "parallel[]"),
+    "token": (*("<array>",) * 4, *("<result>",) * 3, *("<attribute>",) * 3, "<more>", "<spread>"),
+}
+"""What a word in angles may be; where it gets deep, the first."""
 
 
-def dtype_name(rng: random.Random) -> str:
-    """A dtype, usually one of those that fit everywhere."""
-    return rng.choice(GOOD_DTYPES if rng.random() < 0.9 else DTYPES)
-
-
-def expression(rng: random.Random, depth: int = 0) -> str:
-    """Arithmetic over axes."""
-    kind = rng.randrange(8 if depth < 4 else 3)
-    if kind == 0:
-        return name(rng)
-    if kind == 1:
-        return str(rng.choice((0, 1, 2, 3, 255) if rng.random() < 0.9 else (2**31, 2**63 - 1, 2**63, 2**64)))
-    if kind == 2:
-        return rng.choice((f"attr.{name(rng)}", "n", "k"))
-    left, right = expression(rng, depth + 1), expression(rng, depth + 1)
-    if kind < 6:
-        return f"{left}{rng.choice(('+', '-', '*', '//', '/', '%'))}{right}"
-    if kind == 6:
-        return f"({left})"
-    return rng.choice((f"ceil({left}/{right})", f"min({left}, {right})", f"max({left},{right})", f"-{left}"))
-
-
-def axes(rng: random.Random) -> str:
-    """The text in brackets."""
-    words = [rng.choice((name(rng), str(rng.randrange(5)), expression(rng))) for _ in range(rng.randrange(4))]
-    return " ".join(["..."] * (rng.random() < 0.2) + words)
-
-
-def attribute_type(rng: random.Random, depth: int = 0) -> str:
-    """A type of an attribute."""
-    kind = rng.randrange(5)
-    if kind == 0 and depth < 2:
-        fields = [f"{name(rng)}:{attribute_type(rng, depth + 1)}{default(rng)}" for _ in range(rng.randrange(4))]
-        return "{" + " ".join(fields) + "}"
-    if kind == 1:
-        return f"enum({' '.join(name(rng) for _ in range(rng.randrange(4)))})"
-    return dtype_name(rng) + ("[]" if kind == 2 else "")
-
-
-def default(rng: random.Random) -> str:
-    """A default value, or none."""
-    if rng.random() < 0.5:
-        return ""
-    if rng.random() < 0.8:
-        return f"={rng.choice(('0', '1', 'true', '3'))}"
-    numbers = ("-1", "3.5", "inf", "nan", "1e400", "1_0", " 3", "300", "\u0663", "-0.0", "2147483648", "9" * 4301)
-    values = (*numbers, "true", "a", "")
-    return f"={rng.choice(values)}"
-
-
-def token(rng: random.Random) -> str:
-    """One token, right or nearly so."""
-    bracket = f"[{axes(rng)}]" if rng.random() < 0.6 else ""
-    kind = rng.randrange(12)
-    if kind < 4:
-        many = rng.choice(("", "", "", "?", "..."))
-        dtype = rng.choice(("", "", f":{dtype_name(rng)}"))
-        return f"{rng.choice(('arg', 'args'))}{many}{bracket}{dtype}"
-    if kind < 7:
-        after = ("", "", f":{dtype_name(rng)}", f":like({rng.randrange(3)})", f":attr.{name(rng)}", ":like(999)")
-        return f"{rng.choice(('ret', 'rets'))}{rng.choice(('', '', '...', '?'))}{bracket}{rng.choice(after)}"
-    if kind < 10:
-        kind_text = f":{attribute_type(rng)}" if rng.random() < 0.8 else ""
-        return f"{rng.choice(('attr', 'attrs'))}.{name(rng)}{kind_text}{default(rng)}"
-    if kind == 10:
-        return rng.choice(("stream", "ctx.stream", "scratch", "state", f"scratch[{expression(rng)}]"))
-    return f"{rng.choice(('parallel', 'reduce'))}[{' '.join(rng.sample(GOOD_NAMES, rng.randrange(3)))}]"
+def grown(rng: random.Random, word: str, depth: int = 0) -> str:
+    """What `GRAMMAR` makes of a word."""
+    text = rng.choice(GRAMMAR[word][: None if depth < 9 else 1])
+    return re.sub("<([a-z ]+)>", lambda found: grown(rng, found[1], depth + 1), text)
 
 
 def damaged(rng: random.Random, text: str, parts: tuple[str, ...]) -> str:
@@ -190,25 +190,16 @@ def damaged(rng: random.Random, text: str, parts: tuple[str, ...]) -> str:
         low = rng.randrange(len(text) + 1)
         high = min(len(text), low + rng.choice((0, 1, 1, 2, 10, 100, len(text))))
         piece = text[low:high]
-        new = rng.choice(
-            (
-                "",
-                rng.choice(parts),
-                rng.choice(ODD),
-                piece[::-1],
-                piece * rng.choice((2, 2, 3, 50)),
-                rng.choice(parts) * rng.choice((2, 3, 100)),
-                piece.swapcase(),
-                chr(rng.randrange(0x110000)),
-            )
-        )
+        part, odd = rng.choice(parts), rng.choice(ODD)
+        repeated = piece * rng.choice((2, 2, 3, 50)), part * rng.choice((2, 3, 100))
+        new = rng.choice(("", part, odd, piece[::-1], *repeated, piece.swapcase(), chr(rng.randrange(0x110000))))
         text = text[:low] + new + text[high:]
     return text[:LARGEST]
 
 
 def arg_spec(rng: random.Random) -> list[str]:
     """The tokens of an arg_spec: as the grammar has them, damaged, or nothing but noise."""
-    tokens = [token(rng) for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 6, 12)))]
+    tokens = [grown(rng, "token") for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 6, 12)))]
     kind = rng.random()
     if kind < 0.5:
         tokens = [*["arg[n k]", "arg[m]"] * (rng.random() < 0.7), *tokens, *["ret"] * (rng.random() < 0.7)]
@@ -218,18 +209,16 @@ def arg_spec(rng: random.Random) -> list[str]:
     elif kind < 0.99:
         tokens.append("".join(rng.choice(SIGNS + NAMES + DTYPES) for _ in range(rng.randrange(60))))
     else:
-        tokens.append(
-            long_text(rng, (*SIGNS, *NAMES, "arg[", "ret[", "attr.x:{", "enum(", "n(", "min(", "attr.a:", "(b) "))
-        )
+        openings = ("arg[", "ret[", "attr.x:{", "enum(", "n(", "min(", "attr.a:", "(b) ")
+        tokens.append(long_text(rng, (*SIGNS, *NAMES, *openings)))
     return tokens
 
 
 def long_text(rng: random.Random, parts: tuple[str, ...]) -> str:
     """A long repetition of something short, behind something and before something."""
-    unit = "".join(rng.choice(parts) for _ in range(rng.choice((1, 1, 2, 3, 5))))
+    counts = rng.choice((1, 1, 2, 3, 5)), rng.randrange(4), rng.randrange(4)
+    unit, head, tail = ("".join(rng.choices(parts, k=count)) for count in counts)
     count = rng.choice((100, 1000, LARGEST)) // max(1, len(unit))
-    head = "".join(rng.choice(parts) for _ in range(rng.randrange(4)))
-    tail = "".join(rng.choice(parts) for _ in range(rng.randrange(4)))
     return f"{head}{unit * count}{tail}"[: LARGEST + 100]
 
 
@@ -285,34 +274,17 @@ def wanted_functions(rng: random.Random, text: str) -> Any:
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**300, 1.5, float("nan"), float("inf"), 1e308),
-    *(
-        "",
-        "\0",
-        "a",
-        "/",
-        "//",
-        "..",
-        "\ud800",
-        "x" * 5000,
-        "9" * 5000,
-        [],
-        {},
-        [[]],
-        [None],
-        {"": None},
-        [1, "a"],
-        {"a": {}},
-    ),
+    *("", "\0", "a", "/", "//", "..", "\ud800", "x" * 5000, "9" * 5000),
+    *([], {}, [[]], [None], {"": None}, [1, "a"], {"a": {}}),
 )
+_JSON = ("{", "}", "[", "]", '"', ":", ",", "null", "1e999", "NaN", "-", "\\u0000", "\\ud800")
 
 
 def damaged_json(rng: random.Random, text: str) -> str:
     """JSON in which some values are others, or that is damaged as a text."""
     kind = rng.random()
     if kind < 0.3:
-        return damaged(
-            rng, text, ("{", "}", "[", "]", '"', ":", ",", "null", "1e999", "NaN", "-", "\\u0000", "\\ud800")
-        )
+        return damaged(rng, text, _JSON)
     if kind < 0.32:
         opening = rng.choice(("[", '{"a":', '{"schema":', "[[", '[{"a":'))
         return opening * rng.choice((10, 1000, 30_000))

@@ -17,9 +17,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.cache import BuildOutput, Store, make_key
 from tests.faults.dying import die_at
 from tests.support.faults import Tally, chance
 
@@ -37,17 +38,14 @@ class Cache:
     """A cache of three modules, each made of a header that may change."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = Store(folder / "cache")
+        self.store, self.base = Store(folder / "cache"), folder / "cache" / "kernels-v1"
         self.headers = {name: folder / f"{name}.h" for name in _NAMES}
         for path in self.headers.values():
             path.write_text("0")
 
-    def key(self, name: str) -> CacheKey:
-        return make_key("module", ("name", name))
-
     def load(self, name: str, *, force: bool = False) -> None:
         """Build or find a module, and compare it with its header as it is now."""
-        header = self.headers[name]
+        header, key = self.headers[name], make_key("module", ("name", name))
 
         def build(staging: Path) -> BuildOutput:
             content = header.read_bytes() * 1000
@@ -58,7 +56,7 @@ class Cache:
             return BuildOutput(outputs=("m.so", "sub/log"), dependencies=(header,), absent=absent)
 
         for _ in range(9):  # as a load does, since others may clear the cache at any time
-            entry = self.store.get_or_build(self.key(name), build, force=force, lock_timeout_s=HANGS_AFTER_S / 2)
+            entry = self.store.get_or_build(key, build, force=force, lock_timeout_s=HANGS_AFTER_S / 2)
             with contextlib.suppress(FileNotFoundError):
                 found, log = entry.output("m.so").read_bytes(), entry.output("sub/log").read_text()
                 break
@@ -69,20 +67,6 @@ class Cache:
     def prune(self, days: float, size_bytes: int) -> None:
         while not self.store.prune(size_bytes, 30, now_s=time.time() + days * _DAY_S):
             pass
-
-    def age(self) -> None:
-        """Make all that is left two hours old, and the next round of pruning due."""
-        (self.store.root / "kernels-v1" / "pruning.json").unlink(missing_ok=True)
-        for path in (self.store.root / "kernels-v1").rglob("*"):
-            os.utime(path, (time.time() - 7200,) * 2, follow_symlinks=False)
-
-    def left(self) -> list[str]:
-        """What is there and belongs to no entry."""
-        base = self.store.root / "kernels-v1"
-        found = [path.name for path in base.iterdir() if not _OURS.fullmatch(path.name)]
-        found += [f"staging/{path.name}" for path in (base / "staging").iterdir()]
-        entries = [path.parent for path in base.glob("*/*/*/manifest.json")]
-        return found + [path.name for entry in entries for path in entry.iterdir() if path.name not in _ENTRY]
 
 
 def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _ALL) -> Callable[[], str]:
@@ -109,28 +93,25 @@ def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _A
         with open(out, "rb") as pipe:
             text = pipe.read().decode()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return (
-            text if status == 0 else {-signal.SIGKILL: "killed", -signal.SIGALRM: "hung"}.get(status, f"died {status}")
-        )
+        return {0: text, -signal.SIGKILL: "killed", -signal.SIGALRM: "hung"}.get(status, f"died {status}")
 
     return ended
 
 
 def actions(cache: Cache, rng: random.Random) -> dict[str, Callable[[], object]]:
     """What a process may do when it dies."""
-    name = rng.choice(_NAMES)
-    days = rng.choice((0.0, 1.5, 40.0))
+    name, days, size_bytes = rng.choice(_NAMES), rng.choice((0.0, 1.5, 40.0)), rng.choice((0, 1500, 10**6))
 
     def touched() -> None:
         os.utime(cache.headers[name])
         cache.load(name)
 
     return {
-        "a load": lambda: cache.load(name),
-        "a build": lambda: cache.load(name, force=True),
+        "a load": partial(cache.load, name),
+        "a build": partial(cache.load, name, force=True),
         "a refreshed manifest": touched,
-        "a pruning": lambda: cache.prune(days, rng.choice((0, 1500, 10**6))),
-        "a removal": lambda: cache.store.clear(rng.choice((None, name))),
+        "a pruning": partial(cache.prune, days, size_bytes),
+        "a removal": partial(cache.store.clear, rng.choice((None, name))),
     }
 
 
@@ -142,22 +123,20 @@ def run(folder: Path, seed: int, kills: int) -> Tally:
         if rng.random() < 0.3:
             rng.choice(list(cache.headers.values())).write_text(str(rng.randrange(10)))
         what, act = rng.choice(list(actions(cache, rng).items()))
-        beside = child(lambda: cache.load(rng.choice(_NAMES))) if rng.random() < 0.3 else None
+        beside = [child(partial(cache.load, rng.choice(_NAMES)))] if rng.random() < 0.3 else []
         traced = rng.choice((_ALL, _CACHE))
-        line = rng.randint(1, lines.get((what, traced), 400))
+        line = rng.randint(1, lines.get((what, traced), 10**9))  # the first is there to count
         said = child(act, line, traced)()
         if said == "killed":
             tally.tried += 1
-            tally.note(f"in {what}")
+            tally.notes[f"in {what}"] += 1
         elif said.startswith("lines "):
-            lines[what, traced] = max(50, int(said.split()[1]))
+            lines[what, traced] = max(lines.get((what, traced), 50), int(said.split()[1]))
         else:
             tally.wrong.append(f"{what}: {said}")
-        after = [child(lambda name=name: cache.load(name))() for name in _NAMES]  # type: ignore[misc]
-        every = [*after, *([beside()] if beside else [])]
-        tally.wrong += [
-            f"after {what} was killed at line {line}: {each}" for each in every if not each.startswith("lines ")
-        ]
+        after = [child(partial(cache.load, name))() for name in _NAMES] + [ended() for ended in beside]
+        what = f"after {what} was killed at line {line}"
+        tally.wrong += [f"{what}: {each}" for each in after if not each.startswith("lines ")]
         if rng.random() < 0.02:
             check_leftovers(cache, tally)
     check_leftovers(cache, tally)
@@ -166,14 +145,17 @@ def run(folder: Path, seed: int, kills: int) -> Tally:
 
 def check_leftovers(cache: Cache, tally: Tally) -> None:
     """Nothing old is left of the dead after the next round of pruning."""
-    cache.age()
+    (cache.base / "pruning.json").unlink(missing_ok=True)
+    for path in cache.base.rglob("*"):
+        os.utime(path, (time.time() - 7200,) * 2, follow_symlinks=False)
     said = child(lambda: cache.prune(2, 10**9))()
-    left = cache.left()
+    left = [path.name for path in cache.base.iterdir() if not _OURS.fullmatch(path.name)]
+    left += [f"staging/{path.name}" for path in (cache.base / "staging").iterdir()]
+    entries = [path.parent for path in cache.base.glob("*/*/*/manifest.json")]
+    left += [path.name for entry in entries for path in entry.iterdir() if path.name not in _ENTRY]
     if left or not said.startswith("lines "):
         tally.wrong.append(f"left behind: {left} {said}")
 
 
 if __name__ == "__main__":
-    found = run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(json.dumps(found.row()) + "\n")
-    sys.stderr.writelines(f"{each!r}\n" for each in found.wrong)
+    sys.stdout.write(json.dumps(vars(run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))

@@ -7,7 +7,6 @@ edit extends before it changes the header; both are on a sound disk.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import fcntl
 import json
@@ -24,16 +23,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import be_runtime.cache.builder  # noqa: F401 - before it forks
+from be_runtime.cache import BuildOutput, Entry, make_key
+from be_runtime.errors import BuildError, CacheError, LoadError
+from be_runtime.load.find_or_build import use_entry
+from be_runtime.load.process import PROCESS
+from tests.faults import answering
+
 HANGS_AFTER_S = 100.0
 DAY_S = 24 * 3600.0
 _COPIES = 300
-_REAL = """
-#include "brainevent/common.h"
-#include "x{number}.h"
-extern "C" __attribute__((visibility("default"))) int answer() {{ return {number} * 100 + VALUE; }}
-// @BE f
-void f(BE::Tensor out) {{ (void)out; }}
-"""
 
 
 class Plan(NamedTuple):
@@ -142,8 +141,6 @@ class Worker:
         death.cancel()
 
     def _outcome(self, what: str, number: int) -> str:
-        from be_runtime.errors import BuildError, CacheError, LoadError
-
         before = len(self.headers.values(number))
         try:
             value, built = self._real(number) if what == "real" else self._quick(number)
@@ -157,10 +154,6 @@ class Worker:
 
     def _quick(self, number: int) -> tuple[int, bool]:
         """Load a copy of the header: all that a cache does, without a compiler."""
-        from be_runtime.cache import BuildOutput, Entry, make_key
-        from be_runtime.load.find_or_build import use_entry
-        from be_runtime.load.process import PROCESS
-
         session, header = PROCESS.session(), self.headers.path(number)
 
         def build(staging: Path) -> BuildOutput:
@@ -178,21 +171,14 @@ class Worker:
         return int(line.split()[-1]) if is_whole else -1, built
 
     def _real(self, number: int) -> tuple[int, bool]:
-        import be_runtime
-
-        began_ns = time.time_ns()
-        source = _REAL.format(number=number)
-        flags = [f"-I{self.headers.folder}", "-O0"]
-        module = be_runtime.load_cpp_inline(f"real{number}", source, extra_cflags=flags, auto_register=False)
-        key, value = divmod(int(ctypes.CDLL(str(module.path)).answer()), 100)
-        built = int(module.path.parent.name.partition("-")[0], 16) >= began_ns
-        return value if key == number else -1, built
+        began_ns, flags = time.time_ns(), [f"-I{self.headers.folder}", "-O0"]
+        text = f'#include "x{number}.h"'
+        answer, path = answering.load(f"real{number}", f"{number} * 100 + VALUE", text, extra_cflags=flags)
+        key, value = divmod(answer, 100)
+        return value if key == number else -1, int(path.parent.name.partition("-")[0], 16) >= began_ns
 
     def upkeep(self) -> None:
         """Clear or prune, some of it as if it were months later."""
-        from be_runtime.errors import CacheError
-        from be_runtime.load.process import PROCESS
-
         began, rng = time.monotonic(), self.rng
         what, outcome = rng.choice(("clear", "clear one", "clear one", "prune", "prune")), "done"
         try:
@@ -219,18 +205,9 @@ def rows(files: Iterable[str | Path]) -> list[list[Any]]:
     return [json.loads(line) for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()]
 
 
-def tally(found: Iterable[list[Any]]) -> Counter[str]:
-    """The number of each outcome."""
-    return Counter(f"{what} {outcome}" for what, outcome, _ in found)
-
-
 def main(plan: Plan) -> None:
     """Keep the processes running until each has made its loads: a killed one is replaced."""
     os.environ["BE_CACHE_DIR"] = plan.cache
-    import be_runtime
-    import be_runtime.cache.builder
-    import be_runtime.load.process  # noqa: F401
-
     warnings.simplefilter("ignore")  # JAX on forks: none of these processes calls it
     lives: Counter[int] = Counter()
     running = {_fork(plan, worker, 0, plan.loads): worker for worker in range(plan.workers)}

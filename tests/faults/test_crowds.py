@@ -6,38 +6,28 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.faults.short_form import first_of
-from tests.support.faults import Tally, effort, seeds
+from tests.support.faults import Tallies, effort, first_of, seeds
 from tests.support.runtime import environment, forwarding_compiler
 
 pytestmark = pytest.mark.timeout(3600)
-Tallies = Callable[[str, int], Tally]
 PROCESSES = effort(6, 64, 64)
 ROUNDS = effort(1, 2, 10)
 CROWD = """
-import ctypes, os, sys, threading, time, be_runtime
-from be_runtime.errors import BeRuntimeError
-ready, start, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-names = sys.argv[4:]
-source = '''
-#include "brainevent/common.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-'''
+import os, sys, threading, time
+from tests.faults import answering
+ready, start, threads, *names = sys.argv[1:]
 found = []
 def ask(name):
-    module = be_runtime.load_cpp_inline(f"crowd{name}", source % name, auto_register=False)
-    found.append((name, ctypes.CDLL(str(module.path)).answer(), str(module.path)))
+    found.append((name, *answering.load(f"crowd{name}", name)))
 open(ready, "w").close()
 while not os.path.exists(start):
     time.sleep(0.005)
-every = [threading.Thread(target=ask, args=(name,)) for name in names for _ in range(threads)]
+every = [threading.Thread(target=ask, args=(name,)) for name in names for _ in range(int(threads))]
 for thread in every:
     thread.start()
 for thread in every:
@@ -73,13 +63,12 @@ def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[lis
 
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
 @pytest.mark.parametrize("crowd_of", first_of([(PROCESSES, 1, 1), (2, max(3, PROCESSES // 4), 3)]), ids=str)
-def test_many_processes_or_threads_compile_once(
-    seed: int, crowd_of: tuple[int, int, int], tally: Tallies, tmp_path: Path
-):
+def test_many_processes_or_threads_compile_once(seed: int, crowd_of: Sequence[int], tally: Tallies, tmp_path: Path):
     processes, threads, modules = crowd_of
     loads = tally(f"loads by {threads} threads of {processes} processes at once, for each of {modules} modules", seed)
     loads.wrong, compiled = crowd(tmp_path / "crowd", processes, threads, modules)
-    loads.tried, loads.notes = processes * threads * modules, {"compiled": sum(compiled.values())}
+    loads.tried = processes * threads * modules
+    loads.notes["compiled"] = sum(compiled.values())
     loads.wrong += [] if set(compiled.values()) == {1} else [f"compiled {compiled} times"]
     loads.check()
 

@@ -6,21 +6,18 @@ the seed and every edit up to the wrong one.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import be_runtime
 from be_runtime.errors import BuildError
-from tests.faults.short_form import first_of
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.faults import answering
+from tests.support.faults import Tallies, chance, effort, first_of, seeds
+from tests.support.looked_at import archive
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
@@ -28,8 +25,7 @@ EDITS = effort(12, 400, 10_000)
 PROJECTS = max(2, EDITS // 100)
 FOLDERS = ("e", "e/sub", "f", "g/h", "i", "i/sub")
 NAMES = ("a.h", "b.h", "sub/a.h", "sub/b.h")
-SOURCE = """
-#include "brainevent/common.h"
+TEXT = """
 #define B_H "b.h"
 {asks}
 #ifndef VALUE_A
@@ -39,10 +35,8 @@ SOURCE = """
 #define VALUE_B 0
 #endif
 extern "C" int linked(void);
-extern "C" __attribute__((visibility("default"))) int answer() {{ return VALUE_A + 10 * VALUE_B + 100 * linked(); }}
-// @BE f
-void f(BE::Tensor out) {{ (void)out; }}
 """
+VALUE = "VALUE_A + 10 * VALUE_B + 100 * linked()"
 ASKS = (
     '#include "a.h"\n#ifndef VALUE_B\n#define VALUE_B 0\n#endif',
     "#include <sub/a.h>\n#if __has_include(B_H)\n#include B_H\n#else\n#define VALUE_B 0\n#endif",
@@ -56,7 +50,7 @@ class Project:
     def __init__(self, root: Path, objects: Path, rng: random.Random) -> None:
         self.root, self.objects, self.rng = root, objects, rng
         self.done: list[str] = []
-        self.source = SOURCE.format(asks=rng.choice(ASKS))
+        self.source = TEXT.format(asks=rng.choice(ASKS))
         places = rng.sample(FOLDERS, 4)
         self.cflags = [f"{rng.choice(('-I', '-iquote', '-isystem', '-idirafter'))}{root / place}" for place in places]
         self.ldflags = [f"-L{root / place}" for place in rng.sample(FOLDERS, 2)] + [f"-L{root}/i", "-lx"]
@@ -67,15 +61,6 @@ class Project:
 
     def path(self) -> Path:
         return self.root / self.rng.choice(FOLDERS) / self.rng.choice(NAMES)
-
-    def text(self) -> str:
-        rng = self.rng
-        lines = [f"#undef VALUE_A\n#define VALUE_A {rng.randrange(1, 10)}"]
-        if rng.random() < 0.3:
-            lines.append(f"#undef VALUE_B\n#define VALUE_B {rng.randrange(1, 10)}")
-        if rng.random() < 0.3:
-            lines.append('#if __has_include("b.h") && !defined(ONCE)\n#define ONCE\n#include "b.h"\n#endif')
-        return "\n".join(lines) + "\n"
 
     def clear(self, path: Path) -> None:
         """Make room, whatever is there or stands in the way."""
@@ -88,8 +73,10 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path) -> None:
+        value, other = (f"#undef VALUE_{name}\n#define VALUE_{name} {self.rng.randrange(1, 10)}\n" for name in "AB")
+        nested = '#if __has_include("b.h") && !defined(ONCE)\n#define ONCE\n#include "b.h"\n#endif\n'
         self.clear(path)
-        path.write_text(self.text())
+        path.write_text(value + "".join(part for part in (other, nested) if self.rng.random() < 0.3))
 
     def library(self, path: Path) -> None:
         self.clear(path)
@@ -167,10 +154,9 @@ class Project:
         """What the module gives, or that it does not build."""
         options: dict[str, Any] = {"extra_cflags": self.cflags, "extra_ldflags": self.ldflags, "force_rebuild": anew}
         try:
-            module = be_runtime.load_cpp_inline("edited", self.source, auto_register=False, **options)
+            return answering.load("edited", VALUE, self.source, **options)[0]
         except BuildError:
             return "fails"
-        return int(ctypes.CDLL(str(module.path)).answer())
 
 
 @pytest.fixture(scope="session")
@@ -178,19 +164,14 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Archives whose function returns one of nine values."""
     folder = tmp_path_factory.mktemp("objects")
     for value in range(1, 10):
-        source, compiled = folder / "linked.c", folder / "linked.o"
-        source.write_text(f"int linked(void) {{ return {value}; }}\n")
-        subprocess.run(["cc", "-fPIC", "-c", str(source), "-o", str(compiled)], check=True, timeout=60)
-        subprocess.run(["ar", "rcs", str(folder / f"lib{value}.a"), str(compiled)], check=True, timeout=60)
+        archive(folder / f"lib{value}.a", value)
     return folder
 
 
 @pytest.mark.needs("ar", "cc")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", first_of(seeds(PROJECTS)))
-def test_a_load_gives_what_a_clean_build_gives(
-    seed: int, tmp_path: Path, objects: Path, tally: Callable[[str, int], Tally]
-):
+def test_a_load_gives_what_a_clean_build_gives(seed: int, tmp_path: Path, objects: Path, tally: Tallies):
     project, edits = Project(tmp_path / "project", objects, chance(seed)), tally("edits", seed)
     project.answer(anew=False)
     while edits.tried < EDITS // PROJECTS and not edits.wrong:

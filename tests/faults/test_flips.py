@@ -7,21 +7,17 @@ system changes no time; a load that is to be quick can't notice that, and the pa
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
-from tests.faults.short_form import longer
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.runtime import environment
 
 pytestmark = pytest.mark.timeout(7200)
-Tallies = Callable[[str, int], Tally]
 CONTENT = bytes(range(256)) * 4
 
 
@@ -37,39 +33,35 @@ def flip(path: Path, at: int, bit: int, *, keeps_time: bool) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-class Cache:
-    """A cache with one entry, which has two outputs, a dependency and names that must not exist."""
+KEY, OTHER = (
+    make_key("module", ("name", "ops"), ("flags", (level, "-g")), ("source", "int a;\nint b;\n"))
+    for level in ("-O2", "-O3")
+)
 
-    def __init__(self, folder: Path) -> None:
-        self.store, self.header = Store(folder / "cache"), folder / "a.h"
-        self.header.write_text("int a;\n")
-        self.key = make_key("module", ("name", "ops"), ("flags", ("-O2", "-g")), ("source", "int a;\nint b;\n"))
-        self.other = make_key("module", ("name", "ops"), ("flags", ("-O3", "-g")), ("source", "int a;\nint b;\n"))
 
-    def load(self) -> Entry:
-        """Build or find the entry."""
+def load(store: Store, header: Path) -> Entry:
+    """Build or find an entry that has two outputs, a dependency and names that must not exist."""
 
-        def build(staging: Path) -> BuildOutput:
-            (staging / "src").mkdir()
-            (staging / "m.so").write_bytes(CONTENT)
-            (staging / "src" / "a.cc").write_text("int a;\n")
-            absent = (self.header.parent / "b.h", self.header.parent / "none" / "c.h")
-            return BuildOutput(outputs=("m.so", "src/a.cc"), dependencies=(self.header,), absent=absent)
+    def build(staging: Path) -> BuildOutput:
+        (staging / "src").mkdir()
+        (staging / "m.so").write_bytes(CONTENT)
+        (staging / "src" / "a.cc").write_text("int a;\n")
+        absent = (header.parent / "b.h", header.parent / "none" / "c.h")
+        return BuildOutput(outputs=("m.so", "src/a.cc"), dependencies=(header,), absent=absent)
 
-        return self.store.get_or_build(self.key, build)
+    return store.get_or_build(KEY, build)
 
-    def problem(self, name: str) -> str:
-        """What is wrong with a load after a flip in that file of the entry, and with all else that reads the entry."""
-        shown = self.store.explain(self.other)
-        listed = list(self.store.entries())
-        entry = self.load()
-        if entry.output("m.so").read_bytes() != CONTENT or entry.output("src/a.cc").read_text() != "int a;\n":
-            return "a wrong output"
-        if not entry.built and name != "key.json":
-            return "not noticed"
-        if shown not in ((), ("flags: removed '-O2'; added '-O3'",)):
-            return f"a wrong reason: {shown}"
-        return "" if len(listed) == 1 else f"{len(listed)} entries are listed"
+
+def problem_of(store: Store, header: Path, name: str) -> str:
+    """What is wrong with a load after a flip in that file of the entry, and with all else that reads the entry."""
+    shown, listed, entry = store.explain(OTHER), len(list(store.entries())), load(store, header)
+    if entry.output("m.so").read_bytes() != CONTENT or entry.output("src/a.cc").read_text() != "int a;\n":
+        return "a wrong output"
+    if not entry.built and name != "key.json":
+        return "not noticed"
+    if shown not in ((), ("flags: removed '-O2'; added '-O3'",)):
+        return f"a wrong reason: {shown}"
+    return "" if listed == 1 else f"{listed} entries are listed"
 
 
 EVERY = effort(97, 7, 1)
@@ -79,43 +71,32 @@ EVERY = effort(97, 7, 1)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", ["m.so", "src/a.cc", "manifest.json", "key.json"])
 def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: Path):
-    rng, flips, cache = chance(seed), tally("flips in an entry's files", seed), Cache(tmp_path)
-    size = (cache.load().path / name).stat().st_size
+    rng, flips = chance(seed), tally("flips in an entry's files", seed)
+    store, header = Store(tmp_path / "cache"), tmp_path / "a.h"
+    header.write_text("int a;\n")
+    size = (load(store, header).path / name).stat().st_size
     for at in range(rng.randrange(EVERY), size, EVERY):
         for bit in range(8) if EVERY == 1 else (rng.randrange(8),):
-            path = cache.load().path / name
+            path = load(store, header).path / name
             flip(path, min(at, path.stat().st_size - 1), bit, keeps_time=rng.random() < 0.5)
-            problem = cache.problem(name)
+            problem = problem_of(store, header, name)
             flips.tried += 1
             flips.wrong += [f"{name}, bit {bit} of byte {at}: {problem}"] if problem else []
             if name == "key.json":
-                cache.store.clear()
+                store.clear()
     flips.check()
 
 
 FLIPS = effort(6, 80, 600)
-LOAD = """
-import ctypes, sys, be_runtime
-from be_runtime.errors import BeRuntimeError
-source = '''
-#include "brainevent/common.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-'''
-for number in sys.argv[1:]:
-    module = be_runtime.load_cpp_inline("flipped", source % number, auto_register=False)
-    assert module.f, "its list of functions is read"
-    print(ctypes.CDLL(str(module.path)).answer())
-"""
 
 
 def loads(cache: Path, *numbers: int) -> str:
     """What is wrong with the answers of some modules, in a process of its own."""
-    argv = (sys.executable, "-c", LOAD, *map(str, numbers))
+    wanted = [*map(str, numbers)]
+    argv = (sys.executable, "-m", "tests.faults.answering", "flipped", *wanted)
     env = environment(BE_CACHE_DIR=str(cache))
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200, check=False)
-    if done.returncode == 0 and done.stdout.split() == list(map(str, numbers)):
+    if done.returncode == 0 and done.stdout.split() == wanted:
         return ""
     return f"exit status {done.returncode}: {done.stdout} {done.stderr[-1000:]}"
 
@@ -128,17 +109,11 @@ def test_any_file_of_a_whole_cache(seed: int, tally: Tallies, tmp_path: Path):
     assert loads(tmp_path, 0) == ""
     while flips.tried < FLIPS:
         files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
-        path = _chosen(rng, files)
+        name = rng.choice(sorted({path.name for path in files}))  # since most files are sources and logs
+        path = max((path for path in files if path.name == name), key=lambda path: path.stat().st_mtime_ns)
         at = rng.randrange(path.stat().st_size)
         flip(path, at, rng.randrange(8), keeps_time=rng.random() < 0.5)
         flips.tried += 1
         problem = loads(tmp_path, flips.tried - 1, flips.tried)
         flips.wrong += [f"{path.relative_to(tmp_path)}, byte {at}: {problem}"] if problem else []
     flips.check()
-
-
-def _chosen(rng: random.Random, files: list[Path]) -> Path:
-    """One of the newest of a kind: by names first, since most files are sources and logs."""
-    names = {path.name for path in files}
-    name = rng.choice(sorted(names))
-    return max((path for path in files if path.name == name), key=lambda path: path.stat().st_mtime_ns)

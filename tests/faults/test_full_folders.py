@@ -6,22 +6,21 @@ room, a load is right. ``make test-faults`` tries more amounts of free space.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from tests.faults.short_form import longer
+from tests.support.faults import LEVEL, effort, longer
 from tests.support.mounts import run_in_mounts
 
-FORM = os.environ.get("BE_FAULTS", "")
-STEP = {"": 4, "minutes": 1, "full": 1}[FORM]
+STEP = effort(4, 1, 1)
 """Step of the free space, in pages."""
 
 _DISK = "mkdir disk\nmount -t tmpfs -o size=16m,nr_inodes=2000 none disk\n"
 _BEGIN = """
-import ctypes, os, shutil, sys
+import os, shutil, sys
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
 import be_runtime
+from tests.faults import answering
 from be_runtime.cache import BuildOutput, Store, make_key
 from be_runtime.errors import BuildError, CacheError, LoadError
 disk, header = Path("disk").absolute(), Path("x.h").absolute()
@@ -34,16 +33,8 @@ def quick(store):
     return int(entry.output("copy").read_text().removesuffix(header.read_text()).split()[-1]), entry.built
 
 def real(**options):
-    source = '''
-#include "brainevent/common.h"
-#include "x.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-'''
     flags = [f"-I{header.parent}", "-O0"]
-    module = be_runtime.load_cpp_inline("real", source, extra_cflags=flags, auto_register=False, **options)
-    return int(ctypes.CDLL(str(module.path)).answer())
+    return answering.load("real", "VALUE", '#include "x.h"', extra_cflags=flags, **options)[0]
 
 def write(value):
     header.write_text(f"#define VALUE {value}\\n")
@@ -148,7 +139,7 @@ def test_at_every_stage_of_a_publication(tmp_path: Path):
 
 
 def test_at_every_stage_of_a_build(tmp_path: Path):
-    levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [2, 40]
+    levels = [*range(0, 40, 2), *range(40, 120, 4)] if LEVEL else [2, 40]
     failed, worked = _counts(tmp_path, f"LEVELS = {levels}\n{_REAL}")
     assert failed > 0
     assert worked > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -61,21 +62,20 @@ from be_toolchain.settings.configuration import ConfigurationFile, parse_configu
 from be_toolchain.settings.preferences import parse_preferences
 from be_toolchain.settings.table import RUNTIME
 from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, seeds
 from tests.support.jobs import StoreClient
 
 INPUTS = effort(40, 1_000, 10_000)
 OURS = (BeRuntimeError, ToolchainError)
 EXAMPLES = Path(__file__).parent / "examples"
 PROGRAM = Path(__file__).resolve().parents[1] / "data" / "format1" / "first_release.be"
-Damage = Callable[[random.Random, Any], Any]
 
 
 class Reader(NamedTuple):
     """What reads something from outside: sound examples, damage that suits them, and errors that it may raise."""
 
     examples: Sequence[Any]
-    damage: Damage
+    damage: Callable[[random.Random, Any], Any]
     read: Callable[[Any], object]
     allowed: tuple[type[Exception], ...] = OURS
 
@@ -86,9 +86,8 @@ def texts(name: str) -> list[str]:
 
 
 def as_text(rng: random.Random, text: str) -> str:
-    if rng.random() < 0.05:
-        return long_text(rng, (*SIGNS, *text.split()[:20]))
-    return damaged(rng, text, (*SIGNS, *text.split()[:20]))
+    parts = (*SIGNS, *text.split()[:20])
+    return long_text(rng, parts) if rng.random() < 0.05 else damaged(rng, text, parts)
 
 
 def as_toml(rng: random.Random, text: str) -> str:
@@ -122,19 +121,6 @@ def as_printed(rng: random.Random, text: str) -> str:
     return as_text(rng, text).encode("utf-8", "replace").decode()
 
 
-def every(*readers: Callable[[str], object]) -> Callable[[str], object]:
-    """All of them, on one text."""
-
-    def read(text: str) -> None:
-        for reader in readers:
-            try:
-                reader(text)
-            except ToolchainError:
-                continue
-
-    return read
-
-
 def read_declaration(text: str) -> None:
     declared = parse_declaration(text, "kernels.toml", lambda path: path == "neurons")
     for name, table in declared.kernels.items():
@@ -147,10 +133,7 @@ def read_contents(text: str) -> None:
 
 
 def as_variables(rng: random.Random, environ: dict[str, str]) -> dict[str, str]:
-    changed = dict(environ)
-    for name in rng.sample(sorted(environ), 3):
-        changed[name] = as_text(rng, environ[name])
-    return changed
+    return environ | {name: as_text(rng, environ[name]) for name in rng.sample(sorted(environ), 3)}
 
 
 def read_variables(environ: dict[str, str]) -> None:
@@ -159,10 +142,8 @@ def read_variables(environ: dict[str, str]) -> None:
 
 
 def read_arithmetic(text: str) -> None:
-    try:
+    with contextlib.suppress(KeyError):  # a name that no signature has
         evaluate(parse_expression(text), {"n": 7, "k": 0, "attr.bins": -(2**63)})
-    except KeyError:
-        return  # a name that no signature has
 
 
 VARIABLES = {
@@ -175,81 +156,60 @@ VARIABLES = {
     "NVCC_APPEND_FLAGS": "-ccbin '/opt/g++' -O2",
     "BE_JIT": "auto",
 }
+
+
+def read_smi(text: str) -> None:
+    parse_smi(text, "0,GPU-2")
+
+
+def read_names(text: str) -> None:
+    for read in (parse_dist_infos, parse_present, versions.parse_conda_meta):
+        read((text,))
+    parse_requirement(text)
+
+
+def read_project(text: str) -> None:
+    parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text))
+
+
+PRINTED: tuple[Callable[[str], object], ...] = (
+    *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun),
+    *(versions.parse_archs_listed, versions.parse_sm_listed, versions.parse_host_limits, versions.version_key),
+    *(versions.parse_libc_below, versions.parse_cccl_version, versions.parse_dpkg_status, parse_os_release),
+    *(versions.parse_cudart_version, parse_driver_release, parse_minimums, parse_uv_compile, read_smi),
+)
+HANDLERS = '{"functions": {"f": ["be_ffi_f", "be_graph_f", "", "::f", ["arg"]]}}'
+VERSIONS = '{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.9.86"}}'
+COMMANDS = '[{"directory": "/", "file": "/etc/passwd", "arguments": ["g++"]}]'
+NINJA = "# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tm.so\tf1\n"
+LOOKED_AT = b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0l/b\0"
+WHEELS = ["nvidia_nvvm-13.0.88.dist-info", "jax_cuda13_plugin-0.7.dist-info"]
+SOURCES = {"k.cu": "a\nb\n"}, (("k.cu", 3),)
 PURE: dict[str, Reader] = {
     "manifests": Reader([manifest_text()], as_sealed, parse_manifest, (ValueError,)),
     "keys": Reader([KEY.to_json()], damaged_json, lambda text: KEY.explain(CacheKey.from_json(text)), (ValueError,)),
-    "lists of handlers": Reader(
-        ['{"functions": {"f": ["be_ffi_f", "be_graph_f", "", "::f", ["arg"]]}}'], damaged_json, read_contents
-    ),
+    "lists of handlers": Reader([HANDLERS], damaged_json, read_contents),
     "kernels.toml": Reader(texts("kernels.toml"), as_toml, read_declaration),
-    "project files": Reader(
-        texts("be-toolchain.toml"),
-        as_toml,
-        lambda text: parse_configuration(ConfigurationFile(Path("/p/be-toolchain.toml"), text)),
-    ),
+    "project files": Reader(texts("be-toolchain.toml"), as_toml, read_project),
     "variables": Reader([VARIABLES], as_variables, read_variables),
     "arithmetic": Reader(["ceil(n/256)*max(n, k)", "2*attr.bins//(n-7)%3"], as_text, read_arithmetic, (ValueError,)),
     "lists of architectures": Reader(["8.0, sm_90a;compute_100f"], as_text, parse_archs),
-    "version.json": Reader(
-        ['{"cuda_nvcc": {"name": "CUDA NVCC", "version": "12.9.86"}}'], damaged_json, versions.parse_version_json, ()
-    ),
+    "version.json": Reader([VERSIONS], damaged_json, versions.parse_version_json, ()),
     "pip's reports": Reader(
         texts("pip_report.json"), damaged_json, lambda text: parse_pip_report(text, LocalSystem({}))
     ),
-    "names of dist-info": Reader(
-        ["nvidia_nvvm-13.0.88.dist-info", "jax_cuda13_plugin-0.7.dist-info"],
-        as_text,
-        lambda text: (
-            parse_dist_infos((text,)),
-            parse_present((text,)),
-            versions.parse_conda_meta((text,)),
-            parse_requirement(text),
-        ),
-        (),
-    ),
-    "what tools print": Reader(
-        texts("tools.txt"),
-        as_printed,
-        every(
-            *(versions.parse_tool_version, versions.parse_host_version, versions.parse_dryrun, dry_run.parse_dryrun),
-            *(versions.parse_archs_listed, versions.parse_sm_listed, versions.parse_host_limits),
-            *(versions.parse_libc_below, versions.parse_cccl_version, versions.parse_dpkg_status),
-            *(versions.parse_cudart_version, versions.version_key, parse_os_release, parse_driver_release),
-            *(parse_minimums, parse_uv_compile, lambda text: parse_smi(text, "0,GPU-2")),
-        ),
-        (),
-    ),
-    "messages of compilers": Reader(
-        texts("compilers.txt"), as_text, lambda text: diagnose(text, {"k.cu": "a\nb\n"}, (("k.cu", 3),)), ()
-    ),
+    "names of dist-info": Reader(WHEELS, as_text, read_names, ()),
+    **{
+        f"printed, {read.__name__}": Reader(texts("tools.txt"), as_printed, read, (ToolchainError,)) for read in PRINTED
+    },
+    "printed, dry run": Reader(texts("tools.txt"), as_printed, dry_run.parse_dryrun, (ToolchainError,)),
+    "messages of compilers": Reader(texts("compilers.txt"), as_text, lambda text: diagnose(text, *SOURCES), ()),
     "depfiles": Reader(["k.o: k.cu \\\n /opt/my\\ dir/a.h \\\n $$x\nk.o: b.h\n"], as_text, parse_depfile, ()),
-    "logs of ninja": Reader(
-        ["# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tm.so\tf1\n"], as_text, parse_ninja_log, ()
-    ),
-    "records of what was looked at": Reader(
-        [b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0l/b\0"],
-        flipped,
-        lambda data: parse_records(data, ["/build"]),
-        (),
-    ),
-    "compile_commands.json": Reader(
-        ['[{"directory": "/", "file": "/etc/passwd", "arguments": ["g++"]}]'],
-        damaged_json,
-        lambda text: merge_commands([text]),
-        (ValueError,),
-    ),
+    "logs of ninja": Reader([NINJA], as_text, parse_ninja_log, ()),
+    "records of what was looked at": Reader([LOOKED_AT], flipped, lambda data: parse_records(data, ["/build"]), ()),
+    "compile_commands.json": Reader([COMMANDS], damaged_json, lambda text: merge_commands([text]), (ValueError,)),
     "exported programs": Reader([PROGRAM.read_bytes()], flipped, lambda data: open_container(data, "here")),
 }
-
-
-Readers = Callable[[Path], Iterator[Reader]]
-IN_FOLDERS: dict[str, Readers] = {}
-
-
-def in_folder(readers: Readers) -> Readers:
-    """Note what reads files, or more than a text, by its name."""
-    IN_FOLDERS[readers.__name__.replace("_", " ")] = readers
-    return readers
 
 
 def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object]:
@@ -264,7 +224,6 @@ def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object
     return put
 
 
-@in_folder
 def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
     bundle = open_container(PROGRAM.read_bytes(), "here")
     with zipfile.ZipFile(PROGRAM) as archive:
@@ -284,7 +243,6 @@ def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
     yield Reader([index], lambda rng, text: wheel(damaged_json(rng, text)), show)
 
 
-@in_folder
 def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
     share = Shareable(KEY, Roots(((str(folder), "<site>"),)), ("module.so",))
     outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
@@ -305,7 +263,6 @@ def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
     yield Reader([json.dumps(head._asdict())], rewrite, take, (ArchiveError,))
 
 
-@in_folder
 def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
     server = parse_server("http://ci:secret@cache.example.org")
 
@@ -321,7 +278,6 @@ def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
     yield Reader(examples, flipped, read, (OSError, ValueError))
 
 
-@in_folder
 def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     here = f"be_runtime/1/{KEY.digest}/0"
     name = f"be_runtime/1/names/{hashlib.sha256(b'module/ops').hexdigest()}/1"
@@ -342,7 +298,6 @@ def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     yield Reader([(json.dumps({**done, **each}), json.dumps(asked)) for each in more], rewrite, ask, ())
 
 
-@in_folder
 def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
     store = Store(folder / "cache")
 
@@ -356,7 +311,6 @@ def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
     yield Reader([text], damaged_json, at(progress, lambda: store.prune(10**9, 30)))
 
 
-@in_folder
 def what_is_remembered_of_our_code(folder: Path) -> Iterator[Reader]:
     for package in ("be_runtime", "be_toolchain"):
         (folder / package).mkdir()
@@ -373,7 +327,6 @@ def what_is_remembered_of_our_code(folder: Path) -> Iterator[Reader]:
     yield Reader([json.dumps(kept)], damaged_json, at(memo, read))
 
 
-@in_folder
 def the_record_of_a_toolchain(folder: Path) -> Iterator[Reader]:
     system, request = LocalSystem(), ToolchainRequest(need_cuda=False)
     key = record_key(request, system)
@@ -382,7 +335,6 @@ def the_record_of_a_toolchain(folder: Path) -> Iterator[Reader]:
     yield Reader([path.read_text()], as_sealed, at(path, lambda: load_record(folder, key, system)), ())
 
 
-@in_folder
 def the_manifest_of_a_managed_toolchain(folder: Path) -> Iterator[Reader]:
     (folder / "cuda-13.0.2").mkdir()
     path, store = folder / "cuda-13.0.2" / MANIFEST, ManagedStore(folder)
@@ -390,7 +342,6 @@ def the_manifest_of_a_managed_toolchain(folder: Path) -> Iterator[Reader]:
     yield Reader([text], damaged_json, at(path, lambda: [store.damage(row) for row in store.list()]), ())
 
 
-@in_folder
 def the_users_own_file(folder: Path) -> Iterator[Reader]:
     environ = {"HOME": str(folder)}
     path = user_file(environ)
@@ -400,14 +351,20 @@ def the_users_own_file(folder: Path) -> Iterator[Reader]:
     yield Reader(['safe-folders = ["/srv/*", "~"]\n'], as_toml, read)
 
 
+IN_FOLDERS: tuple[Callable[[Path], Iterator[Reader]], ...] = (
+    *(an_index_in_a_wheel, an_archive_from_a_server, an_answer_of_a_web_server, what_processes_of_a_job_write),
+    *(the_progress_of_pruning, what_is_remembered_of_our_code, the_record_of_a_toolchain),
+    *(the_manifest_of_a_managed_toolchain, the_users_own_file),
+)
+
+
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", [*PURE, *IN_FOLDERS])
+@pytest.mark.parametrize("given", [*(pytest.param([reader], id=kind) for kind, reader in PURE.items()), *IN_FOLDERS])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_any_text_or_file(kind: str, seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+def test_any_text_or_file(given: Any, seed: int, tally: Tallies, tmp_path: Path):
     inputs, rng = tally("other damaged inputs", seed), chance(seed)
-    for reader in IN_FOLDERS[kind](tmp_path) if kind in IN_FOLDERS else [PURE[kind]]:
+    for reader in given(tmp_path) if callable(given) else given:
         with time_limit():
             for _ in range(INPUTS):
-                given = reader.damage(rng, rng.choice(reader.examples))
-                judge(inputs, given, lambda given=given: reader.read(given), reader.allowed)  # type: ignore[misc] # noqa: B023
+                judge(inputs, reader.allowed, reader.read, reader.damage(rng, rng.choice(reader.examples)))
     inputs.check()

@@ -6,14 +6,13 @@ import json
 import random
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from tests.faults.short_form import longer
 from tests.support import jobs
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, longer, seeds
 
 MEMBER = "tests.compile.be_runtime.sharing.member"
 SIZES = effort((5,), (8, 8, 8, 32), (8,) * 60 + (32,) * 10)
@@ -24,7 +23,7 @@ SLACK_S = 30.0
 
 @longer
 @pytest.mark.parametrize(("seed", "count"), [*zip(seeds(len(SIZES)), SIZES, strict=True)])
-def test_whoever_is_left_gets_the_kernels(tmp_path: Path, tally: Callable[[str, int], Tally], seed: int, count: int):
+def test_whoever_is_left_gets_the_kernels(tmp_path: Path, tally: Tallies, seed: int, count: int):
     counted, rng = tally("loads in jobs with faults", seed), chance(seed)
     plans = []
     for _ in range(count):
@@ -46,15 +45,14 @@ def test_whoever_is_left_gets_the_kernels(tmp_path: Path, tally: Callable[[str, 
                 job.processes[victim].send_signal(signal.SIGCONT)
         left = [number for number in range(count) if victims.get(number) != "kill"]
         answers = job.answers(*left, patience_s=80)
-    counted.note("processes killed", count - len(left))
-    counted.note("processes stopped", len(victims) - count + len(left))
+    counted.notes["processes killed"] = count - len(left)
+    counted.notes["processes stopped"] = len(victims) - count + len(left)
     for answer in answers:
         counted.tried += KERNELS
         got = {name: how for name, how, *_ in answer["results"]}
-        for number in range(KERNELS):
-            if got.get(f"k{number}") not in ("built", "fetched"):
-                counted.wrong.append(f"k{number}: {got}")
-        counted.note("builds", sum(how == "built" for how in got.values()))
+        if set(got) != {f"k{number}" for number in range(KERNELS)} or not {*got.values()} <= {"built", "fetched"}:
+            counted.wrong.append(str(got))
+        counted.notes["builds"] += sum(how == "built" for how in got.values())
         slow = [row for row in answer["results"] if row[3] > SLACK_S]
         counted.wrong += [f"{row[0]} took {row[3]:.0f} s" for row in slow]
     counted.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,24 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from be_runtime.cache import Store
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.managed import ManagedStore
+from be_toolchain.install.plan import PARTS
+from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
-from tests.faults.killed_installers import kill, resolved_site
-from tests.faults.short_form import longer
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.runtime import ROOT, environment
 from tests.support.small_wheels import write_wheels
 
 pytestmark = pytest.mark.timeout(7200)
-
-Tallies = Callable[[str, int], Tally]
 HANGS_AFTER_S = 120.0
 
 LINES = effort(40, 500, 4_000)
@@ -39,9 +40,7 @@ def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Pa
     argv = (sys.executable, "-m", "tests.faults.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
     done = subprocess.run(argv, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=7000, check=False)
     assert done.returncode == 0, done.stderr
-    row = json.loads(done.stdout.splitlines()[-1])
-    kills.tried, kills.wrong, kills.notes = row["tried"], done.stderr.splitlines()[: row["wrong"]], row["notes"]
-    assert len(kills.wrong) == row["wrong"]
+    vars(kills).update(json.loads(done.stdout))
     kills.check()
 
 
@@ -49,29 +48,13 @@ BUILDS = effort(6, 60, 300)
 BUILD_TESTS = effort(1, 2, 4)
 FRESH = 8
 """One build in so many is the first of a cache: compilers are searched, and what all builds share is made."""
-LOAD = """
-import ctypes, sys, be_runtime
-source = '''
-#include "brainevent/common.h"
-extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
-// @BE f
-void f(BE::Tensor out) { (void)out; }
-''' % sys.argv[1]
-module = be_runtime.load_cpp_inline("killed", source, auto_register=False)
-print(ctypes.CDLL(str(module.path)).answer())
-"""
 
 
 def start_load(cache: Path, number: int) -> subprocess.Popen[str]:
     """A process that loads a module, with compilers of its own session."""
-    return subprocess.Popen(
-        (sys.executable, "-c", LOAD, str(number)),
-        env=environment(BE_CACHE_DIR=str(cache)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    argv, pipe = (sys.executable, "-m", "tests.faults.answering", "killed", str(number)), subprocess.PIPE
+    env = environment(BE_CACHE_DIR=str(cache))
+    return subprocess.Popen(argv, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def answer(process: subprocess.Popen[str]) -> str:
@@ -119,13 +102,48 @@ def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
             whole = rng.random() < 0.5
             os.killpg(process.pid, signal.SIGKILL) if whole else process.kill()
             kills.tried += 1
-            kills.note("with the compilers", whole)
+            kills.notes["with the compilers"] += whole
         process.communicate()
         for each in (start_load(cache, number), beside):
             said = answer(each) if each is not None else str(number)
             kills.wrong += [] if said == str(number) else [f"load {number}: {said}"]
     kills.wrong += [f"left behind: {path}" for folder in tmp_path.iterdir() for path in leftovers(folder)]
     kills.check()
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def kill(process: subprocess.Popen[str], *, whole_tree: bool) -> None:
+    """``kill -9`` the installer, with its pip or before it; that one is then waited for."""
+    below = descendants(process.pid)
+    for pid in (process.pid, *(below if whole_tree else ())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def resolved_site(fresh: Environment) -> Path | None:
+    """The folder of packages that a search takes a toolkit from; every file in it is what its wheel holds."""
+    try:
+        toolkit = resolve(ToolchainRequest(need_cuda=True), system=fresh.system).cuda
+    except CudaNotFoundError:
+        return None
+    assert toolkit is not None
+    site = toolkit.root.parent.parent
+    versions = dict(path.stem.replace("_", "-").rsplit("-", 1) for path in site.glob("*.dist-info"))
+    assert not [text for part in PARTS for text in check_wheel(site, part, versions[part])], "a half toolchain resolves"
+    return site
 
 
 EXCHANGES = effort(1, 8, 40)
@@ -144,19 +162,18 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return make_environment(tmp_path_factory.mktemp("fresh"))
 
 
-def marked_ns(fresh: Environment) -> int:
-    """When the last exchange began that is not over, or 0."""
-    try:
-        return (fresh.site / INTERRUPTED).stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
 def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
     """A repair whose exchange has begun, unless it ended before that was seen."""
-    before = marked_ns(fresh)
+
+    def marks() -> set[int]:
+        """When the last exchange began that is not over."""
+        with contextlib.suppress(FileNotFoundError):
+            return {(fresh.site / INTERRUPTED).stat().st_mtime_ns}
+        return set()
+
+    before = marks()
     process = fresh.start("doctor", "--fix", "--yes", "--wheels", wheels)
-    while process.poll() is None and marked_ns(fresh) in (0, before):
+    while process.poll() is None and marks() <= before:
         time.sleep(0.01)
     return process
 
@@ -179,7 +196,7 @@ def test_killed_while_wheels_are_exchanged(seed: int, tally: Tallies, small_whee
         kill(process, whole_tree=rng.random() < 0.5)
         if resolved_site(fresh) is not None:
             fresh.pip(*offline, *STRANGERS)
-        kills.note("interrupted", (fresh.site / INTERRUPTED).exists())
+        kills.notes["interrupted"] += (fresh.site / INTERRUPTED).exists()
     code, text = fresh.run("doctor", "--fix", "--yes", "--wheels", small_wheels)
     assert code == 0, text
     assert resolved_site(fresh) == fresh.site
@@ -213,9 +230,8 @@ def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_
 
     def run(line: int, *words: str) -> str:
         argv = (str(fresh.python), "-c", DYING, str(line), SOURCES.pattern, *words)
-        done = subprocess.run(
-            argv, env=fresh.environ, capture_output=True, text=True, timeout=200, check=False, cwd="/"
-        )
+        options: dict[str, Any] = {"env": fresh.environ, "cwd": "/", "timeout": 200}
+        done = subprocess.run(argv, **options, capture_output=True, text=True, check=False)
         found = re.search(r"^lines (\d+)", done.stdout, re.MULTILINE)
         assert found or done.returncode == -signal.SIGKILL, done.stderr
         return found[1] if found else ""
@@ -227,7 +243,7 @@ def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_
         if words != install and not ManagedStore(fresh.store).list():
             run(10**9, *install)
         kills.tried += not run(rng.randint(1, steps[words]), *words)
-        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
+        kills.notes["with a whole toolkit"] += resolved_site(fresh) is not None
     assert fresh.run(*install)[0] == 0
     fresh.run("prune")
     kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]

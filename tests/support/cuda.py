@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
+import runpy
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,17 +41,10 @@ def launch_once(kernel: Kernel, x: Any) -> Any:
     from be_runtime.xla import jax_call
     from be_runtime.xla.split import Split
 
-    targets, attributes, _ = launch(
-        Obtained(kernel, own_launcher(new_session())), Geometry((1, 1, 1), (1, 1, 1)), [], None
-    )
-    (result,) = jax_call.bind(
-        [x],
-        label=kernel.name,
-        targets=targets,
-        results=(array_spec(x, "x"),),
-        attributes=attributes,
-        split=Split((("i",),), (("i",),)),
-    )
+    obtained, one = Obtained(kernel, own_launcher(new_session())), (1, 1, 1)
+    targets, attributes, _ = launch(obtained, Geometry(one, one), [], None)
+    given = {"targets": targets, "attributes": attributes, "split": Split((("i",),), (("i",),))}
+    (result,) = jax_call.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)
     return result
 
 
@@ -72,17 +65,10 @@ def load_exercise(name: str, **options: Any) -> CompiledModule:
     **options
         For `be_runtime.load_cuda_inline`.
     """
-    kernels = _example_kernels() if name == "training" else source(name)
+    example = runpy.run_path(str(runtime.ROOT / "examples" / "train.py")) if name == "training" else {}
+    kernels = example.get("CUDA_SOURCE") or source(name)
     texts = [kernels, source("exercise"), source(f"exercise_{name}")]
     return be_runtime.load_cuda_inline(f"exercise_{name}", texts, auto_register=False, **options)
-
-
-def _example_kernels() -> str:
-    path = runtime.ROOT / "examples" / "train.py"
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CUDA_SOURCE":
-            return str(ast.literal_eval(node.value))
-    raise AssertionError(f"{path} has no CUDA_SOURCE")
 
 
 EIGHT_FILES = range(8)
@@ -96,20 +82,11 @@ def write_eight_files(folder: Path) -> None:
     """
     folder.mkdir()
     for i in EIGHT_FILES:
-        entries = [f"only_{i}", *(["apply"] if i < 5 else []), *(["shift"] if i > 3 else [])]
-        bodies = {
-            f"only_{i}": "fill<float><<<blocks(n), threads(), 0, (cudaStream_t)stream>>>(out.data_ptr<float>(), n);",
-            "apply": "kernel<<<blocks(n), threads(), 0, (cudaStream_t)stream>>>"
-            "(x.data_ptr<float>(), out.data_ptr<float>(), n);",
-            "shift": "moved<<<blocks(n), threads(), 0, (cudaStream_t)stream>>>"
-            "(x.data_ptr<float>(), out.data_ptr<float>(), n);",
-        }
-        functions = "".join(
-            f"// @BE {name}\nvoid {name}(const BE::Tensor x, BE::Tensor out, int64_t stream) {{\n"
-            f"  const int n = x.numel_checked_int();\n  {bodies[name]}\n}}\n\n"
-            for name in entries
-        )
-        (folder / f"part_{i}.cu").write_text(_SHARED_NAMES.replace("FILE", str(i)) + functions)
+        kernels = {f"only_{i}": "fill<float>"}
+        kernels |= ({"apply": "scaled"} if i < 5 else {}) | ({"shift": "moved"} if i > 3 else {})
+        text = _SHARED_NAMES.replace("FILE", str(i))
+        text += "".join(_ENTRY.replace("ENTRY", name).replace("KERNEL", kernel) for name, kernel in kernels.items())
+        (folder / f"part_{i}.cu").write_text(text)
 
 
 _SHARED_NAMES = """\
@@ -123,7 +100,7 @@ __constant__ float offset = 10 * FILE;
 int threads() { return 32 * (FILE + 1); }
 int blocks(int n) { return (n + threads() - 1) / threads(); }
 
-__global__ void kernel(const float* x, float* out, int n) {
+__global__ void scaled(const float* x, float* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = x[i] * factor;
 }
@@ -134,9 +111,17 @@ __global__ void moved(const float* x, float* out, int n) {
 }
 
 template <class T>
-__global__ void fill(T* out, int n) {
+__global__ void fill(const T*, T* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = T(FILE);
+}
+
+"""
+_ENTRY = """\
+// @BE ENTRY
+void ENTRY(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+  const int n = x.numel_checked_int();
+  KERNEL<<<blocks(n), threads(), 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
 }
 
 """
@@ -147,8 +132,7 @@ class DeviceCode(NamedTuple):
 
     kind: str
     arch: int
-    size_bytes: int
-    content: bytes = b""
+    content: bytes
 
 
 def device_code(library: Path) -> list[DeviceCode]:
@@ -168,7 +152,7 @@ def device_code(library: Path) -> list[DeviceCode]:
             kind, header, payload = struct.unpack_from("<HxxIQ", image, position)
             (arch,) = struct.unpack_from("<I", image, position + 28)
             content = image[position + header : position + header + payload]
-            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, payload, content))
+            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, content))
             position += header + payload
         start = image.find(magic, end)
     return found
@@ -193,8 +177,5 @@ def _text_sections(elf: bytes) -> list[bytes]:
     entry_size, count, names_index = struct.unpack_from("<HHH", elf, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", elf, offset + index * entry_size) for index in range(count)]
     names = sections[names_index][4]
-    return [
-        elf[section[4] : section[4] + section[5]]
-        for section in sections
-        if elf.startswith(b".text", names + section[0])
-    ]
+    code = (section for section in sections if elf.startswith(b".text", names + section[0]))
+    return [elf[section[4] : section[4] + section[5]] for section in code]

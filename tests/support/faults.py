@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
 
 LEVELS = ("", "minutes", "full")
 LEVEL = os.environ.get("BE_FAULTS", "")
@@ -18,6 +22,14 @@ PROPERTY = "faults"
 """Name under which a test's counts get from a process of xdist to the one that writes the summary."""
 
 T = TypeVar("T")
+
+longer = pytest.mark.faults if LEVEL else pytest.mark.full
+"""Marks what the short form leaves to `make test-full` and to `make test-faults`."""
+
+
+def first_of(cases: Iterable[Any]) -> list[Any]:
+    """Mark the cases of a parametrized test as `longer`, but for the first one."""
+    return [pytest.param(case, marks=longer if number else ()) for number, case in enumerate(cases)]
 
 
 def effort(short: T, minutes: T, full: T) -> T:
@@ -35,80 +47,51 @@ def chance(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311 - nothing is secret here
 
 
+@dataclass
 class Tally:
-    """What one test tried, and what went wrong.
+    """What one test tried, what went wrong, and what else is worth counting."""
 
-    Parameters
-    ----------
-    what : str
-        What is counted, such as ``"edits"``.
-    seed : int
-        Seed of the test's randomness.
-    """
-
-    def __init__(self, what: str, seed: int) -> None:
-        self.what, self.seed = what, seed
-        self.tried = 0
-        self.wrong: list[str] = []
-        self.notes: dict[str, int] = {}
-
-    def note(self, what: str, count: int = 1) -> None:
-        """Count something else that is worth saying."""
-        self.notes[what] = self.notes.get(what, 0) + count
+    what: str
+    seed: int
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
 
     def check(self) -> None:
         """Fail if anything went wrong."""
         shown = "\n".join(self.wrong[:10])
         assert not self.wrong, f"{len(self.wrong)} of {self.tried} {self.what} with seed {self.seed}:\n{shown}"
 
-    def row(self) -> dict[str, object]:
+    def row(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "what": self.what,
-            "seed": self.seed,
-            "tried": self.tried,
-            "wrong": len(self.wrong),
-            "notes": dict(self.notes),
-        }
+        return {**vars(self), "wrong": len(self.wrong), "notes": dict(self.notes)}
 
 
-class Sum(NamedTuple):
-    """The tallies of one kind together."""
-
-    tried: int = 0
-    wrong: int = 0
-    seeds: tuple[int, ...] = ()
-    notes: tuple[tuple[str, int], ...] = ()
+Tallies = Callable[[str, int], Tally]
 
 
-def summary(rows: Iterable[dict[str, object]]) -> list[str]:
+def summary(rows: Iterable[dict[str, Any]]) -> list[str]:
     """A line for each kind of fault.
 
     Examples
     --------
-    >>> edits = Tally("edits", 7)
-    >>> edits.tried = 400
-    >>> edits.note("clean builds", 3)
-    >>> summary([edits.row()])
-    ['faults: 400 edits, 0 wrong (seed 7; 3 clean builds)']
+    >>> edits = Tally("edits", 7, tried=400)
+    >>> edits.notes["clean builds"] += 3
+    >>> summary([edits.row(), Tally("edits", 8, tried=600).row()])
+    ['faults: 1,000 edits, 0 wrong (seeds 7 to 8; 3 clean builds)']
     """
-    sums: dict[str, Sum] = {}
+    sums: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        before = sums.get(str(row["what"]), Sum())
-        notes = dict(before.notes)
-        for name, count in dict(row["notes"]).items():  # type: ignore[call-overload]
-            notes[name] = notes.get(name, 0) + count
-        sums[str(row["what"])] = Sum(
-            before.tried + int(str(row["tried"])),
-            before.wrong + int(str(row["wrong"])),
-            (*before.seeds, int(str(row["seed"]))),
-            tuple(notes.items()),
-        )
+        sums.setdefault(row["what"], []).append(row)
     return [_line(what, each) for what, each in sums.items()]
 
 
-def _line(what: str, each: Sum) -> str:
-    low, high = min(each.seeds), max(each.seeds)
+def _line(what: str, rows: list[dict[str, Any]]) -> str:
+    tried, wrong = (sum(row[name] for row in rows) for name in ("tried", "wrong"))
+    low, high = (each(row["seed"] for row in rows) for each in (min, max))
+    notes: Counter[str] = Counter()
+    for row in rows:
+        notes.update(row["notes"])
     seed = f"seed {low}" if low == high else f"seeds {low} to {high}"
-    more = "".join(f"; {count:,} {name}" for name, count in each.notes)
-    return f"faults: {each.tried:,} {what}, {each.wrong} wrong ({seed}{more})"
+    more = "".join(f"; {count:,} {name}" for name, count in notes.items())
+    return f"faults: {tried:,} {what}, {wrong} wrong ({seed}{more})"

@@ -69,25 +69,24 @@ class Forks:
     def __init__(self, root: str) -> None:
         self._root = root
         self._end = multiprocessing.get_context("fork").Event()
-        self._persistent: list[Any] = []
+        self._living: list[Any] = []
 
     def os_fork(self, name: str) -> None:
         """Two children, forked by hand, that end without any clean-up."""
         children = []
         for _ in range(2):
             _sleep(0.03)
-            pid = os.fork()
-            if pid == 0:
+            children.append(os.fork())
+            if children[-1] == 0:
                 status = 1
                 try:
                     ask(self._root, name)
                     status = 0
                 finally:
                     os._exit(status)
-            children.append(pid)
         assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
 
-    def processes(self, name: str, method: str) -> None:
+    def process(self, name: str, method: str) -> None:
         """A process of multiprocessing's."""
         process = multiprocessing.get_context(method).Process(target=ask, args=(self._root, name))  # type: ignore[attr-defined]
         process.start()
@@ -97,39 +96,23 @@ class Forks:
     def loader(self, name: str, *, persistent: bool) -> None:
         """Two workers with a queue; the persistent ones live on while more is built."""
         fork = multiprocessing.get_context("fork")
-        answers = fork.SimpleQueue()
-        end = self._end if persistent else None
+        answers, end = fork.SimpleQueue(), self._end if persistent else None
         workers = [fork.Process(target=_work, args=(self._root, name, answers, end)) for _ in range(2)]
         for worker in workers:
             worker.start()
             _sleep(0.02)
         assert [answers.get() for _ in workers] == [name] * 2
-        if persistent:
-            self._persistent += workers
-            if len(self._persistent) > _MOST_PERSISTENT:
-                self.end()
-        else:
-            for worker in workers:
-                worker.join()
+        self._living += workers
+        if not persistent or len(self._living) > _MOST_PERSISTENT:
+            self.end()
 
     def end(self) -> None:
-        """Let the persistent workers go."""
+        """Let the workers go."""
         self._end.set()
-        for worker in self._persistent:
+        for worker in self._living:
             worker.join()
-        self._persistent.clear()
+        self._living.clear()
         self._end.clear()
-
-    def ways(self) -> dict[str, Callable[[str], None]]:
-        """By name."""
-        return {
-            "os.fork": self.os_fork,
-            "fork": partial(self.processes, method="fork"),
-            "forkserver": partial(self.processes, method="forkserver"),
-            "spawn": partial(self.processes, method="spawn"),
-            "loader": partial(self.loader, persistent=False),
-            "persistent loader": partial(self.loader, persistent=True),
-        }
 
 
 def _round(root: str, name: str, fork: Callable[[str], None]) -> None:
@@ -145,13 +128,17 @@ def main(rounds: int, *ways: str) -> None:
     """Run rounds of each way; a round that hangs ends the process with the traces of its threads."""
     with tempfile.TemporaryDirectory() as root:
         forks = Forks(root)
-        for way, fork in forks.ways().items():
-            if ways and way not in ways:
-                continue
+        every: dict[str, Callable[[str], None]] = {
+            "os.fork": forks.os_fork,
+            **{method: partial(forks.process, method=method) for method in ("fork", "forkserver", "spawn")},
+            "loader": partial(forks.loader, persistent=False),
+            "persistent loader": partial(forks.loader, persistent=True),
+        }
+        for way in ways or every:
             began = time.monotonic()
             for number in range(rounds):
                 faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
-                _round(root, f"{way} {number}", fork)
+                _round(root, f"{way} {number}", every[way])
             sys.stdout.write(f"{way}: {rounds} rounds, {time.monotonic() - began:.1f} s\n")
             sys.stdout.flush()
         forks.end()

@@ -59,9 +59,9 @@ class Large(NamedTuple):
     closing: str = ""
     times: int = 0
 
-    def text(self) -> str:
+    def text(self, largest: int = LARGEST) -> str:
         """The source."""
-        room = LARGEST - len(self.before) - len(self.after)
+        room = largest - len(self.before) - len(self.after)
         count = self.times or room // len(self.unit + self.closing)
         repeated = _each(self.unit, count) + self.closing * count
         return f"{self.before}{repeated[:room]}{self.after}"
@@ -72,6 +72,29 @@ def _each(line: str, count: int = MANY) -> str:
     return "".join(line.replace("@#", str(number)) for number in range(count)) if "@#" in line else line * count
 
 
+def _taking(parameters: str) -> str:
+    return f"// @BE f@#\nvoid f@#({parameters}BE::Tensor y) {{}}\n"
+
+
+def _of_types(count: int) -> str:
+    return f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#', count)}) {{}}\n"
+
+
+BOTH, BY_NAME = "const BE::Tensor x, BE::Tensor y", "BE::Tensor const& x, BE::Tensor y"
+PAIR, OPTIONS = "const BE::Tensor a@#, int b@#, ", "}\nvoid f(BE::Tensor y, Options o) {}\n"
+DOUBLING = "#define A(x) x\n#define B(x) A(x x)\n#define C(x) B(B(x x))\n#define A(x) C(C(x))\n"
+MANY_PARAMETERS = f"#define D({_each('a@#, ', 9000)}a) void g({_each('a@# ', 9000)}"
+WITH_STREAM = "// @BE f@# ret stream\nvoid f@#(BE::Tensor y, int64_t s@#) {}\n"
+LAUNCHES = "#define D(N) void N(BE::Tensor y) { k<<<1, 2, 0, s>>>(y); }\n"
+MANY_TOKENS = """// @BE f@# arg[n k] arg[k] ret[n] attr.a:int32=1 attr.b:float32[] stream
+void f@#(const BE::Tensor m, const BE::Tensor x, BE::Tensor y, int a, BE::Span<const float> b, int64_t stream)\
+ { k<<<1, 2, 0, s>>>(x); }
+"""
+AXES = f"arg[{_each('n@# ', 64)}] " * 30
+SPELLINGS = f"// @BE f@#\nvoid f@#(BE::Tensor y, {''.join(f'const a{i}_@#::S& b{i}, ' for i in range(10))}int n) {{}}\n"
+MEMBERS = _each("int a@#; ", 998)
+CONSTS = "".join(f"BE::Span<{'const ' * 900}float> a{i}; " for i in range(40))
+
 SOURCES: dict[str, Large] = {
     # Macros
     "pastes in a macro": Large("a##", NOTED + "#define D(a) ", "a\nD(x)\n"),
@@ -80,18 +103,14 @@ SOURCES: dict[str, Large] = {
     "quotes in a macro": Large("#a ", NOTED + "#define D(a) ", "\nD(x)\n"),
     "macros of macros": Large("#define D@#(x) E@#(x)\n#define E@#(x) void f@#(x)\nD@#(BE::Tensor y)\n"),
     "a chain of macros": Large("#define A@#(x) A@#1(x)\n", after="A0(void g();)\n"),
-    "a chain of doubling macros": Large(
-        "#define A(x) x\n#define B(x) A(x x)\n#define C(x) B(B(x x))\n#define A(x) C(C(x))\n", after="A(void g();)\n"
-    ),
+    "a chain of doubling macros": Large(DOUBLING, after="A(void g();)\n"),
     "a macro defined again": Large("#define D(N) void N(BE::Tensor y)\nD(f@#);\n"),
     "calls of one macro": Large("D(f@#)\n", NOTED + "#define D(N) void N(BE::Tensor y) {}\n"),
     "calls of one macro in one header": Large("D(a) ", NOTED + "#define D(N) N\n", "g();\n"),
     "one call with many arguments": Large("a,", NOTED + "#define D(...) void g(__VA_ARGS__)\nD(", "a);\n"),
     "many variadic arguments": Large("a,b,c,", NOTED + "#define D(a, ...) void g(a, ## __VA_ARGS__)\nD(", "a);\n"),
     "a macro of many parameters": Large("a@#,", NOTED + "#define D(", "a) void g(a)\nD(x);\n"),
-    "a macro that uses its many parameters": Large(
-        "a ", NOTED + "#define D(" + _each("a@#, ", 9000) + "a) void g(" + _each("a@# ", 9000), ")\nD(1);\n", times=1
-    ),
+    "a macro that uses its many parameters": Large("a ", NOTED + MANY_PARAMETERS, ")\nD(1);\n", times=1),
     "nested calls of macros": Large("D(", NOTED + "#define D(x) x\n", ";\n", closing=")"),
     "nested calls with text": Large("D(a ", NOTED + "#define D(x) int x\n", ";\n", closing=")"),
     "definitions nobody uses": Large("#define M@# (a + b)\n"),
@@ -103,16 +122,10 @@ SOURCES: dict[str, Large] = {
     "annotated unknown calls": Large("// @BE f@# arg ret\nD(f@#)\n", ""),
     # Functions
     "annotated functions": Large("// @BE f@#\nvoid f@#(const BE::Tensor x, BE::Tensor y) {}\n", ""),
-    "annotated functions with bodies": Large(
-        "// @BE f@#\nvoid f@#(const BE::Tensor x, BE::Tensor y) { g(x, y); }\n", ""
-    ),
-    "annotations with tokens": Large(
-        "// @BE f@# arg[n] ret[n] attr.k:int32=3\nvoid f@#(BE::Tensor const& x, BE::Tensor y, int k) {}\n", ""
-    ),
+    "annotated functions with bodies": Large(f"// @BE f@#\nvoid f@#({BOTH}) {{ g(x, y); }}\n", ""),
+    "annotations with tokens": Large(f"// @BE f@# arg[n] ret[n] attr.k:int32=3\nvoid f@#({BY_NAME}, int k) {{}}\n", ""),
     "annotated overloads": Large("// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y, int a@#) {}\n", ""),
-    "overloads of one name": Large(
-        "void f(const BE::Tensor x, BE::Tensor y, T@# a) {}\n", "// @BE f arg ret attr.a:int32\n"
-    ),
+    "overloads of one name": Large(f"void f({BOTH}, T@# a) {{}}\n", "// @BE f arg ret attr.a:int32\n"),
     "prototypes of one function": Large("void f(const BE::Tensor x, BE::Tensor y);\n"),
     "other functions": Large("static inline int g@#(int a, float b) { return a; }\n"),
     "short functions": Large("int g();"),
@@ -162,9 +175,7 @@ SOURCES: dict[str, Large] = {
     "open conditions": Large("#if X\n"),
     "conditions with annotations": Large("#if X\n// @BE f@#\nvoid f@#(BE::Tensor y) {}\n", ""),
     "branches of one condition": Large("#elif X@#\nvoid g();\n", NOTED + "#if X\n", "#endif\n"),
-    "branches with annotations": Large(
-        "#elif X@#\n// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y) {}\n", "#if X\n// @BE f\n" + HEAD, "#endif\n"
-    ),
+    "branches with annotations": Large(f"#elif X@#\n// @BE f\nvoid f({BOTH}) {{}}\n", "#if X\n" + NOTED, "#endif\n"),
     "branches that do not close": Large("#elif X@#\nvoid g() {\n", NOTED + "#if X\nvoid g() {\n", "#endif\n}\n"),
     # Text
     "one long line": Large("int a; "),
@@ -231,52 +242,28 @@ SOURCES: dict[str, Large] = {
     "open comments in a condition": Large("/* ", NOTED + "#if "),
     "one documentation of many": Large("/// Says it.\n", "", "/// @BE f\n" + _each("void f@#(BE::Tensor y) {} ")),
     "annotations in one comment": Large("// @BE f@#\n// D(f@#)\n", "", HEAD),
-    "streams beside a long macro": Large(
-        "a ", "#define A ", "\n" + _each("// @BE f@# ret stream\nvoid f@#(BE::Tensor y, int64_t s@#) {}\n")
-    ),
+    "streams beside a long macro": Large("a ", "#define A ", "\n" + _each(WITH_STREAM)),
     "entry points behind much code": Large("a ", "const char* a[] = {", "};\n" + _each(ENTRY)),
     "entry points before much code": Large("a ", _each(ENTRY), ";\n"),
-    "entry points with many tokens": Large(
-        "// @BE f@# arg[n k] arg[k] ret[n] attr.a:int32=1 attr.b:float32[] stream\n"
-        "void f@#(const BE::Tensor m, const BE::Tensor x, BE::Tensor y, int a, BE::Span<const float> b, int64_t stream)"
-        " { k<<<1, 2, 0, s>>>(x); }\n",
-        "",
-        times=MANY,
-    ),
+    "entry points with many tokens": Large(MANY_TOKENS, "", times=MANY),
     "entry points in deep conditions": Large("#if X\n", "", _each(ENTRY), times=20_000),
     "entry points in deep namespaces": Large(
         "namespace b { void f@#(BE::Tensor y) {} }\n", NOTED + "namespace a {" * 250
     ),
-    "entry points by macros": Large(
-        "// @BE f@#\nD(f@#)\n", "#define D(N) void N(BE::Tensor y) { k<<<1, 2, 0, s>>>(y); }\n", times=MANY
-    ),
+    "entry points by macros": Large("// @BE f@#\nD(f@#)\n", LAUNCHES, times=MANY),
     "entry points of unknown macros": Large("// @BE f@# arg ret\nD(f@#)\n", "", times=MANY),
-    "one thousand parameters": Large(
-        "const BE::Tensor a@#, int b@#, ", "// @BE f\nvoid f(", "BE::Tensor y) {}\n", times=499
-    ),
-    "entry points with a thousand parameters": Large(
-        "// @BE f@#\nvoid f@#(" + _each("int b@#, ", 999) + "BE::Tensor y) {}\n", ""
-    ),
-    "parameters of one structure": Large(
-        "// @BE f@#\nvoid f@#(" + _each("S b@#, ", 50) + "BE::Tensor y) {}\n",
-        "struct S {" + _each("int a@#; ", 999) + "};\n",
-    ),
+    "one thousand parameters": Large(PAIR, "// @BE f\nvoid f(", "BE::Tensor y) {}\n", times=499),
+    "entry points with a thousand parameters": Large(_taking(_each("int b@#, ", 999)), ""),
+    "parameters of one structure": Large(_taking(_each("S b@#, ", 50)), f"struct S {{{MEMBERS}int a998; }};\n"),
+    "one name annotated often": Large(f"// @BE f\nvoid f({BOTH}) {{", ""),
+    "annotated names before parentheses": Large("// @BE f@#\nf@#(x)\n", ""),
     "axes": Large(
-        "// @BE f@# "
-        + ("arg[" + _each("n@# ", 64) + "] ") * 30
-        + "ret[n0] parallel[n0]\nvoid f@#("
-        + "const BE::Tensor, " * 30
-        + "BE::Tensor y) {}\n",
-        "",
+        f"// @BE f@# {AXES}ret[n0] parallel[n0]\nvoid f@#({'const BE::Tensor, ' * 30}BE::Tensor y) {{}}\n", ""
     ),
     "arithmetic of axes": Large(
-        f"// @BE f@# arg[n] ret[{'+'.join(['n'] * 30)}]\nvoid f@#(const BE::Tensor x, BE::Tensor y) {{}}\n",
-        "",
-        times=MANY,
+        f"// @BE f@# arg[n] ret[{'+'.join(['n'] * 30)}]\nvoid f@#({BOTH}) {{}}\n", "", times=MANY
     ),
-    "fields of an attribute": Large(
-        "a@#:int32=1 ", "// @BE f ret attr.o:{", "}\nvoid f(BE::Tensor y, Options o) {}\n", times=700
-    ),
+    "fields of an attribute": Large("a@#:int32=1 ", "// @BE f ret attr.o:{", OPTIONS, times=700),
     "words that begin scopes": Large("namespace ", after="a(b {"),
     "words that begin classes": Large("class ", after="a(b {"),
     "namespaces with attributes": Large("__attribute__((a)) ", NOTED + "namespace a ", "b {"),
@@ -292,32 +279,18 @@ SOURCES: dict[str, Large] = {
     "texts as defaults": Large("a", '// @BE f\nvoid f(BE::Tensor y, std::string_view t = "', '") {}\n'),
     "a long argument that is often repeated": Large("a ", NOTED + "#define D(a) ", f"\nvoid g(D({'w' * 90_000}));\n"),
     "long arguments that are often repeated": Large(
-        f"void g@#(D({'w' * 2000}));\n", NOTED + "#define D(a) " + "a " * 300 + "\n"
+        f"void g@#(D({'w' * 2000}));\n", f"{NOTED}#define D(a) {'a ' * 300}\n"
     ),
     "calls of a macro that is too long": Large("D();", NOTED + "#define D " + "x " * 150_000 + "\n"),
     "calls of a macro with too many functions": Large("D();", NOTED + "#define D " + "f(){};" * 50_000 + "\n"),
     "calls of a macro with many functions": Large("D();", NOTED + "#define D " + "g();" * 24_000 + "\n"),
-    "spellings of one enumeration": Large(
-        "// @BE f@#\nvoid f@#(BE::Tensor y, " + "".join(f"const a{i}_@#::S& b{i}, " for i in range(10)) + "int n) {}\n",
-        "enum class S { " + _each("a@#, ", 999) + "};\n",
-        times=MANY,
-    ),
-    "spellings of one structure": Large(
-        "// @BE f@#\nvoid f@#(BE::Tensor y, " + "".join(f"const a{i}_@#::S& b{i}, " for i in range(10)) + "int n) {}\n",
-        "struct S { " + "".join(f"BE::Span<{'const ' * 900}float> a{i}; " for i in range(40)) + "};\n",
-        times=MANY,
-    ),
-    "enumerations that do not end": Large(
-        "a ", f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#')}) {{}}\n{_each('enum S@# {')}"
-    ),
-    "structures in structures": Large(
-        "int a; ",
-        f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#', 998)}) {{}}\n{_each('struct S@# {')}",
-        "};" * MANY + "\n",
-    ),
+    "spellings of one enumeration": Large(SPELLINGS, "enum class S { " + _each("a@#, ", 999) + "};\n", times=MANY),
+    "spellings of one structure": Large(SPELLINGS, f"struct S {{ {CONSTS}}};\n", times=MANY),
+    "enumerations that do not end": Large("a ", f"{_of_types(1000)}{_each('enum S@# {')}"),
+    "structures in structures": Large("int a; ", f"{_of_types(998)}{_each('struct S@# {')}", "};" * MANY + "\n"),
     "calls of one name": Large("f();"),
     "entry points of one structure": Large(
-        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", "struct S {" + _each("int a@#; ", 998) + "};\n", times=MANY
+        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", f"struct S {{{MEMBERS}}};\n", times=MANY
     ),
 }
 

@@ -33,18 +33,10 @@ void gather(const BE::Tensor data, const BE::Tensor indices, const BE::Tensor in
   BE_CHECK_KERNEL_LAUNCH();
 }
 
-__device__ void add_to(float* address, float value) {
-  atomic_add_f32(address, value);
-}
-__device__ void add_to(double* address, double value) {
-  atomic_add_f64(address, value);
-}
-__device__ void add_to(__half* address, __half value) {
-  atomic_add_f16(address, __half2float(value));
-}
-__device__ void add_to(__nv_bfloat16* address, __nv_bfloat16 value) {
-  atomic_add_bf16(address, __bfloat162float(value));
-}
+__device__ void add_to(float* address, float value) { atomic_add_f32(address, value); }
+__device__ void add_to(double* address, double value) { atomic_add_f64(address, value); }
+__device__ void add_to(__half* address, __half value) { atomic_add_f16(address, __half2float(value)); }
+__device__ void add_to(__nv_bfloat16* address, __nv_bfloat16 value) { atomic_add_bf16(address, __bfloat162float(value)); }
 
 template <class T>
 __global__ void scatter_kernel(const T* weights, const int32_t* indices, const float* spikes, T* out, int rows,

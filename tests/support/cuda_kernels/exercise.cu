@@ -39,13 +39,17 @@ void expect(const char* what, double found, double expected) {
   BE_CHECK(found == expected) << what << " gave " << found << ", expected " << expected;
 }
 
+}  // namespace
+
+// What the source behind this one does.
+static void exercised(cudaStream_t stream);
+
 // On a stream of its own, as XLA's is. Prints what failed and returns 1, else 0.
-template <class Body>
-int on_a_stream(Body body) {
+extern "C" __attribute__((visibility("default"))) int exercise() {
   try {
     cudaStream_t stream = nullptr;
     BE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    body(stream);
+    exercised(stream);
     BE_CUDA_CHECK(cudaStreamDestroy(stream));
     return 0;
   } catch (const std::exception& error) {
@@ -53,5 +57,3 @@ int on_a_stream(Body body) {
     return 1;
   }
 }
-
-}  // namespace

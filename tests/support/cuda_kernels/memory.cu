@@ -21,7 +21,7 @@ static void run(const BE::Tensor& x, float* memory, BE::Tensor& y, float added, 
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   BE_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
   count(kCalls);
-  if (status == cudaStreamCaptureStatusActive) count(kRecorded);
+  count(kRecorded, status == cudaStreamCaptureStatusActive);
   const int n = x.numel_checked_int();
   to_memory<<<(n + 127) / 128, 128, 0, stream>>>(x.data_ptr<float>(), memory, n);
   plus<<<(n + 127) / 128, 128, 0, stream>>>(memory, y.data_ptr<float>(), added, n);

@@ -1,5 +1,3 @@
 #pragma once
 
-__device__ inline float transformed(float x) {
-  return 3.0f * x;
-}
+__device__ inline float transformed(float x) { return 3.0f * x; }

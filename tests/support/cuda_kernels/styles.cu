@@ -4,25 +4,22 @@
 #include "brainevent/common.h"
 
 #define BLOCKS(n) (((n) + 63) / 64), 64, 0, (cudaStream_t)stream
+#define ARRAYS x.data_ptr<float>(), out.data_ptr<float>(), x.numel_checked_int()
+
+__device__ void add(const float* x, float* out, int n, float by) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] + by;
+}
 
 namespace {
 
-__global__ void in_anonymous_namespace(const float* x, float* out, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = x[i] + 1.0f;
-}
+__global__ void in_anonymous_namespace(const float* x, float* out, int n) { add(x, out, n, 1.0f); }
 
 }  // namespace
 
-static __global__ void is_static(const float* x, float* out, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = x[i] + 2.0f;
-}
+static __global__ void is_static(const float* x, float* out, int n) { add(x, out, n, 2.0f); }
 
-extern "C" __global__ void is_extern_c(const float* x, float* out, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = x[i] + 3.0f;
-}
+extern "C" __global__ void is_extern_c(const float* x, float* out, int n) { add(x, out, n, 3.0f); }
 
 __constant__ float kFour = 4.0f;
 
@@ -37,45 +34,37 @@ __global__ void __launch_bounds__(kThreads) is_template(const float* __restrict_
 
 // @BE plus_1 arg ret stream
 static void plus_1(const BE::Tensor x, BE::Tensor out, int64_t stream) {
-  const int n = x.numel_checked_int();
-  in_anonymous_namespace<<<BLOCKS(n)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+  in_anonymous_namespace<<<BLOCKS(x.numel())>>>(ARRAYS);
 }
 
 namespace deep::inside {
 
 // @BE plus_2
 void plus_2(const BE::Tensor& x, BE::Tensor& out, int64_t stream) {
-  const int n = x.numel_checked_int();
-  is_static<<<BLOCKS(n)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+  is_static<<<BLOCKS(x.numel())>>>(ARRAYS);
 }
 
 }  // namespace deep::inside
 
 //@BE plus_3
 extern "C" void plus_3(BE::Tensor const x, BE::Tensor out, cudaStream_t stream) {
-  const int n = x.numel_checked_int();
-  is_extern_c<<<BLOCKS(n)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+  is_extern_c<<<BLOCKS(x.numel())>>>(ARRAYS);
 }
 
 namespace {
 
 // @BE plus_4
 void plus_4(const BE::Tensor x, BE::Tensor out, const int64_t stream) {
-  const int n = x.numel_checked_int();
-  is_template<64><<<BLOCKS(n)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+  is_template<64><<<BLOCKS(x.numel())>>>(ARRAYS);
 }
 
 }  // namespace
 
-#define DEFINE_PLUS(N)                                                                              \
-  __global__ void plus_##N##_kernel(const float* x, float* out, int n) {                            \
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;                                            \
-    if (i < n) out[i] = x[i] + N;                                                                   \
-  }                                                                                                 \
-  void plus_##N(const BE::Tensor x, BE::Tensor out, int64_t stream) {                               \
-    const int n = x.numel_checked_int();                                                            \
-    plus_##N##_kernel<<<BLOCKS(n)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);                \
-    BE_CHECK_KERNEL_LAUNCH();                                                                       \
+#define DEFINE_PLUS(N)                                                                                     \
+  __global__ void plus_##N##_kernel(const float* x, float* out, int n) { add(x, out, n, N); }              \
+  void plus_##N(const BE::Tensor x, BE::Tensor out, int64_t stream) {                                      \
+    plus_##N##_kernel<<<BLOCKS(x.numel())>>>(ARRAYS);                                                      \
+    BE_CHECK_KERNEL_LAUNCH();                                                                              \
   }
 
 // @BE plus_5

@@ -10,10 +10,7 @@ import pytest
 
 import be_runtime
 from be_runtime import BuildError
-from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.system import FileStamp
+from be_toolchain.errors import ArchError, ToolchainError
 from tests.support import runtime
 from tests.support.requirements import in_full
 
@@ -45,7 +42,7 @@ BROKEN: dict[str, tuple[str | list[str], str, str]] = {
     "launcher": (launcher("x.nothing();"), r'broken\(8\): .* "BE::Tensor" has no member "nothing"\n +x.nothing\(', ""),
     "assembler": (HEAD + kernel('asm volatile("bogus.op;");') + ENTRY, "ptxas .*\n.* instruction: 'bogus'", ""),
     "host code": (
-        HEAD + "int a = no_such(3);\n" + ENTRY,
+        f"{HEAD}int a = no_such(3);\n{ENTRY}",
         r'broken\(3\): .* "no_such" is undefined\n +int a = no_su',
         "",
     ),
@@ -100,21 +97,19 @@ def test_a_flag_that_nvcc_does_not_know():
     [
         ("sm_999", r"cannot target sm_999\n.* targets .*sm_80, .*sm_90"),
         (["8.0", "bogus"], "'bogus' is not a GPU architecture"),
+        (90, r"\nhint: write it as '90'\nsee"),
+        (9.0, r"\nhint: write it as '9.0'\nsee"),
+        ({"sm_90"}, r"\nhint: write it as 'sm_90'\nsee"),
+        (["9.0", 8.0], r"\nhint: write it as '8.0,9.0'\nsee"),
+        (True, r"not True\nsee"),
+        ([None], r"not \[None\]\nsee"),
     ],
 )
-def test_an_architecture_that_does_not_exist(asked: str | list[str], words: str):
-    with pytest.raises(ArchError, match=words):
+def test_an_architecture_that_does_not_exist_or_is_of_the_wrong_type(asked: Any, words: str):
+    with pytest.raises((ArchError, be_runtime.ArgumentError), match=words) as caught:
         load(GOOD, compute_capability=asked)
-
-
-@pytest.mark.parametrize(
-    ("asked", "spelling"),
-    [(90, "'90'"), (9.0, "'9.0'"), ({"sm_90"}, "'sm_90'"), (["9.0", 8.0], "'8.0,9.0'"), (True, None), ([None], None)],
-)
-def test_an_architecture_of_the_wrong_type(asked: Any, spelling: str | None):
-    with pytest.raises(be_runtime.ArgumentError, match="compute_capability must be a string") as caught:
-        load(GOOD, compute_capability=asked)
-    assert caught.value.hints == (() if spelling is None else (f"write it as {spelling}",))
+    is_of_the_wrong_type = "compute_capability must be a string" in str(caught.value)
+    assert is_of_the_wrong_type == isinstance(caught.value, be_runtime.ArgumentError)
 
 
 @pytest.mark.full
@@ -127,29 +122,8 @@ def test_the_message_is_the_same_whatever_variables_ask_programs_for(monkeypatch
     assert failure(BROKEN["no cast"][0]).first_error == plain.first_error
 
 
-class WithoutCuda(LocalSystem):
-    """This machine without any folder or program of CUDA."""
-
-    def stat(self, path: str | Path) -> FileStamp | None:
-        return None if "cuda" in str(path) or str(path).endswith("nvcc") else super().stat(path)
-
-    def list_dir(self, path: Path) -> tuple[str, ...]:
-        return tuple(name for name in super().list_dir(path) if "cuda" not in name)
-
-
-def test_no_nvcc_anywhere():
-    """Every place that was looked at is named, and what to do."""
-    with pytest.raises(CudaNotFoundError) as caught:
-        resolve(ToolchainRequest(need_cuda=True), system=WithoutCuda())
-    places = ("CUDA_HOME", "PATH", "/usr/local/cuda", "wheels", "pip install")
-    assert [each for each in places if each not in str(caught.value)] == []
-
-
 @pytest.mark.usefixtures("tmp_cache")
-def test_an_nvcc_that_is_not_there_or_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BE_NVCC", "/nowhere/bin/nvcc")
-    with pytest.raises(CudaNotFoundError, match="/nowhere/bin/nvcc"):
-        load(GOOD)
+def test_an_nvcc_that_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shim = runtime.script(tmp_path / "nvcc", "echo 'the license server is down' >&2", "exit 3")
     monkeypatch.setenv("BE_NVCC", str(shim))
     with pytest.raises(ToolchainError, match=str(shim)):

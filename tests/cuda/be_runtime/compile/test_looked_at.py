@@ -15,27 +15,15 @@ import pytest
 
 import be_runtime
 from be_runtime.cache.validity.manifest import parse_manifest
-from tests.cuda.built import images
-from tests.support.looked_at import (
-    ANSWERING,
-    INCLUDES,
-    LINKED,
-    MAYBE,
-    ONE,
-    REAL_CXX,
-    TWO,
-    Case,
-    apply,
-    archives,
-    both,
-    filled,
-)
+from tests.cuda.built import images, inline
+from tests.support import looked_at
+from tests.support.looked_at import INCLUDES, LINKED, MAYBE, ONE, TWO, Case, apply, archives, both, filled
 from tests.support.rebuilds import TICK_S, Edit, append, load_twice
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
 KERNEL = (
-    ANSWERING
+    looked_at.ANSWERING
     + """__global__ void fill(float* out) {{ *out = 1.0f; }}
 // @BE f
 void f(BE::Tensor out, int64_t stream) {{ fill<<<1, 1, 0, (cudaStream_t)stream>>>(out.data_ptr<float>()); }}
@@ -43,15 +31,19 @@ void f(BE::Tensor out, int64_t stream) {{ fill<<<1, 1, 0, (cudaStream_t)stream>>
 )
 RDC = ("-rdc=true",)
 HERE, EARLIER, LIBRARY = ("-I{}/i",), ("-I{}/e", "-I{}/i"), ("-L{}/lib", "-lx")
-NOTHING: dict[str, str | None] = {"i/x.h": ""}
-ONE_FLAG: dict[str, str | None] = {"flags": "-DANSWER=1"}
-TWO_FLAG: dict[str, str | None] = {"flags": "-DANSWER=2"}
+Files = dict[str, str | None]
+NOTHING, ONE_FLAG, TWO_FLAG = Files({"i/x.h": ""}), Files(flags="-DANSWER=1"), Files(flags="-DANSWER=2")
 
 
-def shadow(name: str) -> dict[str, str | None]:
+def shadow(name: str) -> Files:
     return {f"i/{name}": f"{TWO}#include_next <{name}>"}
 
 
+def compiler(root: Path) -> None:
+    script(root / "g++", f"read -r value < {root}/value", f'exec {looked_at.REAL_CXX} "-DANSWER=$value" "$@"')
+
+
+COMPILER, ARCHIVE = both({"value": "1\n"}, compiler), both({"e/x": ""}, archives("lib/libx.a")[0])
 CASES = {
     "an earlier folder": Case(INCLUDES, {"i/a.h": ONE, "e/x.h": ""}, {"e/a.h": TWO}, EARLIER),
     "a header of CUDA's name": Case("#include <cuda_fp16.h>", NOTHING, shadow("cuda_fp16.h"), includes=("{}/i",)),
@@ -66,19 +58,10 @@ CASES = {
     "-idirafter of the host compiler": Case(MAYBE, {"s/x.h": ""}, {"s/a.h": TWO}, ("-Xcompiler", "-idirafter,{}/s")),
     "-include of the host compiler": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-Xcompiler", "-include,{}/a.h")),
     "CPATH": Case(MAYBE, {"c/x.h": ""}, {"c/a.h": TWO}, environ={"CPATH": "{}/c"}),
-    "a file that the host compiler's script reads": Case(
-        "",
-        both({"value": "1\n"}, lambda root: script(
-            root / "g++", f"read -r value < {root}/value", f'exec {REAL_CXX} "-DANSWER=$value" "$@"'
-        )),
-        {"value": "2\n"},
-        environ={"CXX": "{}/g++"},
-    ),
+    "a file that the host compiler's script reads": Case("", COMPILER, {"value": "2\n"}, environ={"CXX": "{}/g++"}),
     "a device link with an archive": Case(LINKED, *archives("lib/libx.a"), RDC, LIBRARY),
-    "a device link with an earlier archive": Case(
-        LINKED, both({"e/x": ""}, archives("lib/libx.a")[0]), archives("e/libx.a")[1], RDC, ("-L{}/e", *LIBRARY)
-    ),
-}  # fmt: skip
+    "a device link with an earlier archive": Case(LINKED, ARCHIVE, archives("e/libx.a")[1], RDC, ("-L{}/e", *LIBRARY)),
+}
 SHORT = {("a header that CUDA's own asks for", 3), ("a device link with an archive", 1)}
 """What a preamble would hide is tried after three builds, what is linked after one; the rest is for `full`."""
 
@@ -86,13 +69,12 @@ SHORT = {("a header that CUDA's own asks for", 3), ("a device link with an archi
 def answer(case: Case, root: Path, text: str = "", **options: Any) -> tuple[int, Path]:
     """The answer of a module, and its library."""
     time.sleep(TICK_S)
-    path = be_runtime.load_cuda_inline(
+    path = inline(
         "looked_at",
         KERNEL.format(text=filled(case.text, root)) + text,
-        extra_cuda_cflags=[filled(flag, root) for flag in case.cflags],
+        *(filled(flag, root) for flag in case.cflags),
         extra_include_paths=[filled(path, root) for path in case.includes],
         extra_ldflags=[filled(flag, root) for flag in case.ldflags],
-        auto_register=False,
         **options,
     ).path
     assert parse_manifest((path.parent / "manifest.json").read_bytes()).uncertain == ()
@@ -105,9 +87,7 @@ def answer(case: Case, root: Path, text: str = "", **options: Any) -> tuple[int,
 @pytest.mark.parametrize(
     ("name", "builds"), [each if each in SHORT else in_full(*each) for each in itertools.product(CASES, (1, 3))]
 )
-def test_what_a_cuda_build_looked_at_decides_it(
-    name: str, builds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_build_looked_at_decides_it(name: str, builds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The second build with the same flags makes the preamble, and the third uses it."""
     case, root = CASES[name], tmp_path / "project"
     root.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import be_runtime
 from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import BuildError
-from tests.cuda.built import UNCOMPRESSED, built, log
+from tests.cuda.built import UNCOMPRESSED, built, inline, log
 from tests.support.cuda import device_code, instructions, source
 from tests.support.requirements import in_full
 from tests.support.runtime import script
@@ -21,10 +22,7 @@ ARITHMETIC = source("arithmetic")
 MADE, USED, HEADERS_USED = "compiling the preamble of CUDA sources", "with_preamble.sh", "with_kept_headers.sh"
 
 
-def build(text: str, *flags: str, **options: Any) -> be_runtime.CompiledModule:
-    return be_runtime.load_cuda_inline(
-        "edited", text, extra_cuda_cflags=list(flags), auto_register=False, force_rebuild=True, **options
-    )
+build = partial(inline, "edited", force_rebuild=True)
 
 
 def thrice(text: str, *flags: str, **options: Any) -> list[be_runtime.CompiledModule]:
@@ -65,7 +63,7 @@ def test_results_are_those_of_nvcc_as_a_whole(kernel: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("flags", "launcher"), [(("--keep", "--keep-dir", "{}"), ""), (("--threads", "1"), ""), ((), "/usr/bin/env")]
 )
-def test_flags_and_launchers_that_change_nvccs_steps_run_it_as_a_whole(
+def test_what_changes_nvccs_steps_runs_it_as_a_whole(
     flags: Sequence[str], launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("BE_COMPILER_LAUNCHER", launcher)
@@ -78,7 +76,7 @@ def test_flags_and_launchers_that_change_nvccs_steps_run_it_as_a_whole(
 @pytest.mark.full
 def test_the_dry_run_is_asked_once_for_a_set_of_flags(tmp_cache: Path):
     for name, *flags in (("first",), ("second",), ("other", "-DOTHER")):
-        be_runtime.load_cuda_inline(name, ARITHMETIC, extra_cuda_cflags=flags, auto_register=False)
+        inline(name, ARITHMETIC, *flags)
     assert len([*(tmp_cache / "toolchain").rglob("dryrun.txt")]) == 2
 
 

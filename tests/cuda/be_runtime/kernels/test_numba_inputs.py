@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -23,6 +24,7 @@ pytest.importorskip(
 )
 from numba import cuda
 
+from be_runtime.kernels.numba.gpu.numba_compiler import compile_numba
 from tests.support import numba_kernels
 
 X = np.zeros(4, np.float32)
@@ -49,27 +51,22 @@ def scaled(x, out):
     out[0] = x * 2
 
 
-READONLY = "an input can't be written"
+def by_atomic(x, out):
+    cuda.atomic.max(x[1:], 0, 1)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "value", "hint"),
+    ("kernel", "value", "message"),
     [
-        (by_index, X, READONLY),
-        (by_ufunc, X, READONLY),
-        (by_operator, X, "x += ... writes the input x: write to an output"),
-        (scaled, 2.0, "x is a 0-dimensional array, as all numbers are: its value is x[()]"),
+        (by_index, X, "readonly(?s:.*)hint: an input can't be written"),
+        (by_ufunc, X, "readonly(?s:.*)hint: an input can't be written"),
+        (by_operator, X, r"hint: x \+= ... writes the input x: write to an output"),
+        (scaled, 2.0, r"hint: x is a 0-dimensional array, as all numbers are: its value is x\[\(\)\]"),
     ],
 )
-def test_what_numba_refuses_has_a_hint(kernel: Callable[..., None], value: Any, hint: str):
-    with pytest.raises(BuildError) as caught:
+def test_what_numba_refuses_has_a_hint(kernel: Callable[..., None], value: Any, message: str):
+    with pytest.raises(BuildError, match=message):
         trace(kernel, value)
-    assert "readonly" in caught.value.output or hint != READONLY
-    assert caught.value.hints[0].startswith(hint)
-
-
-def by_atomic(x, out):
-    cuda.atomic.max(x[1:], 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -86,14 +83,7 @@ def test_what_numba_would_let_pass_or_lacks_is_refused(kernel: Callable[..., Non
 
 
 def test_a_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    from be_runtime.kernels.numba.gpu.numba_compiler import compile_numba
-
-    compiled = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        compiled.append(arguments)
-        return compile_numba(*arguments, **options)
-
+    compiled = Mock(wraps=compile_numba)
     case = numba_kernels.CASES["saxpy"]
     outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
 
@@ -101,11 +91,11 @@ def test_a_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: 
         (call,) = kernel_calls(numba_cuda_kernel(case.kernel, outs, **case.launch), *case.inputs)
         return str(attributes(call)["kernel"])
 
-    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.compile_numba", counted)
+    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.compile_numba", compiled)
     first = find_id()
     assert find_id() == first
-    assert len(compiled) == 1
+    assert compiled.call_count == 1
     # A checkout of ours on another host has other times: the kernel is compiled anew, and the program is the same.
     monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.own_code_digest", lambda: "another checkout")
     assert find_id() == first
-    assert len(compiled) == 2
+    assert compiled.call_count == 2

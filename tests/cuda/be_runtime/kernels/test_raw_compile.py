@@ -67,8 +67,9 @@ class Cached:
         self.session = here if system is None else here._replace(system=system)
         self.compiled = 0
 
-    def obtain(self, kernel: RawKernel) -> str:
-        """The kernel's id."""
+    def obtain(self, source: str, *flags: str, folders: Sequence[Path] = ()) -> str:
+        """The id of the kernel f."""
+        kernel = RawKernel(source, parse_name("f"), flags, (*folders,))
 
         def compile_now(staging: Path) -> Compiled:
             self.compiled += 1
@@ -90,11 +91,7 @@ def folders(root: Path, **factors: int) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("compiler", "name", "entry"),
-    [
-        ("nvrtc", "scale<float, 3>", "scale"),
-        ("nvrtc", "v2::f", "_ZN2v21fEPf"),
-        ("nvcc", "scale<float, 3>", "scale"),
-    ],
+    [("nvrtc", "scale<float, 3>", "scale"), ("nvrtc", "v2::f", "_ZN2v21fEPf"), ("nvcc", "scale<float, 3>", "scale")],
 )
 def test_one_cubin_for_each_architecture(compiler: str, name: str, entry: str, tmp_path: Path):
     images = compile_raw(kernel(name), ARCHS, session(compiler), tmp_path).images
@@ -116,15 +113,10 @@ def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
 
 
 def test_the_key_knows_source_name_flags_architectures_and_compiler():
-    here, there = new_session(), session("nvcc")
-    keys = [
-        raw_key(kernel("v1::f"), ARCHS, here),
-        raw_key(kernel("v2::f"), ARCHS, here),
-        raw_key(kernel("v1::f", "-DX"), ARCHS, here),
-        raw_key(kernel("v1::f")._replace(source=SOURCE + " "), ARCHS, here),
-        raw_key(kernel("v1::f"), ARCHS[:1], here),
-        raw_key(kernel("v1::f"), ARCHS, there),
-    ]
+    here, there, first = new_session(), session("nvcc"), kernel("v1::f")
+    others = kernel("v2::f"), kernel("v1::f", "-DX"), first._replace(source=SOURCE + " ")
+    keys = [raw_key(each, ARCHS, here) for each in (first, *others)]
+    keys += [raw_key(first, ARCHS[:1], here), raw_key(first, ARCHS, there)]
     expected = len(keys) if nvrtc.find_nvrtc(here.system) is not None else len(keys) - 1
     assert len({key.digest for key in keys}) == expected
 
@@ -150,13 +142,12 @@ def test_a_changed_header_makes_another_kernel(way: str, compiler: str, tmp_path
     text, flags = WAYS[way]
     (folder,) = folders(tmp_path, headers=1)
     (folder / "other.h").write_text(INCLUDES)
-    given = tuple(flag.format(folder=folder) for flag in flags)
-    scale = RawKernel(text.replace("{folder}", str(folder)) + SCALE, parse_name("f"), given)
+    given = [text.replace("{folder}", str(folder)) + SCALE, *(flag.format(folder=folder) for flag in flags)]
     cached, ids = Cached(compiler), []
     for factor in (2, 3, 2):
         (folder / "factor.h").write_text(f"#define FACTOR {factor}\n")
         time.sleep(TICK_S)
-        ids += [cached.obtain(scale), cached.obtain(scale)]
+        ids += [cached.obtain(*given), cached.obtain(*given)]
     assert ids == [ids[0], ids[0], ids[2], ids[2], ids[0], ids[0]]
     assert ids[0] != ids[2]
     # The entries of one key stay side by side. Which header a macro names is known to the compiler alone.
@@ -167,14 +158,12 @@ def test_a_changed_header_makes_another_kernel(way: str, compiler: str, tmp_path
 @pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
 def test_a_header_that_comes_first_makes_another_kernel(compiler: str, tmp_path: Path):
     first, second = folders(tmp_path, first=0, second=2)
-    scale = RawKernel(INCLUDES + SCALE, parse_name("f"), (f"-I{first}", f"-I{second}"))
-    cached = Cached(compiler)
-    before = cached.obtain(scale)
+    given, cached = (INCLUDES + SCALE, f"-I{first}", f"-I{second}"), Cached(compiler)
+    before = cached.obtain(*given)
     (first / "factor.h").write_text("#define FACTOR 3\n")
-    assert cached.obtain(scale) != before
+    assert cached.obtain(*given) != before
     assert cached.compiled == 2
-    there = [first, second]
-    one, other = (cached.obtain(RawKernel(INCLUDES + SCALE, parse_name("f"), (), (*x,))) for x in (there, there[::-1]))
+    one, other = (cached.obtain(INCLUDES + SCALE, folders=order) for order in ((first, second), (second, first)))
     assert one != other, "the order of folders"
 
 
@@ -189,8 +178,8 @@ def test_a_kernel_is_the_same_wherever_nvrtc_lies(tmp_path: Path):
     elsewhere = LocalSystem()
     elsewhere.site_dirs = (tmp_path,)
     there = Cached("nvrtc", elsewhere)
-    scale = RawKernel("#include <cuda_fp16.h>\n#define FACTOR 2\n" + SCALE, parse_name("f"))
-    assert here.obtain(scale) == there.obtain(scale)
+    text = "#include <cuda_fp16.h>\n#define FACTOR 2\n" + SCALE
+    assert here.obtain(text) == there.obtain(text)
     assert here.compiled == there.compiled == 1
 
 
@@ -200,9 +189,9 @@ def test_a_kernel_is_the_same_wherever_nvrtc_lies(tmp_path: Path):
 def test_a_kernel_is_the_same_wherever_its_headers_lie(flags: Sequence[str], compiler: str, tmp_path: Path):
     cached, ids = Cached(compiler), []
     for folder in folders(tmp_path, ada=2, bob=2):
-        given = tuple(flag.format(folder=folder) for flag in flags)
+        given = [flag.format(folder=folder) for flag in flags]
         text = SCALE if "-include={folder}/factor.h" in flags else INCLUDES + SCALE
-        ids.append(cached.obtain(RawKernel(text, parse_name("f"), given, () if flags else (folder,))))
+        ids.append(cached.obtain(text, *given, folders=() if flags else (folder,)))
     assert ids[0] == ids[1]
     assert cached.compiled == 2
 
@@ -237,7 +226,7 @@ def test_a_kernel_of_an_imported_file_is_not_compiled(factor: int, compiled: int
     def obtain(folder: Path) -> int:
         be_runtime.set_cache_dir(folder / "cache")
         cached = Cached("nvrtc")
-        cached.obtain(RawKernel(INCLUDES + SCALE, parse_name("f"), (f"-I{folder}",)))
+        cached.obtain(INCLUDES + SCALE, f"-I{folder}")
         return cached.compiled
 
     assert obtain(first) == 1

@@ -10,23 +10,10 @@ import pytest
 
 import be_runtime
 from tests.cuda.built import built, images
-from tests.support import runtime
-from tests.support.cuda import (
-    EIGHT_FILES,
-    KERNELS,
-    NO_LTO_LINKER,
-    device_code,
-    load_exercise,
-    run_json,
-    source,
-    write_eight_files,
-)
+from tests.support import cuda, runtime
 from tests.support.requirements import OPTIONAL, in_full
 
-NAMES = (
-    *("styles", "kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory"),
-    *("failures", "resources", "arithmetic"),
-)
+NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory")
 STRICT = ("-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
 LOAD_TINY = """
 import json, sys
@@ -37,7 +24,7 @@ print(json.dumps("/site-packages/nvidia/cu13/lib/libtiny.so.13" in open("/proc/s
 """
 
 
-@pytest.mark.parametrize("name", [NAMES[0], *map(in_full, NAMES[1:])])
+@pytest.mark.parametrize("name", ["styles", *map(in_full, (*NAMES, "failures", "resources", "arithmetic"))])
 def test_a_kernel_compiles_and_is_loaded(name: str):
     module = built(name)
     assert images(module) == {("elf", 90), ("ptx", 90)}
@@ -52,7 +39,7 @@ def test_the_generated_code_of_every_kind_has_no_warnings():
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["training", "events", "styles", "out_of_bounds"])
 def test_programs_for_the_sanitizer_compile(name: str):
-    module = load_exercise(name)
+    module = cuda.load_exercise(name)
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).exercise"
     assert subprocess.run([sys.executable, "-S", "-c", code, str(module.path)], check=False).returncode == 0
 
@@ -60,21 +47,21 @@ def test_programs_for_the_sanitizer_compile(name: str):
 @pytest.mark.full
 def test_a_folder_of_eight_files_that_share_names(tmp_path: Path):
     folder = tmp_path / "kernels"
-    write_eight_files(folder)
+    cuda.write_eight_files(folder)
     module = be_runtime.load_cuda_dir(folder, name="eight", auto_register=False)
-    only = {f"only_{i}" for i in EIGHT_FILES}
+    only = {f"only_{i}" for i in cuda.EIGHT_FILES}
     repeated = {f"part_{i}.apply" for i in range(5)} | {f"part_{i}.shift" for i in range(4, 8)}
     assert set(module.function_names) == only | repeated
-    assert len([code for code in device_code(module.path) if code.kind == "elf"]) == len(EIGHT_FILES)
+    assert len([code for code in cuda.device_code(module.path) if code.kind == "elf"]) == len(cuda.EIGHT_FILES)
 
 
 @pytest.mark.parametrize("flags", ["-rdc=true", *map(in_full, ("-rdc true", "-dlto", "-rdc=true -dlto"))])
 def test_relocatable_device_code(flags: str):
-    folder = KERNELS / "relocatable"
+    folder = cuda.KERNELS / "relocatable"
     try:
         module = be_runtime.load_cuda_dir(folder, extra_cuda_cflags=flags.split(), auto_register=False)
     except be_runtime.BuildError as error:
-        if NO_LTO_LINKER in str(error):
+        if cuda.NO_LTO_LINKER in str(error):
             pytest.skip(OPTIONAL + "nvvm/lib64/libnvvm.so, for nvlink to optimize")
         raise
     assert module.function_names == ["apply"]
@@ -91,5 +78,5 @@ def test_a_library_from_wheels_is_found_by_its_name(tmp_path: Path):
     (tmp_path / "tiny.cc").write_text('extern "C" int tiny() { return 0; }\n')
     command = (runtime.real_compiler(), "-shared", "-fPIC", "-Wl,-soname,libtiny.so.13", str(tmp_path / "tiny.cc"))
     subprocess.run([*command, "-o", str(wheel / "lib" / "libtiny.so.13")], check=True)
-    text = source("half") + "#include <tiny.h>\nint used = tiny();\n"
-    assert run_json(LOAD_TINY, str(tmp_path / "site-packages"), text, LD_LIBRARY_PATH=None)
+    text = cuda.source("half") + "#include <tiny.h>\nint used = tiny();\n"
+    assert cuda.run_json(LOAD_TINY, str(tmp_path / "site-packages"), text, LD_LIBRARY_PATH=None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import be_runtime
 from be_toolchain.errors import ArchError
-from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images
+from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images, inline
 from tests.support import requirements, runtime
 from tests.support.cuda import device_code, run_json, source
 from tests.support.requirements import in_full
@@ -24,12 +25,10 @@ def holds(module: be_runtime.CompiledModule, *words: bytes) -> set[bool]:
 
 
 def test_levels_and_fast_math_reach_host_and_device():
-    slow, usual, fast = (
-        built("arithmetic", UNCOMPRESSED, **options)
-        for options in ({"optimization_level": 0}, {}, {"use_fast_math": True})
-    )
+    every: tuple[dict[str, Any], ...] = ({"optimization_level": 0}, {}, {"use_fast_math": True})
+    slow, usual, fast = (built("arithmetic", UNCOMPRESSED, **options) for options in every)
     assert [ctypes.CDLL(str(module.path)).host_is_optimized() for module in (slow, usual, fast)] == [0, 1, 1]
-    sizes = [[code.size_bytes for code in device_code(module.path) if code.kind == "elf"] for module in (slow, usual)]
+    sizes = [[len(code.content) for code in device_code(module.path) if code.kind == "elf"] for module in (slow, usual)]
     assert sizes[0] != sizes[1]
     assert built("arithmetic", UNCOMPRESSED, optimization_level=3).path == usual.path
     assert (holds(usual, *EXACT), holds(usual, *FAST)) == ({True}, {False})
@@ -86,13 +85,7 @@ def test_flags_reach_their_compiler_as_one_argument_each(tmp_path: Path):
     )
     said = "it's one; argument & not | more * (than) <that>"
     flags = [f'-DSAID="{said}"', "-D", "ON_DEVICE=1", "-std=c++20", "-O1", "-gencode=arch=compute_80,code=sm_80"]
-    module = be_runtime.load_cuda_inline(
-        "flags",
-        source("half") + '#include "said.h"\n',
-        extra_cuda_cflags=flags,
-        extra_include_paths=[folder],
-        auto_register=False,
-    )
+    module = inline("flags", source("half") + '#include "said.h"\n', *flags, extra_include_paths=[folder])
     function = ctypes.CDLL(str(module.path)).said
     function.restype = ctypes.c_char_p
     assert function().decode() == said

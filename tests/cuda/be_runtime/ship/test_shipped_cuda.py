@@ -20,6 +20,8 @@ from tests.support.cuda import ARCH
 
 pytest.importorskip("numba.cuda")
 
+from tests.support.gpu_program import gpu_function
+
 
 def table(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
@@ -27,8 +29,6 @@ def table(path: Path) -> Any:
 
 
 def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: Path):
-    from tests.support.gpu_program import gpu_function
-
     run, x, _ = gpu_function()
     function = jax.jit(run)
     path = be_runtime.export(function, x, platforms=["cuda"], archs="8.0,9.0").save(tmp_path / "asked.be")
@@ -57,8 +57,6 @@ def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: P
 
 
 def test_a_program_for_both_platforms_runs_where_one_is(tmp_path: Path):
-    from tests.support.gpu_program import gpu_function
-
     run, x, expected = gpu_function()
     either = jax.jit(lambda x: jax.lax.platform_dependent(x, cpu=lambda x: x + 1, cuda=run))
     program = be_runtime.load_exported(be_runtime.export(either, x, platforms=["cpu", "cuda"]))
@@ -66,13 +64,8 @@ def test_a_program_for_both_platforms_runs_where_one_is(tmp_path: Path):
 
 
 def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path: Path):
-    twice = be_runtime.cuda_kernel(
-        "__global__ void twice(const float* x, float* y) { int i = blockIdx.x; y[i] = 2 * x[i]; }",
-        "twice",
-        signature="arg[n] ret[n]:like(0) parallel[n]",
-        grid="n",
-        block=1,
-    )
+    text = "__global__ void twice(const float* x, float* y) { int i = blockIdx.x; y[i] = 2 * x[i]; }"
+    twice = be_runtime.cuda_kernel(text, "twice", signature="arg[n] ret[n]:like(0) parallel[n]", grid="n", block=1)
     mesh = jax.sharding.AbstractMesh((2,), ("d",))
     function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
     path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")

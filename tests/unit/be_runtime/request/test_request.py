@@ -159,6 +159,14 @@ def test_one_path_has_one_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert spelled == [f"{tmp_path}/{name}/k.cc" for name in ("real", "real/sub", "real", "link")], "a link stays"
 
 
+def test_inline_sources_are_called_by_the_module():
+    (unit,) = arguments.inline_units("m", "int x;", "sources")
+    assert [source.name for source in unit.sources] == ["m"]
+    (unit,) = arguments.inline_units("m", ["int x;", ""], "sources")
+    assert [source.name for source in unit.sources] == ["m[0]", "m[1]"]
+    assert unit.path is None
+
+
 def test_files_and_folders(tmp_path: Path):
     for name in ("b.cc", "a.cpp", "c.cxx", "a.cc", "k.cu", "k.h", "k.CC"):
         (tmp_path / name).write_text(name)
@@ -202,6 +210,19 @@ def test_default_names(tmp_path: Path):
     assert arguments.default_name(tmp_path / "a b.cu", "given") == "given"
     with pytest.raises(ArgumentError, match="'a b'"):
         arguments.default_name(tmp_path / "a b.cu", None)
+
+
+def test_the_request_holds_what_was_given(tmp_path: Path):
+    lists: Any = {"extra_cflags": ["-a"], "extra_ldflags": ["-b"], "extra_include_paths": [tmp_path]}
+    request = arguments.cpp_request("m", INT, ["f"], **lists, optimization_level=1, use_fast_math=True)
+    flags = request.compile
+    assert (flags.cflags, flags.ldflags, flags.include_paths) == (("-a",), ("-b",), (tmp_path,))
+    assert (flags.optimization_level, flags.use_fast_math) == (1, True)
+    assert (request.name, request.language, request.units, request.functions) == ("m", "cpp", INT, ["f"])
+    cuda = arguments.cuda_request("m", INT, None, extra_cuda_cflags=["-c"], compute_capability="sm_90")
+    assert (cuda.compile.cflags, cuda.compute_capability, cuda.language) == (("-c",), "sm_90", "cuda")
+    assert arguments.load_options("m").target_prefix == "m"
+    assert arguments.load_options("m", target_prefix="p.q").target_prefix == "p.q"
 
 
 def options_of(function: Any) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.cli import main as cli
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import APP, FILE, user_file
@@ -48,26 +46,14 @@ def parse(text: str, name: str = "be-toolchain.toml") -> Configuration:
 
 
 def test_every_key_is_read_and_relative_paths_start_at_the_file():
-    found = parse(ALL)
-    assert (found.nvcc, found.cxx, found.host_cxx) == ("/project/tools/nvcc", "g++-13", "/usr/bin/g++-12")
-    assert (found.cuda_home, found.prefer, found.allow_unsupported_compiler) == (
-        "/project/cuda",
-        ("system", "pip"),
-        True,
-    )
-    assert found.remote_cache == "https://cache.example.org"
+    read = ("/project/tools/nvcc", "g++-13", "/usr/bin/g++-12", "/project/cuda", ("system", "pip"), True)
+    for name, text in (("be-toolchain.toml", ALL), ("pyproject.toml", f"[tool.be-toolchain]{ALL}")):
+        assert parse(text, name) == Configuration(Path("/project", name), *read, "https://cache.example.org")
     assert all(f"{key} =" in ALL for key in KEYS)
-    assert parse(f"[tool.be-toolchain]{ALL}", "pyproject.toml") == parse_configuration(
-        ConfigurationFile(path=Path("/project/pyproject.toml"), text=f"[tool.be-toolchain]{ALL}")
-    )
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc =", "remote-cache = 1"),
-        *(f"nvcc = {'[' * 5000}", f"nvcc = {'9' * 5000}"),
-    ],
+    "text", ["nvcc = 1", "prefer = [1]", "prefer = 2", f"nvcc = {'[' * 5000}", f"nvcc = {'9' * 5000}"]
 )
 def test_what_means_nothing_is_refused_with_the_file(text: str):
     with pytest.raises(PreferenceError, match=r"/project/be-toolchain\.toml") as caught:
@@ -85,17 +71,6 @@ def test_a_variable_beats_the_file_and_the_file_beats_the_rest():
     assert parse_preferences({"CUDA_HOME": "/sw"}, wishes).homes[0] == ("CUDA_HOME", "/sw")
     with pytest.raises(PreferenceError, match="prefer in /project"):
         parse_preferences({}, parse('prefer = ["newest"]'))
-
-
-@pytest.mark.parametrize(("text", "allowed"), [("1", True), ("on", True), ("No", False), (" ", False), ("maybe", None)])
-def test_a_switch_of_the_search_is_read_like_any_other(text: str, allowed: bool | None):
-    environ = {"BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER": text}
-    if allowed is not None:
-        assert parse_preferences(environ).allow_unsupported_compiler is allowed
-        return
-    says = "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER is 'maybe', expected 1, true, yes"
-    with pytest.raises(PreferenceError, match=says):
-        parse_preferences(environ)
 
 
 TABLE = '[tool.be-toolchain]\ncxx = "g++-13"\n'
@@ -319,8 +294,6 @@ def test_a_load_warns_and_the_doctor_has_a_line(tmp_path: Path, capsys: pytest.C
     assert line.status == "warn"
     assert "/mnt/project belongs to another user" in line.message
     assert "BE_SAFE_FOLDERS=/mnt/project" in line.next_step
-    assert cli.main(["doctor", "--json"], system=machine) == 0
-    assert line.message in [row["message"] for row in json.loads(capsys.readouterr().out)["findings"]]
 
 
 @pytest.fixture
@@ -377,37 +350,6 @@ for folder in {list(map(str, folders))!r}:
     return done.stdout.splitlines()
 
 
-TWO_USERS = [
-    ((STRANGER, 0o755), (STRANGER, 0o644), "belongs to another user"),
-    ((STRANGER, 0o2775), (STRANGER, 0o644), "belongs to another user"),
-    ((STRANGER, 0o755), (ME, 0o644), "belongs to another user"),
-    ((ME, 0o2775), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
-    ((0, 0o1777), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
-    ((0, 0o1777), (STRANGER, 0o600), "be-toolchain.toml belongs to another user"),
-    ((0, 0o777), (ME, 0o644), "can be written by other users"),
-    ((0, 0o1777), (ME, 0o644), "is in a folder that other users may write to"),
-    ((0, 0o755), (0, 0o644), ""),
-    ((ME, 0o755), (ME, 0o644), ""),
-]
-"""Owner and mode of a folder and of the file in it, and what is said to a user below it."""
-
-
-@needs_root
-def test_two_users(open_place: Path):
-    shared = [make(open_place / str(number), uid=row[0][0], mode=row[0][1]) for number, row in enumerate(TWO_USERS)]
-    for folder, (_, (uid, mode), _) in zip(shared, TWO_USERS, strict=True):
-        make(folder / "be-toolchain.toml", EVIL, uid=uid, mode=mode)
-    mine = [make(folder / "mine") for folder in shared]
-    for folder, (*_, says), line in zip(shared, TWO_USERS, looked(ME, *mine), strict=True):
-        assert says in line
-        assert line.endswith("counts: None" if says else f"counts: {folder}/evil")
-    readable = [folder for folder, (_, (_, mode), _) in zip(mine, TWO_USERS, strict=True) if mode & 0o004]
-    wanted = [f"counts: {folder.parent}/evil" for folder in readable]
-    assert looked(ME, *readable, BE_SAFE_FOLDERS="*") == wanted
-    assert [line[-4:] for line in looked(0, *mine[:1])] == ["None"], "root with a mounted project has to say so"
-    assert looked(0, mine[0], BE_SAFE_FOLDERS="*") == [f"counts: {shared[0]}/evil"]
-
-
 @needs_root
 def test_links_and_files_that_somebody_left_in_a_sticky_folder(open_place: Path):
     """A stranger's folder gives away what others leave in it; a user's own link to what can't be read ends no load."""
@@ -416,19 +358,19 @@ def test_links_and_files_that_somebody_left_in_a_sticky_folder(open_place: Path)
     make(open_place / "secret", EVIL, uid=0, mode=0o600)
     os.mkfifo(open_place / "pipe")
     folders, says = [], []
-    for uid, target in (
-        (STRANGER, "theirs"),
-        (STRANGER, "mine"),
-        (STRANGER, "/etc/shadow"),
-        (STRANGER, "pipe"),
-        (ME, "secret"),
+    made_by_another = "is a symbolic link made by another user"
+    for uid, target, reason in (
+        (STRANGER, "theirs", made_by_another),
+        (STRANGER, "mine", made_by_another),
+        (STRANGER, "/etc/shadow", made_by_another),
+        (STRANGER, "pipe", ""),
+        (ME, "secret", "which can't be read"),
     ):
         shared = make(open_place / f"to-{Path(target).name}", uid=0, mode=0o1777)
         (shared / "be-toolchain.toml").symlink_to(open_place / target)
         os.chown(shared / "be-toolchain.toml", uid, uid, follow_symlinks=False)
         folders.append(make(shared / "work"))
-        link = "is a symbolic link made by another user" if target != "pipe" else ""
-        says.append(link if uid == STRANGER else "which can't be read")
+        says.append(reason)
     moved = make(open_place / "moved", uid=0, mode=0o1777)
     theirs = make(open_place / "open", uid=STRANGER, mode=0o777)
     make(theirs / "left", EVIL)
@@ -441,6 +383,8 @@ def test_links_and_files_that_somebody_left_in_a_sticky_folder(open_place: Path)
     assert run_as(ME, at_home, mine).stdout == "None\n", "a home folder below a shared one changes nothing"
     make(mine / "be-toolchain.toml", EVIL)
     assert looked(ME, mine) == [f"counts: {mine}/evil"]
+    assert looked(0, mine)[0].endswith("counts: None"), "root with a mounted project has to say so"
+    assert looked(0, mine, BE_SAFE_FOLDERS="*") == [f"counts: {mine}/evil"]
 
 
 @needs_root

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from be_toolchain import CudaToolkit, ToolchainRequest, resolve
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
 
 SITE = "/venv/lib/python3.11/site-packages"
@@ -420,12 +421,26 @@ class Libcuda:
         return 0
 
 
-def healthy() -> MemorySystem:
-    """A machine with a compiler and a CUDA toolkit, without a GPU."""
+def with_compiler(**environ: str) -> MemorySystem:
+    """A machine with a compiler and no CUDA."""
     machine = MemorySystem()
     machine.gxx("/usr/bin/g++")
+    machine.environ = {**machine.environ, **environ}
+    return machine
+
+
+def healthy(**environ: str) -> MemorySystem:
+    """A machine with a compiler and a CUDA toolkit, without a GPU."""
+    machine = with_compiler(**environ)
     machine.runfile("/usr/local/cuda")
     return machine
+
+
+def cuda_of(system: System, *, record_dir: Path | None = None, **asked: Any) -> CudaToolkit:
+    """The CUDA toolkit that a search finds."""
+    found = resolve(ToolchainRequest(need_cuda=True, **asked), system=system, record_dir=record_dir).cuda
+    assert found is not None
+    return found
 
 
 class Answering(MemorySystem):

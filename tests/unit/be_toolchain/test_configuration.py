@@ -25,11 +25,10 @@ from be_toolchain.settings.configuration import (
 )
 from be_toolchain.settings.preferences import parse_preferences
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
-from tests.support.machines import MemorySystem, healthy
+from tests.support.machines import MemorySystem, cuda_of, healthy
 
 __all__ = ["open_place"]  # a fixture
 
-CUDA = ToolchainRequest(need_cuda=True)
 ALL = """
 nvcc = "tools/nvcc"
 cxx = "g++-13"
@@ -114,16 +113,13 @@ def test_no_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_record_follows_the_file(tmp_path: Path):
-    machine = MemorySystem(cwd=Path("/project/pkg"))
-    machine.gxx("/usr/bin/g++")
-    machine.runfile("/usr/local/cuda")
+    machine = healthy()
+    machine.cwd = Path("/project/pkg")
     machine.runfile("/sw/cuda")
 
     def root() -> str:
         machine.commands.clear()
-        toolkit = resolve(CUDA, system=machine, record_dir=tmp_path).cuda
-        assert toolkit is not None
-        return str(toolkit.root)
+        return str(cuda_of(machine, record_dir=tmp_path).root)
 
     assert root() == "/usr/local/cuda"
     machine.write("/project/be-toolchain.toml", 'cuda-home = "/sw/cuda"')

@@ -88,8 +88,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
     with pytest.raises(CacheError) if says else nullcontext():
         guard.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), LocalSystem())))
 
-    machine = healthy()
-    machine.environ = {**machine.environ, "BE_CACHE_DIR": str(folder)}
+    machine = healthy(BE_CACHE_DIR=str(folder))
     machine.folders[str(folder)] = facts._replace(executable=True, free_bytes=None)
     report = examine_machine(machine)
     assert report.exit_code == (2 if says else 0)
@@ -99,8 +98,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
 
 
 def test_the_usual_folder_is_replaced_by_the_runtime_so_that_it_is_a_warning(tmp_path: Path):
-    machine = healthy()
-    machine.environ = {**machine.environ, "HOME": "/home/me"}
+    machine = healthy(HOME="/home/me")
     machine.folders["/home/me/.cache/brainevent-toolchain"] = LocalSystem().folder_facts(_make(tmp_path, "0777"))
     report = examine_machine(machine)
     assert report.exit_code == 0

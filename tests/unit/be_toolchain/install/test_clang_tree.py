@@ -15,7 +15,7 @@ from be_toolchain.install.clang_tree import join_wheels, try_clang
 from be_toolchain.known.fatbin import Image, render_fatbin
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.report.smoke import run_smoke
-from tests.support.machines import Libcuda, MemorySystem
+from tests.support.machines import Libcuda, MemorySystem, with_compiler
 
 VERSIONS = {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-cuda-runtime-cu12": "12.9.79"}
 FILES = (
@@ -77,8 +77,7 @@ def test_a_clang_that_fails_is_told_of(tmp_path: Path):
 
 @pytest.fixture
 def machine() -> MemorySystem:
-    made = MemorySystem(environ={"PATH": "/usr/bin", "HOME": "/home/ada"})
-    made.gxx("/usr/bin/g++")
+    made = with_compiler(HOME="/home/ada")
     made.clang(CLANG)
     made.joined_cu12()
     return made

@@ -26,7 +26,7 @@ from be_toolchain.machine.system import FolderFacts
 from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
 from tests.support.accounts import STRANGER, make, needs_root, open_place
-from tests.support.machines import MemorySystem
+from tests.support.machines import MemorySystem, cuda_of, healthy, with_compiler
 
 __all__ = ["open_place"]  # a fixture
 
@@ -173,21 +173,8 @@ def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
     assert list(check_wheel(site, "numpy", "2.0")) == []
 
 
-def machine() -> MemorySystem:
-    made = MemorySystem()
-    made.environ = {**made.environ, "HOME": "/home/ada"}
-    made.gxx("/usr/bin/g++")
-    return made
-
-
-def root_of(made: MemorySystem, record_dir: Path | None = None) -> str:
-    toolchain = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=record_dir)
-    assert toolchain.cuda is not None
-    return str(toolchain.cuda.root)
-
-
 def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
-    made = machine()
+    made = with_compiler(HOME="/home/ada")
     zig = f"{HOME_STORE}/zig-0.17.1"
     made.gxx(f"{zig}/bin/clang++", "22.1.8", "clang")
     made.write(f"{zig}/toolchain.json", "{}")
@@ -218,14 +205,15 @@ def closed(made: MemorySystem, path: str, obstacle: str) -> None:
 )
 def test_programs_of_a_store_that_others_can_change_do_not_run(level: str, obstacle: str, tmp_path: Path):
     """A record does not outlive the trust in a store."""
-    made = machine()
-    made.runfile("/usr/local/cuda")
+    made = healthy(HOME="/home/ada")
     made.pip_cu13(f"{HOME_STORE}/cuda-13.0.2")
     made.write(f"{HOME_STORE}/cuda-13.0.2/toolchain.json", "{}")
     made.selects("cuda-13.0.2")
-    assert root_of(made) == root_of(made, tmp_path) == f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
+    root = Path(f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13")
+    assert cuda_of(made).root == cuda_of(made, record_dir=tmp_path).root == root
     closed(made, f"{HOME_STORE}{level}", obstacle)
-    assert root_of(made, None if level else tmp_path) == root_of(made) == "/usr/local/cuda"
+    found = (cuda_of(made, record_dir=None if level else tmp_path), cuda_of(made))
+    assert [str(each.root) for each in found] == ["/usr/local/cuda"] * 2
     told = [row.message for row in examine_machine(made).findings if obstacle in row.message]
     assert HOME_STORE in told[0]
 
@@ -296,9 +284,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def computer(tmp_path: Path, temporary: Path) -> MemorySystem:
-    made = machine()
-    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "store")}
-    return made
+    return with_compiler(BE_TOOLCHAINS_DIR=str(tmp_path / "store"))
 
 
 def left(tmp_path: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -14,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import CudaToolkit, ToolchainRequest, gencode_flags, resolve
-from be_toolchain.errors import UnsupportedHostCompilerError
 from be_toolchain.known import catalog
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import Nvcc
 from tests.support.accounts import ME, needs_root, open_place, run_as
+from tests.support.machines import cuda_of
 from tests.support.requirements import OPTIONAL, in_full
 
 __all__ = ["open_place"]  # a fixture
@@ -60,23 +59,6 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def compile_and_run(toolkit: CudaToolkit, system: LocalSystem, folder: Path) -> str:
-    """Build a program from device and host code with nothing but what the toolkit's value says, and start it."""
-    source, program = folder / "add.cu", folder / "add"
-    source.write_text(VECTOR_ADD)
-    command = [str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), *gencode_flags(toolkit.archs[:1])]
-    command += [f"-L{path}" for path in toolkit.library_dirs]
-    subprocess.run([*command, str(source), "-o", str(program)], check=True, env=dict(system.environ))
-    done = subprocess.run([program], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def cuda_of(system: LocalSystem) -> CudaToolkit:
-    found = resolve(CUDA, system=system).cuda
-    assert found is not None
-    return found
-
-
 def test_the_compiler_of_this_machine(tmp_path: Path):
     compiler = resolve(system=local(tmp_path)).cxx
     assert compiler is not None
@@ -114,14 +96,6 @@ def lay_out(real: CudaToolkit, root: Path, target: Path) -> None:
     (target / "include").symlink_to(real.include_dirs[0])
 
 
-class WithSite(LocalSystem):
-    """The machine with another site-packages folder."""
-
-    def __init__(self, site: Path, system: LocalSystem) -> None:
-        super().__init__(system.environ)
-        self.site_dirs = (site,)
-
-
 @needs_nvcc
 @pytest.mark.parametrize("layout", [in_full("as it is"), "wheels", in_full("conda")])
 def test_a_layout_compiles_with_no_other_toolkit_in_sight(tmp_path: Path, layout: str):
@@ -137,7 +111,8 @@ def test_a_layout_compiles_with_no_other_toolkit_in_sight(tmp_path: Path, layout
         lay_out(real, root, root)
         for name in ("cuda_nvcc", "nvvm"):
             (site / f"nvidia_{name}-{real.nvcc_version}.dist-info").mkdir()
-        system = WithSite(site, local(tmp_path, compilers_only(tmp_path)))
+        system = local(tmp_path, compilers_only(tmp_path))
+        system.site_dirs = (site,)
         toolkit = cuda_of(system)
         assert (toolkit.found_via, toolkit.layout, toolkit.root) == ("pip wheels", "pip", root)
         assert toolkit.library_dirs == (root / "lib",)
@@ -277,21 +252,6 @@ def test_only_the_systems_clang(tmp_path: Path):
     assert {trial["name"]: trial["outcome"] for trial in report["smoke"]}["CUDA"] == "ok"
 
 
-@needs_nvcc
-def test_only_zigs_clang(tmp_path: Path):
-    """ziglang's clang++ behind a script: a compiler for C++; nvcc is not given it, since it has libc++."""
-    if importlib.util.find_spec("ziglang") is None:
-        pytest.skip(f"{OPTIONAL}ziglang")
-    clang = script(tmp_path / "clang++", f'exec {sys.executable} -m ziglang c++ "$@"')
-    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    system = LocalSystem({**environ, "BE_NVCC": str(shutil.which("nvcc"))})
-    cxx = resolve(system=system).cxx
-    assert cxx is not None
-    assert (cxx.path, cxx.family) == (clang, "clang")
-    with pytest.raises(UnsupportedHostCompilerError, match=r"libc\+\+"):
-        resolve(ToolchainRequest(need_cuda=True), system=system)
-
-
 NAMELESS = """
 os.environ["HOME"] = {home!r}
 try:
@@ -332,16 +292,3 @@ def test_a_copy_of_the_toolkit_without_records_still_tells_its_versions(tmp_path
     assert told["nvvm"] == (versions["nvvm"], "cicc's output")
     assert told["cccl"][1] == "CCCL_VERSION"
     assert told["ptxas"][0] == versions["ptxas"]
-
-
-@needs_root
-@pytest.mark.needs("unshare", "mount")
-def test_a_noexec_cache_is_named(tmp_path: Path):
-    command = f"mount -t tmpfs -o noexec tmpfs {tmp_path} && exec {sys.executable} -m be_toolchain doctor"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BE_CACHE_DIR": f"{tmp_path}/cache"}
-    words = ["unshare", "-m", "sh", "-c", command]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip(f"{OPTIONAL}the right to mount")
-    assert "is mounted noexec" in done.stdout
-    assert "set BE_CACHE_DIR" in done.stdout

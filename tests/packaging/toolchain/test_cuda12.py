@@ -19,16 +19,15 @@ from be_runtime.kernels.cuda.images import Compiled
 from be_runtime.kernels.cuda.prototype import parse_name
 from be_runtime.kernels.cuda.raw_compiler import compile_raw
 from be_runtime.kernels.cuda.raw_source import RawKernel
-from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, CudaNotFoundError
 from be_toolchain.find.clang_toolkit import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.model import CudaToolkit
 from be_toolchain.settings.preferences import Preferences
 from tests.support import cuda, requirements
 from tests.support.fresh_environments import NO_INDEX, Environment, make_environment
+from tests.support.machines import cuda_of
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("toolchain-cuda12")]
 
@@ -85,17 +84,11 @@ def installed(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
     return fresh
 
 
-def toolkit_of(environment: Environment) -> CudaToolkit:
-    found = resolve(ToolchainRequest(need_cuda=True), system=environment.system).cuda
-    assert found is not None
-    return found
-
-
 @pytest.fixture
 def chosen(installed: Environment, clang: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes load functions use it, and no nvcc: none is on PATH, and the toolkit is named."""
     monkeypatch.setenv("PATH", installed.path)
-    monkeypatch.setenv("BE_NVCC", str(toolkit_of(installed).root))
+    monkeypatch.setenv("BE_NVCC", str(cuda_of(installed.system).root))
     monkeypatch.setenv("BE_CXX", str(clang))
     for name in ("CUDA_HOME", "CUDA_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
         monkeypatch.delenv(name, raising=False)
@@ -118,7 +111,7 @@ def test_without_clang_it_says_what_to_install(tmp_path: Path):
 
 
 def test_it_is_found_and_verified(installed: Environment, clang: Path):
-    toolkit = toolkit_of(installed)
+    toolkit = cuda_of(installed.system)
     assert toolkit.root == installed.store / "cuda-12.9.2" / "nvidia" / "cu12"
     assert (toolkit.nvcc, toolkit.release, toolkit.host_compiler.path) == (None, "12.9", clang)
     assert all(part.version.startswith("12.9.") for part in toolkit.components)
@@ -190,7 +183,7 @@ def test_with_what_jax_brings_nvrtc_compiles_raw_kernels_and_says_which_wheel_a_
         return compile_raw(RawKernel(source, parse_name(name)), (Arch(9, 0),), session, tmp_path)
 
     with pytest.raises(CudaNotFoundError):
-        toolkit_of(environment)
+        cuda_of(environment.system)
     found = nvrtc.find_nvrtc(environment.system)
     assert found is not None
     assert found.version == (12, 9)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.machine.store_paths import INTERRUPTED
@@ -21,6 +20,7 @@ from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
+from tests.support.machines import cuda_of
 from tests.support.requirements import in_full
 from tests.support.small_wheels import write_wheels
 
@@ -54,12 +54,6 @@ def fresh(request: pytest.FixtureRequest, new_environment: Make, tmp_path: Path)
     return replace(new_environment("--without-pip"), path=f"{tmp_path}:/usr/bin:/bin")
 
 
-def cuda_of(environment: Environment) -> CudaToolkit:
-    toolchain = resolve(ToolchainRequest(need_cuda=True), system=environment.system)
-    assert toolchain.cuda is not None
-    return toolchain.cuda
-
-
 def succeed(environment: Environment, *arguments: str | Path, timeout_s: float = 250) -> str:
     """What a command said that has to succeed."""
     code, text = environment.run(*arguments, timeout_s=timeout_s)
@@ -69,7 +63,7 @@ def succeed(environment: Environment, *arguments: str | Path, timeout_s: float =
 
 def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment, small_wheels: Path):
     with pytest.raises(CudaNotFoundError):
-        cuda_of(fresh)
+        cuda_of(fresh.system)
     install = ("install", "--cuda", "13.0", "--wheels", small_wheels)
     managed = (*install, "--into", "managed")
     (plan,) = json.loads(succeed(fresh, *managed, "--dry-run", "--json"))["plans"]
@@ -81,7 +75,7 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
 
     succeed(fresh, *managed, "--yes")
     assert fresh.store.stat().st_mode & 0o777 == 0o700
-    root = cuda_of(fresh).root
+    root = cuda_of(fresh.system).root
     assert root == fresh.store / "cuda-13.0.2" / "nvidia" / "cu13"
     assert "is there already" in succeed(fresh, *managed)
     damaged = root / "include" / "cuda_runtime.h"
@@ -92,11 +86,11 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
     assert damaged.read_text() != "damaged"
 
     succeed(fresh, "use", "13.0")
-    assert cuda_of(fresh).found_via == "python -m be_toolchain use"
+    assert cuda_of(fresh.system).found_via == "python -m be_toolchain use"
     succeed(fresh, *install, "--into", "env", "--yes")
     succeed(fresh, "remove", "13.0", "--yes")
     assert list(fresh.store.iterdir()) == []
-    assert cuda_of(fresh).root == fresh.site / "nvidia" / "cu13"
+    assert cuda_of(fresh.system).root == fresh.site / "nvidia" / "cu13"
 
 
 def test_mixed_wheels_are_diagnosed_and_fixed(fresh: Environment, small_wheels: Path):
@@ -105,13 +99,13 @@ def test_mixed_wheels_are_diagnosed_and_fixed(fresh: Environment, small_wheels: 
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "pip", "install", *offline, *wanted], check=True, capture_output=True)
     with pytest.raises(CudaNotFoundError):
-        cuda_of(fresh)
+        cuda_of(fresh.system)
     fix = ("doctor", "--fix", "--wheels", small_wheels)
     code, text = fresh.run(*fix)
     assert code == 4
     assert "nvidia-nvvm 13.0.88  (replaces 13.5.37)" in text
     succeed(fresh, *fix, "--yes")
-    assert cuda_of(fresh).root == fresh.site / "nvidia" / "cu13"
+    assert cuda_of(fresh.system).root == fresh.site / "nvidia" / "cu13"
     assert not (fresh.site / INTERRUPTED).exists()
 
 
@@ -179,7 +173,7 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(n
     wheels = tmp_path / "wheels"
     environment.pip("download", "--dest", wheels, RELEASE)
     succeed(environment, "install", "--cuda", "13.0", "--into", "managed", "--wheels", wheels, "--yes")
-    compile_kernel(cuda_of(environment), tmp_path)
+    compile_kernel(cuda_of(environment.system), tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
     (tmp_path / "host.cc").write_text(HOST)
     environment.pip("install", "cmake", "ninja")

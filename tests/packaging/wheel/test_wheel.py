@@ -18,7 +18,7 @@ import be_toolchain
 from release import ROOT
 from release.dist import build, copy_sources
 from release.problems import ReleaseError
-from tests.packaging.wheel.conftest import EPOCH, Distribution, run
+from tests.packaging.wheel.conftest import EPOCH, Distribution, files_below, run
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
@@ -58,12 +58,7 @@ WRONG = 'user.py:7: error: Argument "verbose" to "load_cpp_inline" has incompati
 
 def test_the_wheel_and_the_sdist_hold_the_packages_and_nothing_else(distribution: Distribution):
     """Every file of the two that is no by-product: headers and type information above all."""
-    packages = {
-        path.relative_to(ROOT).as_posix()
-        for package in ("be_toolchain", "be_runtime")
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    packages = files_below(ROOT)
     assert {"be_runtime/include/brainevent/common.h", "be_runtime/native/handler.cc", "be_runtime/py.typed"} <= packages
     with zipfile.ZipFile(distribution.wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
@@ -82,12 +77,8 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
     with zipfile.ZipFile(distribution.wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
-    assert {name: metadata[name] for name in ("Name", "Version", "Requires-Python", "License-Expression")} == {
-        "Name": "brainevent-toolchain",
-        "Version": be_toolchain.__version__,
-        "Requires-Python": ">=3.11",
-        "License-Expression": "Apache-2.0",
-    }
+    said = [metadata[name] for name in ("Name", "Version", "Requires-Python", "License-Expression")]
+    assert said == ["brainevent-toolchain", be_toolchain.__version__, ">=3.11", "Apache-2.0"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
     for extra in ("cuda12", "cuda13"):
@@ -97,9 +88,8 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
 
 
 @pytest.mark.full
-def test_the_same_source_gives_the_same_bytes(
-    distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_same_source(distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It gives the same bytes."""
     tree = tmp_path / "a checkout of another age"
     copy_sources(ROOT, tree)
     for path in tree.rglob("*"):

@@ -35,15 +35,12 @@ def solve(channels: Sequence[str], specs: Sequence[str], *, cuda: str | None = N
         Nothing satisfies the specs; the message says what stands against what.
     """
 
-    answer = asyncio.run(_solve(channels, specs, cuda))
-    return {record.name.normalized: record for record in answer}
+    async def answer() -> list[rattler.RepoDataRecord]:
+        virtual = virtual_packages(cuda)
+        found: list[rattler.RepoDataRecord] = await rattler.solve(channels, specs, virtual_packages=virtual)
+        return found
 
-
-async def _solve(channels: Sequence[str], specs: Sequence[str], cuda: str | None) -> list[rattler.RepoDataRecord]:
-    """The solver as a coroutine, which `asyncio.run` wants."""
-    found: list[rattler.RepoDataRecord]
-    found = await rattler.solve(channels, specs, virtual_packages=virtual_packages(cuda))
-    return found
+    return {record.name.normalized: record for record in asyncio.run(answer())}
 
 
 class Prefix(NamedTuple):

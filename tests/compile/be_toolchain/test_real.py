@@ -225,19 +225,6 @@ def test_smoke_runs_for_real(tmp_path: Path):
 
 
 @needs_nvcc
-def test_only_an_unsupported_compiler(tmp_path: Path):
-    """A script that claims to be gcc 99 and otherwise works: C++ is fine, CUDA is refused before a compile."""
-    gcc = 'echo "Target: x86_64-linux-gnu" >&2; echo "gcc version 99.0.0 (x)" >&2'
-    gxx = script(tmp_path / "g++", f'case "$1" in -v) {gcc};; *) exec {shutil.which("g++")} "$@";; esac')
-    done = toolchain("doctor", "--json", PATH=str(tmp_path), BE_NVCC=str(shutil.which("nvcc")))
-    report = json.loads(done.stdout)
-    assert (done.returncode, [problem["code"] for problem in report["problems"]]) == (1, ["TC302"])
-    assert report["toolchain"]["cxx"]["version"] == "99.0.0"
-    forced = toolchain("which", "host", PATH=str(tmp_path), BE_ALLOW_UNSUPPORTED_COMPILER="1", BE_NVCC_PREFER="system")
-    assert forced.stdout.strip() == str(gxx)
-
-
-@needs_nvcc
 def test_only_the_systems_clang(tmp_path: Path):
     """A clang on libstdc++ builds all there is, nvcc's host side included."""
     names = ("clang++", *(f"clang++-{number}" for number in range(20, 6, -1)))

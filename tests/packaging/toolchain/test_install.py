@@ -16,7 +16,6 @@ import pytest
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.machine.store_paths import INTERRUPTED
-from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
@@ -132,27 +131,6 @@ def test_the_wheels_of_jax_for_cuda_12_hold_no_nvcc_and_the_doctor_says_what_the
     assert any("python -m be_toolchain install" in hint for hint in report.problems[0].hints)
 
 
-KERNEL = """
-#include <cuda_fp16.h>
-__global__ void twice(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 2 * x[i];
-}
-"""
-
-
-def compile_kernel(toolkit: CudaToolkit, folder: Path) -> None:
-    """Compile and link a kernel with a toolkit and no other."""
-    source, library = folder / "kernel.cu", folder / "kernel.so"
-    source.write_text(KERNEL)
-    folders = [f"-L{path}" for path in toolkit.library_dirs]
-    command = [toolkit.nvcc, "-ccbin", toolkit.host_compiler.path, "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC"]
-    whole = [*map(str, command), *folders, str(source), "-o", str(library)]
-    done = subprocess.run(whole, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert b"twice" in library.read_bytes()
-
-
 CMAKE_LISTS = """
 cmake_minimum_required(VERSION 3.18)
 project(trial LANGUAGES CXX)
@@ -167,13 +145,15 @@ int main() { int version = 0; return cudaRuntimeGetVersion(&version) == cudaSucc
 
 
 @pytest.mark.full
-def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(new_environment: Make, tmp_path: Path):
+def test_a_managed_toolkit_compiles_and_cmake_finds_it(new_environment: Make, tmp_path: Path):
     """CMake links a program with the shared CUDA runtime through ``find_package(CUDAToolkit)``."""
     environment = new_environment()
     wheels = tmp_path / "wheels"
     environment.pip("download", "--dest", wheels, RELEASE)
     succeed(environment, "install", "--cuda", "13.0", "--into", "managed", "--wheels", wheels, "--yes")
-    compile_kernel(cuda_of(environment.system), tmp_path)
+    report = json.loads(succeed(environment, "doctor", "--smoke", "--json"))
+    assert report["toolchain"]["cuda"]["root"].startswith(str(environment.store))
+    assert ("CUDA", "ok") in [(trial["name"], trial["outcome"]) for trial in report["smoke"]]
     (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
     (tmp_path / "host.cc").write_text(HOST)
     environment.pip("install", "cmake", "ninja")

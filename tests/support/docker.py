@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
 RESTRICTED = (
@@ -62,6 +64,15 @@ def load_script(path: str) -> ModuleType:
 def tool(name: str) -> str | None:
     """A program of this Python environment, else of PATH."""
     return shutil.which(name, path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
+
+
+def find_nothing(program: str, *arguments: str | Path) -> None:
+    """Run a linter that has to be content; skip where it is not installed."""
+    found = tool(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed: pip install 'brainevent-toolchain[dev,packaging]'")
+    done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class NotHereError(Exception):

@@ -18,6 +18,7 @@ from be_toolchain.install.facts import gather_situation
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
+from tests.packaging.wheel.conftest import uv
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
 from tests.support.machines import cuda_of
 from tests.support.requirements import in_full
@@ -46,10 +47,7 @@ def fresh(request: pytest.FixtureRequest, new_environment: Make, tmp_path: Path)
     """An environment with pip, or one without but with uv on PATH."""
     if request.param == "pip":
         return new_environment()
-    uv = Path(sys.executable).with_name("uv")
-    if not uv.is_file():
-        pytest.skip("uv is not installed; it comes with the extra packaging")
-    (tmp_path / "uv").symlink_to(uv)
+    (tmp_path / "uv").symlink_to(uv())
     return replace(new_environment("--without-pip"), path=f"{tmp_path}:/usr/bin:/bin")
 
 
@@ -95,8 +93,7 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
 def test_mixed_wheels_are_diagnosed_and_fixed(fresh: Environment, small_wheels: Path):
     offline: list[str | Path] = ["--no-index", "--find-links", small_wheels, "--no-deps", "--python", fresh.python]
     wanted = ["nvidia-cuda-nvcc==13.0.88", *STRANGERS]
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "pip", "install", *offline, *wanted], check=True, capture_output=True)
+    subprocess.run([uv(), "pip", "install", *offline, *wanted], check=True, capture_output=True)
     with pytest.raises(CudaNotFoundError):
         cuda_of(fresh.system)
     fix = ("doctor", "--fix", "--wheels", small_wheels)

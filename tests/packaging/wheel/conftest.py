@@ -12,11 +12,11 @@ import pytest
 
 from release import ROOT
 from release.dist import build
+from tests.support.fresh_environments import NO_INDEX
 from tests.support.requirements import in_full
 
 Factory = pytest.TempPathFactory
 EPOCH = 1_700_000_000
-NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused", "dns error")
 
 
 class Distribution(NamedTuple):

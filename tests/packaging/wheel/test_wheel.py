@@ -23,7 +23,7 @@ from tests.packaging.wheel.conftest import EPOCH, Distribution, files_below, run
 pytestmark = pytest.mark.xdist_group("wheel")
 
 USER_SCRIPT = '''
-import jax, jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp
 import be_runtime as brainevent, be_toolchain
 
 SOURCE = r"""
@@ -36,11 +36,9 @@ void scale(const BE::Tensor x, BE::Tensor out, float factor) {
 """
 module = brainevent.load_cpp_inline("from_wheel", SOURCE)
 x = jnp.arange(4, dtype=jnp.float32)
-call = jax.jit(lambda x: jax.ffi.ffi_call("from_wheel.scale", jax.ShapeDtypeStruct(x.shape, x.dtype))(
-    x, factor=np.float32(3.0)))
-print(brainevent.__file__)
-print(be_toolchain.__file__)
-print(np.asarray(call(x)).tolist())
+like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+scaled = jax.jit(lambda x: module.scale(x, outs=like, factor=3.0))(x)
+print(brainevent.__file__, be_toolchain.__file__, scaled.tolist(), sep="\\n")
 '''
 
 

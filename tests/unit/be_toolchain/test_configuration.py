@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -72,44 +73,37 @@ def test_a_variable_beats_the_file_and_the_file_beats_the_rest():
         parse_preferences({}, parse('prefer = ["newest"]'))
 
 
+@pytest.fixture
+def chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+
+
 TABLE = '[tool.be-toolchain]\ncxx = "g++-13"\n'
 
 
 @pytest.mark.parametrize(
-    ("inner", "found_above"),
+    ("inner", "place"),
     [
-        ('[project.scripts]\nbe-toolchain = "x"\n', True),
-        (f'[project]\ndescription = """\n{TABLE}"""\n', True),
-        (f'note = """\n{TABLE}"""\n{TABLE}', False),
+        ('[project.scripts]\nbe-toolchain = "x"\n', "."),
+        (f'[project]\ndescription = """\n{TABLE}"""\n', "."),
+        (f'note = """\n{TABLE}"""\n{TABLE}', "a/b"),
         (f'note = """\n{TABLE}', None),
     ],
 )
-def test_a_pyproject_without_the_table_is_passed(
-    inner: str, found_above: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """What reads like the table inside a text is none."""
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "pyproject.toml").write_text(inner)
+def test_what_reads_like_the_table_inside_a_text_is_none(inner: str, place: str | None, tmp_path: Path, chdir: None):
+    (tmp_path / "a/b/pyproject.toml").write_text(inner)
     (tmp_path / "pyproject.toml").write_text('[tool.other]\n\n[ tool . "be-toolchain" ]\ncxx = "g++-13"\n')
-    monkeypatch.chdir(tmp_path / "a" / "b")
     found = find_configuration(LocalSystem())
     assert found is not None
-    if found_above is None:
-        with pytest.raises(PreferenceError, match="is no TOML"):
-            parse_configuration(found)
-        return
-    assert found.path == (tmp_path if found_above else tmp_path / "a" / "b") / "pyproject.toml"
-    assert parse_configuration(found).cxx == "g++-13"
+    with pytest.raises(PreferenceError, match="is no TOML") if place is None else nullcontext():
+        assert parse_configuration(found) == Configuration(tmp_path / str(place) / "pyproject.toml", cxx="g++-13")
 
 
-def test_no_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+def test_no_working_folder(chdir: None):
+    Path.cwd().rmdir()
     system = LocalSystem()
-    assert system.cwd is None
-    assert find_configuration(system) is None
+    assert (system.cwd, find_configuration(system)) == (None, None)
 
 
 def test_a_record_follows_the_file(tmp_path: Path):
@@ -292,21 +286,15 @@ def test_a_load_warns_and_the_doctor_has_a_line(tmp_path: Path, capsys: pytest.C
     assert "BE_SAFE_FOLDERS=/mnt/project" in line.next_step
 
 
-@pytest.fixture
-def chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-
-
 def test_a_link_to_the_users_own_file_starts_relative_programs_at_the_real_one(tmp_path: Path, chdir: None):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "wishes.toml").write_text('cxx = "tools/g++"\ncuda-home = "cuda"')
     (tmp_path / "be-toolchain.toml").symlink_to("real/wishes.toml")
     found = find_configuration(LocalSystem())
     assert found is not None
+    cxx, cuda_home = f"{tmp_path}/real/tools/g++", f"{tmp_path}/real/cuda"
+    assert parse_configuration(found) == Configuration(found.path, cxx=cxx, cuda_home=cuda_home)
     assert found.path == tmp_path / "be-toolchain.toml"
-    wishes = parse_configuration(found)
-    assert (wishes.cxx, wishes.cuda_home) == (str(tmp_path / "real/tools/g++"), str(tmp_path / "real/cuda"))
 
 
 @pytest.mark.parametrize("name", ["be-toolchain.toml", "pyproject.toml"])

@@ -102,7 +102,7 @@ def test_a_driver_for_cuda_12_runs_nothing_that_pip_has(driver: str, jax: str):
 
 def test_the_place_unless_named():
     externally_managed = {"is_virtual": False, "is_external": True}
-    changes = ({}, {"is_virtual": False}, {"is_conda": True}, {"writable": False}, externally_managed)
+    changes: Any = ({}, {"is_virtual": False}, {"is_conda": True}, {"writable": False}, externally_managed)
     goals = [goal_of(PLAIN._replace(**change)) for change in changes]
     assert [(goal.into, goal.folder) for goal in goals] == [("env", SITE), *[("managed", STORE)] * 4]
     assert all(all(goal.why) for goal in goals)

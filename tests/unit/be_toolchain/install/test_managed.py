@@ -87,13 +87,10 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     assert store.find("13.0.2").selected
     named = "name one of these: cuda-13.10.0, cuda-13.0.3, cuda-13.0.2, zig-0.17.1"
     install = "python -m be_toolchain install --cuda 14.0 --into managed"
-    for asked, to_use, root, hints in (
-        ("14.0", False, store.root, (named,)),
-        ("cuda-14.0", True, store.root, (named, install)),
-        ("14.0", False, tmp_path / "empty", ()),
-    ):
-        with pytest.raises(StoreError, match=rf"no managed toolchain '{asked}'") as caught:
-            ManagedStore(root).find(asked, to_use=to_use)
+    empty = ManagedStore(tmp_path / "empty")
+    for place, to_use, hints in ((store, False, (named,)), (store, True, (named, install)), (empty, False, ())):
+        with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'") as caught:
+            place.find("14.0", to_use=to_use)
         assert caught.value.hints == hints
 
 
@@ -251,12 +248,12 @@ def test_nothing_is_installed_where_another_user_could_exchange_it(open_place: P
 
 @needs_root
 def test_a_store_of_another_user_is_not_used(tmp_path: Path):
-    publish(ManagedStore(tmp_path / "store"), "cuda-13.0.2")
-    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path / "store")})
-    assert distrust_managed(system, tmp_path / "store" / "cuda-13.0.2") == ""
-    os.chown(tmp_path / "store" / "cuda-13.0.2", STRANGER, STRANGER)
-    assert "belongs to another user" in distrust_managed(system, tmp_path / "store" / "cuda-13.0.2")
-    os.chown(tmp_path / "store", STRANGER, STRANGER)
+    publish(ManagedStore(tmp_path), "cuda-13.0.2")
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)})
+    assert distrust_managed(system, tmp_path / "cuda-13.0.2") == ""
+    os.chown(tmp_path / "cuda-13.0.2", STRANGER, STRANGER)
+    assert "belongs to another user" in distrust_managed(system, tmp_path / "cuda-13.0.2")
+    os.chown(tmp_path, STRANGER, STRANGER)
     assert "belongs to another user" in find_store(system).problem
 
 

@@ -436,12 +436,17 @@ def cuda_of(system: System, *, record_dir: Path | None = None, **asked: Any) -> 
     return found
 
 
+@dataclass
 class Answering(MemorySystem):
-    """Compilers that answer questions as ever, build anything, and programs that print a text."""
+    """A compiler and a toolkit that answer questions as ever, build anything, and programs that print a text."""
 
     built_prints: str = ""
     build_fails: bool = False
     ffi_prints: str = "sum 5050 on cpu"
+
+    def __post_init__(self) -> None:
+        self.gxx("/usr/bin/g++")
+        self.runfile("/usr/local/cuda")
 
     def run_one(self, argv: tuple[str, ...]) -> RunResult:
         if "/be-smoke-" in argv[0]:
@@ -454,11 +459,3 @@ class Answering(MemorySystem):
             failed = RunResult(argv=argv, returncode=1, stderr="x.cc:1: error: no such thing\ncompilation stopped\n")
             return failed if self.build_fails else RunResult(argv=argv, returncode=0)
         return super().run_one(argv)
-
-
-def answering(prints: str) -> Answering:
-    machine = Answering()
-    machine.gxx("/usr/bin/g++")
-    machine.runfile("/usr/local/cuda")
-    machine.built_prints = prints
-    return machine

@@ -149,7 +149,7 @@ def test_cuda_compiles_for_sm_90_with_the_prefix_s_nvcc(cuda: Prefix, activated:
 
 def test_moved_to_a_path_with_spaces(lab: Lab):
     prefix, _ = lab.install("before", CUDA, driver="13.0")
-    moved = prefix.moved(lab.folder / "after the move")
+    moved = prefix._replace(path=prefix.path.rename(lab.folder / "after the move"))
     assert str(moved.path) in doctor(moved, activated=False)["CUDA toolkit"][1]
     for activated in (False, True):
         assert str(moved.path) in succeeded(moved.run("python", CPP, activated=activated))

@@ -133,8 +133,8 @@ def test_a_fresh_environment_compiles_and_runs_a_kernel(python: Path, tmp_path: 
     *files, result = done.stdout.splitlines()
     assert [Path(file).is_relative_to(python.parents[1]) for file in files] == [True, True]
     assert json.loads(result) == [0.0, 3.0, 6.0, 9.0]
-    for command in (("python", "-m", "be_toolchain"), ("be-toolchain",)):
-        done = run(python.parent / command[0], *command[1:], "doctor", "--json", cwd=tmp_path, **environ)
+    for command in ((python, "-m", "be_toolchain"), (python.with_name("be-toolchain"),)):
+        done = run(*command, "doctor", "--json", cwd=tmp_path, **environ)
         assert json.loads(done.stdout)["schema"] == 1, done.stdout + done.stderr
     done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)  # what an error says to run
     assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr

@@ -16,7 +16,7 @@ from be_toolchain import __version__
 from be_toolchain.cli import main as cli
 from be_toolchain.machine.system import System
 from be_toolchain.report.exit_codes import USAGE_ERROR
-from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, answering, healthy, with_compiler
+from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, healthy, with_compiler
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).parents[3]
@@ -171,12 +171,11 @@ def test_the_doctor_shows_no_secret(value: str, options: list[str], capsys: pyte
 
 def trial(prints: str = "sum 4950, started", *, jax: bool = False, gpu: bool = False, **facts: Any) -> Answering:
     """A machine whose programs answer at once; tests/compile and tests/cuda have the real ones."""
-    machine = answering(prints)
+    machine = Answering(built_prints=prints, **facts)
     if jax:
         machine.write(f"{SITE}/jaxlib-0.10.2.dist-info/METADATA")
     if gpu:
         machine.libraries["libcuda.so.1"] = Libcuda()
-    vars(machine).update(facts)
     return machine
 
 

@@ -47,16 +47,12 @@ def add_python(channel: Channel) -> None:
         "bin/python": channel.link(f"python{VERSION}"),
         f"{SITE}/README.txt": channel.text("Packages are installed here.\n"),
         **{f"lib/{path.name}": path for path in base.glob("lib/libpython*.so*")},
-        **{path: source for path, source in library.items() if _wanted(path)},
+        # What only builds of Python's own programs link is left out.
+        **{path: source for path, source in library.items() if not path.endswith(".a") and "/config-" not in path},
         **tree(headers, f"include/python{VERSION}"),
     }
     moved = dict(_moved(channel, base, files))
     channel.add(Package("python", "{}.{}.{}".format(*sys.version_info), build="0_cpython"), files | moved)
-
-
-def _wanted(path: str) -> bool:
-    """Leaves out what only builds of Python's own programs link."""
-    return not path.endswith(".a") and f"{LIBRARY}/config-" not in path
 
 
 def _run_path(base: Path) -> bytes:

@@ -62,20 +62,12 @@ class Prefix(NamedTuple):
         variables: dict[str, str] = {"HOME": str(self.home), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8", **environ}
         words = [str(self.path / "bin" / command[0]), *command[1:]]
         if activated:
-            words = ["bash", "--norc", "-c", f'{self._activation()}\nexec "$@"', "bash", *command]
+            before = ActivationVariables(None, SYSTEM_PATH.split(os.pathsep))
+            script = activate(self.path, before, Shell.bash).script
+            words = ["bash", "--norc", "-c", f'{script}\nexec "$@"', "bash", *command]
         return subprocess.run(
             words, env=variables, cwd=self.home, capture_output=True, text=True, check=False, timeout=840
         )
-
-    def moved(self, path: Path) -> Prefix:
-        """The same environment in another folder."""
-        self.path.rename(path)
-        return self._replace(path=path)
-
-    def _activation(self) -> str:
-        before = ActivationVariables(None, SYSTEM_PATH.split(os.pathsep))
-        script: str = activate(self.path, before, Shell.bash).script
-        return script
 
 
 def install(records: Records, path: Path, home: Path, cache: Path) -> Prefix:

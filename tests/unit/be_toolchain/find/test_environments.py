@@ -20,7 +20,7 @@ from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.model import Report
 from be_toolchain.report.report_text import render_report
 from tests.support.environments import ROWS, Row, machine_of
-from tests.support.machines import SITE, MemorySystem, answering, cuda_of, healthy
+from tests.support.machines import SITE, Answering, MemorySystem, cuda_of, healthy
 
 PIP = f"{SITE}/nvidia/cu13"
 TARGET = "targets/x86_64-linux"
@@ -153,7 +153,7 @@ def test_the_json_and_its_documentation_have_the_same_fields_and_types(capsys: p
     rows = re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", text, re.MULTILINE)
     known = {(path, kind) for path, kinds in rows for kind in kinds.split(" or ")}
     parents = {(path[: end.start()], "object") for path, _ in rows for end in re.finditer(r"^|\.", path)}
-    odd = answering("sum 4950")
+    odd = Answering(built_prints="sum 4950")
     odd.environ = {**odd.environ, "CPATH": "/opt/include", "BE_CACHE_DIR": "/open/cache"}
     for folder in ("/open/cache", "/tmp"):  # noqa: S108 - of no real machine
         odd.folders[folder] = FolderFacts(Path(folder), Path("/"), doubtful=(Path("/open"),))

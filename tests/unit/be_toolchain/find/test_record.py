@@ -196,7 +196,6 @@ def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_
         os.utime(tmp_path / name, (time.time() - age_s,) * 2)
 
     again(machine, tmp_path)
-
     left = {path.name for path in tmp_path.iterdir()}
     assert len([name for name in left if name.startswith("toolchain-")]) == KEPT_RECORDS
     assert {"devices.json", ".toolchain-y.json.writing"} <= left
@@ -245,9 +244,8 @@ def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machi
         machine.touch(path)
         seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
     assert len(seen) == 4
-    script = "#!/bin/sh\n" + "#\n" * 50_000
     for last in ("exec g++ -DA", "exec g++ -DB"):
-        machine.files["/usr/bin/g++"].text = script + last
+        machine.files["/usr/bin/g++"].text = "#!/bin/sh\n" + "#\n" * 50_000 + last
         machine.touch("/usr/bin/g++")
         seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
     assert len(seen) == 6

@@ -170,7 +170,7 @@ import sys, time
 import jax, jax.numpy as jnp
 import be_runtime
 began = time.monotonic()
-be_runtime.load_cpp_inline(sys.argv[1], r"""
+module = be_runtime.load_cpp_inline(sys.argv[1], r"""
 #include <sstream>
 #include <stdexcept>
 #include "brainevent/common.h"
@@ -185,8 +185,7 @@ void add_one(const BE::Tensor x, BE::Tensor out) {
 """)
 took_s = time.monotonic() - began
 x = jnp.arange(100, dtype=jnp.float32)
-out = jax.ffi.ffi_call(sys.argv[1] + ".add_one", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
-print(float(out.sum()), took_s)
+print(float(module.add_one(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype)).sum()), took_s)
 '''
 
 

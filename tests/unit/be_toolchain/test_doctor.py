@@ -106,6 +106,15 @@ def test_arguments_that_mean_nothing(words: str, capsys: pytest.CaptureFixture[s
     assert words.rpartition(" ")[2] in capsys.readouterr().err
 
 
+def test_version_and_help(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert cli.main([]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"be_toolchain {__version__}\n")
+    assert "doctor" in said
+
+
 IN_A_PROCESS = """
 import os, sys
 from be_toolchain.cli import main as cli

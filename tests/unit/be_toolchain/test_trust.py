@@ -31,7 +31,7 @@ def status(mode: int, owner: int, group: int) -> os.stat_result:
 
 
 def test_a_shared_folder_and_a_link_are_judged_by_their_owner():
-    """tests of a project's file have a table of owners and modes."""
+    """The other owners and modes are in the table of test_configuration.py."""
     shared, own, link = 0o041777, status(0o040700, 1000, 1000), status(0o120777, 1001, 1001)
     assert distrust(own, 1000) == distrust(status(shared, 0, 0), 1000) == distrust(status(shared, 1000, 7), 1000) == ""
     assert distrust(status(shared, 1001, 7), 1000) == "belongs to another user (uid 1001)"

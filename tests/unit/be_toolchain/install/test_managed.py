@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -313,6 +314,9 @@ def test_each_command_sweeps(tmp_path: Path, computer: MemorySystem, capsys: pyt
         (folder / "lock").touch()
     cli.main(words.split(), system=computer)
     said = "".join(capsys.readouterr())
+    if words == "doctor --json":
+        rows = [row for row in json.loads(said)["findings"] if row["subject"] == "leftovers"]
+        assert {row["status"] for row in rows} == {"note"}
     assert [folder for folder in folders if str(folder) not in said] == []
     assert left(tmp_path) == []
     cli.main(words.split(), system=computer)

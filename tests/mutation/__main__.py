@@ -127,37 +127,33 @@ def choose(coverage: Path, seed: int, count: int) -> str:
     return "".join(diffs)
 
 
-def run_one(number: int, diff: str, tests: Sequence[str], python: str, full: bool) -> dict[str, object]:
-    """Apply one change to a copy of the checkout and run `tests` there until one fails."""
-    path = re.search(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)
-    assert path
-    start = time.monotonic()
+def place_of(diff: str) -> tuple[str, int]:
+    """Return the file and the number of the line that a diff changes."""
+    path, first = re.search(r"^\+\+\+ b/(.*)\n@@ -(\d+)", diff, re.MULTILINE).groups()  # type: ignore[union-attr]
+    before = next(place for place, text in enumerate(diff.splitlines()[3:]) if text.startswith("-"))
+    return path, int(first) + before
+
+
+def run_one(diff: str, tests: Sequence[str], python: str, *, full: bool) -> tuple[bool, str]:
+    """Apply one change to a copy of the checkout, and run `tests` there until one fails: whether, and which."""
     with tempfile.TemporaryDirectory(prefix="be-mutant-") as folder:
-        copy = Path(folder, "checkout")
+        copy, chosen = Path(folder, "checkout"), Path(folder, "tests.txt")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
         subprocess.run(["patch", "-s", "-p1"], cwd=copy, input=diff, text=True, check=True)
         (copy / ".git").symlink_to(ROOT / ".git")
-        chosen = Path(folder, "tests.txt")
         chosen.write_text("\n".join(tests))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(copy),
-            "BE_FULL": str(int(full)),
-            "TMPDIR": folder,
-            "BE_MUTATION_TESTS": str(chosen),
-        }
+        settings = {"PYTHONPATH": copy, "BE_FULL": int(full), "TMPDIR": folder, "BE_MUTATION_TESTS": chosen}
+        environment = os.environ | {name: str(value) for name, value in settings.items()}
         files = dict.fromkeys(test.partition("::")[0] for test in tests if (copy / test.partition("::")[0]).is_file())
         command = [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutation.chosen", *files]
         try:
             ran = subprocess.run(
                 command, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
             )
-            found = ran.returncode in (1, 2)  # 2: a file of tests could not be imported
-            by = next(iter(re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)), f"exit {ran.returncode}")
         except subprocess.TimeoutExpired:
-            found, by = False, f"{LIMIT_S} s passed"
-    seconds = round(time.monotonic() - start, 1)
-    return {"mutant": number, "file": path[1], "found": found, "by": by, "tests": len(tests), "seconds": seconds}
+            return False, f"{LIMIT_S} s passed"
+    by = next(iter(re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)), f"exit {ran.returncode}")
+    return ran.returncode in (1, 2), by  # 2: a file of tests could not be imported
 
 
 def run(coverage: Path, jobs: int, python: str, full: bool, only: Sequence[int], out: Path | None) -> int:
@@ -167,23 +163,11 @@ def run(coverage: Path, jobs: int, python: str, full: bool, only: Sequence[int],
     rows = []
 
     def each(number: int) -> dict[str, object]:
-        diff = diffs[number]
-        path = re.search(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)
-        assert path
-        old = diff.splitlines()[3:]
-        first = int(re.search(r"^@@ -(\d+)", diff, re.MULTILINE)[1])  # type: ignore[index]
-        line = first + next(place for place, text in enumerate(old) if text.startswith("-"))
-        tests = covered.get((path[1], line), [])
-        if not tests:
-            return {
-                "mutant": number,
-                "file": path[1],
-                "found": False,
-                "by": "no test runs it",
-                "tests": 0,
-                "seconds": 0,
-            }
-        return run_one(number, diff, tests, python, full)
+        start, place = time.monotonic(), place_of(diffs[number])
+        tests = covered.get(place, [])
+        found, by = run_one(diffs[number], tests, python, full=full) if tests else (False, "no test runs it")
+        row = {"mutant": number, "file": place[0], "found": found, "by": by, "tests": len(tests)}
+        return row | {"seconds": round(time.monotonic() - start, 1)}
 
     with ThreadPoolExecutor(jobs) as pool:
         for row in pool.map(each, only or range(len(diffs))):
@@ -200,16 +184,11 @@ def run(coverage: Path, jobs: int, python: str, full: bool, only: Sequence[int],
 def record(coverage: Path, arguments: Sequence[str]) -> int:
     """Run the tests with coverage's contexts, in the processes that they start too."""
     coverage.parent.mkdir(parents=True, exist_ok=True)
-    environment = {
-        **os.environ,
-        "COVERAGE_FILE": str(coverage),
-        "COVERAGE_PROCESS_START": str(HERE / "coverage.ini"),
-        "PYTHONPATH": os.pathsep.join([str(HERE / "site"), str(ROOT)]),
-    }
+    settings = {"COVERAGE_FILE": str(coverage), "COVERAGE_PROCESS_START": str(HERE / "coverage.ini")}
+    environment = os.environ | settings | {"PYTHONPATH": f"{HERE / 'site'}:{ROOT}"}
     options = ["--cov", f"--cov-config={HERE / 'coverage.ini'}", "--cov-context=test", "--cov-report="]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *arguments], cwd=ROOT, env=environment, check=False
-    ).returncode
+    command = [sys.executable, "-m", "pytest", *options, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def main() -> int:

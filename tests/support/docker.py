@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
 RESTRICTED = (
@@ -64,6 +66,15 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
 
 
+def find_nothing(program: str, *arguments: str | Path) -> None:
+    """Run a linter that has to be content; skip where it is not installed."""
+    found = tool(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed: pip install 'brainevent-toolchain[dev,packaging]'")
+    done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 class NotHereError(Exception):
     """What images can't be tested without, and why it is not here."""
 
@@ -101,6 +112,12 @@ class Engine:
             timeout=timeout_s,
         )
 
+    def succeed(self, *arguments: str | Path, text_in: str | None = None) -> str:
+        """What the client printed, which has to succeed."""
+        done = self(*arguments, text_in=text_in)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
 
 @contextmanager
 def running_engine(folder: Path) -> Iterator[Engine]:
@@ -120,7 +137,8 @@ def running_engine(folder: Path) -> Iterator[Engine]:
     else:
         yield Engine(client=client)
         return
-    _install()
+    if not shutil.which("dockerd"):
+        apt(("docker.io",))
     recorded = folder / "hook.txt"
     hooks = _write_hook(folder / "hooks", recorded)
     with _daemon(folder / "dockerd.log", hooks):
@@ -137,15 +155,6 @@ def _client(environ: dict[str, str]) -> str:
     return found
 
 
-def _install() -> None:
-    """Debian's engine, where there is none."""
-    if shutil.which("dockerd"):
-        return
-    if shutil.which("apt-get") is None:
-        raise NotHereError("no Docker engine, and no apt-get to install one")
-    apt(("docker.io",))
-
-
 def apt(packages: tuple[str, ...]) -> None:
     """Install packages of the distribution.
 
@@ -154,6 +163,8 @@ def apt(packages: tuple[str, ...]) -> None:
     NotHereError
         It can't be done.
     """
+    if shutil.which("apt-get") is None:
+        raise NotHereError(f"no apt-get to install {' '.join(packages)}")
     quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, "capture_output": True, "text": True}
     for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", *packages)):
         done = subprocess.run(("apt-get", *words), check=False, timeout=600, **quiet)  # type: ignore[call-overload]
@@ -165,11 +176,10 @@ def _write_hook(folder: Path, record: Path) -> Path:
     """A stand-in for NVIDIA's hook: it notes what ``--gpus`` asked of it, and leaves the container as it is."""
     folder.mkdir()
     hook = folder / "nvidia-container-runtime-hook"
-    hook.write_text(
-        "#!/bin/sh\n"
-        'bundle=$(sed -n \'s/.*"bundle":"\\([^"]*\\)".*/\\1/p\')\n'
-        f'grep -o "NVIDIA_[A-Z_]*=[^\\"]*" "$bundle/config.json" > "{record}"\n'
-    )
+    hook.write_text(f"""#!/bin/sh
+bundle=$(sed -n 's/.*"bundle":"\\([^"]*\\)".*/\\1/p')
+grep -o 'NVIDIA_[A-Z_]*=[^"]*' "$bundle/config.json" > "{record}"
+""")
     hook.chmod(0o755)
     return folder
 

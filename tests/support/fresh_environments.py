@@ -17,7 +17,7 @@ from be_toolchain.machine.system import FileStamp
 
 ROOT = Path(__file__).resolve().parents[2]
 STRANGERS = ("nvidia-nvvm==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-runtime==13.5.37")
-NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused")
+NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused", "dns error")
 HIDDEN = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit", "/opt/nvidia")
 
 

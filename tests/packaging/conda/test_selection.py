@@ -57,9 +57,8 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
         ((BASE, "python 3.10.*"), None, "python"),
     ],
 )
-def test_the_pins_select_what_works_and_refuse_the_rest(
-    channel: str, specs: tuple[str, ...], driver: str | None, expected: dict[str, str] | str
-):
+def test_the_pins(channel: str, specs: tuple[str, ...], driver: str | None, expected: dict[str, str] | str):
+    """They select what works, and refuse the rest."""
     from rattler.exceptions import SolverError
 
     from tests.packaging.conda.channels import solver
@@ -70,16 +69,3 @@ def test_the_pins_select_what_works_and_refuse_the_rest(
         return
     shown = ("gxx", "jaxlib", "cuda-version", "cuda-nvcc")
     assert solver.selection(solver.solve([channel], specs, cuda=driver), *shown) == expected
-
-
-def test_the_recipe_s_sources_are_there():
-    """What it includes, what it tests with, and what it says to hold."""
-    import rattler_build
-
-    recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
-    made = [variant.recipe.to_dict() for variant in recipe.render(rattler_build.VariantConfig())]
-    named = [ROOT / pattern.removesuffix("/**") for pattern in made[0]["source"][0]["filter"]["include"]]
-    for test in (test for each in made for test in each["tests"]):
-        named += [ROOT / "recipe" / file for file in test.get("files", {}).get("recipe", ())]
-        named += [ROOT / file for file in test.get("package_contents", {}).get("site_packages", ())]
-    assert [path for path in named if not path.exists()] == []

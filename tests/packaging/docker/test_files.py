@@ -13,7 +13,7 @@ import yaml
 
 from release import ROOT
 from release.dist import SOURCES
-from tests.support.docker import load_script, tool
+from tests.support.docker import find_nothing, load_script
 
 DOCKER = ROOT / "docker"
 DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
@@ -31,12 +31,8 @@ DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
     ],
     ids=["Dockerfile", "scripts"],
 )
-def test_there_is_no_lint(command: tuple[str | Path, ...]):
-    program = tool(str(command[0]))
-    if program is None:
-        pytest.skip(f"{command[0]} is not installed: pip install 'brainevent-toolchain[dev]'")
-    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_there_is_no_lint(command: tuple[str, *tuple[str | Path, ...]]):
+    find_nothing(*command)
 
 
 def test_the_wheel_is_built_from_all_of_its_sources_and_every_step_is_there():

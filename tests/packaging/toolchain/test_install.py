@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.machine.store_paths import INTERRUPTED
-from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
+from tests.packaging.wheel.conftest import uv
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
+from tests.support.machines import cuda_of
 from tests.support.requirements import in_full
 from tests.support.small_wheels import write_wheels
 
@@ -47,17 +47,8 @@ def fresh(request: pytest.FixtureRequest, new_environment: Make, tmp_path: Path)
     """An environment with pip, or one without but with uv on PATH."""
     if request.param == "pip":
         return new_environment()
-    uv = Path(sys.executable).with_name("uv")
-    if not uv.is_file():
-        pytest.skip("uv is not installed; it comes with the extra packaging")
-    (tmp_path / "uv").symlink_to(uv)
+    (tmp_path / "uv").symlink_to(uv())
     return replace(new_environment("--without-pip"), path=f"{tmp_path}:/usr/bin:/bin")
-
-
-def cuda_of(environment: Environment) -> CudaToolkit:
-    toolchain = resolve(ToolchainRequest(need_cuda=True), system=environment.system)
-    assert toolchain.cuda is not None
-    return toolchain.cuda
 
 
 def succeed(environment: Environment, *arguments: str | Path, timeout_s: float = 250) -> str:
@@ -69,7 +60,7 @@ def succeed(environment: Environment, *arguments: str | Path, timeout_s: float =
 
 def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment, small_wheels: Path):
     with pytest.raises(CudaNotFoundError):
-        cuda_of(fresh)
+        cuda_of(fresh.system)
     install = ("install", "--cuda", "13.0", "--wheels", small_wheels)
     managed = (*install, "--into", "managed")
     (plan,) = json.loads(succeed(fresh, *managed, "--dry-run", "--json"))["plans"]
@@ -81,7 +72,7 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
 
     succeed(fresh, *managed, "--yes")
     assert fresh.store.stat().st_mode & 0o777 == 0o700
-    root = cuda_of(fresh).root
+    root = cuda_of(fresh.system).root
     assert root == fresh.store / "cuda-13.0.2" / "nvidia" / "cu13"
     assert "is there already" in succeed(fresh, *managed)
     damaged = root / "include" / "cuda_runtime.h"
@@ -92,26 +83,25 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
     assert damaged.read_text() != "damaged"
 
     succeed(fresh, "use", "13.0")
-    assert cuda_of(fresh).found_via == "python -m be_toolchain use"
+    assert cuda_of(fresh.system).found_via == "python -m be_toolchain use"
     succeed(fresh, *install, "--into", "env", "--yes")
     succeed(fresh, "remove", "13.0", "--yes")
     assert list(fresh.store.iterdir()) == []
-    assert cuda_of(fresh).root == fresh.site / "nvidia" / "cu13"
+    assert cuda_of(fresh.system).root == fresh.site / "nvidia" / "cu13"
 
 
 def test_mixed_wheels_are_diagnosed_and_fixed(fresh: Environment, small_wheels: Path):
     offline: list[str | Path] = ["--no-index", "--find-links", small_wheels, "--no-deps", "--python", fresh.python]
     wanted = ["nvidia-cuda-nvcc==13.0.88", *STRANGERS]
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "pip", "install", *offline, *wanted], check=True, capture_output=True)
+    subprocess.run([uv(), "pip", "install", *offline, *wanted], check=True, capture_output=True)
     with pytest.raises(CudaNotFoundError):
-        cuda_of(fresh)
+        cuda_of(fresh.system)
     fix = ("doctor", "--fix", "--wheels", small_wheels)
     code, text = fresh.run(*fix)
     assert code == 4
     assert "nvidia-nvvm 13.0.88  (replaces 13.5.37)" in text
     succeed(fresh, *fix, "--yes")
-    assert cuda_of(fresh).root == fresh.site / "nvidia" / "cu13"
+    assert cuda_of(fresh.system).root == fresh.site / "nvidia" / "cu13"
     assert not (fresh.site / INTERRUPTED).exists()
 
 
@@ -138,27 +128,6 @@ def test_the_wheels_of_jax_for_cuda_12_hold_no_nvcc_and_the_doctor_says_what_the
     assert any("python -m be_toolchain install" in hint for hint in report.problems[0].hints)
 
 
-KERNEL = """
-#include <cuda_fp16.h>
-__global__ void twice(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 2 * x[i];
-}
-"""
-
-
-def compile_kernel(toolkit: CudaToolkit, folder: Path) -> None:
-    """Compile and link a kernel with a toolkit and no other."""
-    source, library = folder / "kernel.cu", folder / "kernel.so"
-    source.write_text(KERNEL)
-    folders = [f"-L{path}" for path in toolkit.library_dirs]
-    command = [toolkit.nvcc, "-ccbin", toolkit.host_compiler.path, "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC"]
-    whole = [*map(str, command), *folders, str(source), "-o", str(library)]
-    done = subprocess.run(whole, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert b"twice" in library.read_bytes()
-
-
 CMAKE_LISTS = """
 cmake_minimum_required(VERSION 3.18)
 project(trial LANGUAGES CXX)
@@ -173,13 +142,15 @@ int main() { int version = 0; return cudaRuntimeGetVersion(&version) == cudaSucc
 
 
 @pytest.mark.full
-def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(new_environment: Make, tmp_path: Path):
+def test_a_managed_toolkit_compiles_and_cmake_finds_it(new_environment: Make, tmp_path: Path):
     """CMake links a program with the shared CUDA runtime through ``find_package(CUDAToolkit)``."""
     environment = new_environment()
     wheels = tmp_path / "wheels"
     environment.pip("download", "--dest", wheels, RELEASE)
     succeed(environment, "install", "--cuda", "13.0", "--into", "managed", "--wheels", wheels, "--yes")
-    compile_kernel(cuda_of(environment), tmp_path)
+    report = json.loads(succeed(environment, "doctor", "--smoke", "--json"))
+    assert report["toolchain"]["cuda"]["root"].startswith(str(environment.store))
+    assert ("CUDA", "ok") in [(trial["name"], trial["outcome"]) for trial in report["smoke"]]
     (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
     (tmp_path / "host.cc").write_text(HOST)
     environment.pip("install", "cmake", "ninja")
@@ -199,7 +170,7 @@ import sys, time
 import jax, jax.numpy as jnp
 import be_runtime
 began = time.monotonic()
-be_runtime.load_cpp_inline(sys.argv[1], r"""
+module = be_runtime.load_cpp_inline(sys.argv[1], r"""
 #include <sstream>
 #include <stdexcept>
 #include "brainevent/common.h"
@@ -214,8 +185,7 @@ void add_one(const BE::Tensor x, BE::Tensor out) {
 """)
 took_s = time.monotonic() - began
 x = jnp.arange(100, dtype=jnp.float32)
-out = jax.ffi.ffi_call(sys.argv[1] + ".add_one", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
-print(float(out.sum()), took_s)
+print(float(module.add_one(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype)).sum()), took_s)
 '''
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from release import ROOT
 from release.dist import build
+from tests.support.fresh_environments import NO_INDEX
 from tests.support.requirements import in_full
 
+Factory = pytest.TempPathFactory
 EPOCH = 1_700_000_000
-NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused", "dns error")
 
 
 class Distribution(NamedTuple):
@@ -54,31 +55,28 @@ def python_m(*argv: str | Path, cwd: Path, **environ: str) -> str:
     return succeed(run(sys.executable, "-m", *argv, cwd=cwd, **environ))
 
 
+def files_below(folder: Path) -> set[str]:
+    """Every file of the two packages that is no by-product."""
+    paths = (path for package in ("be_toolchain", "be_runtime") for path in (folder / package).rglob("*"))
+    found = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder).as_posix() for path in found}
+
+
 @pytest.fixture(scope="session")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+def distribution(tmp_path_factory: Factory) -> Distribution:
     """The sdist, and the wheel built from that sdist, as a release makes them."""
     return Distribution(*build(ROOT, tmp_path_factory.mktemp("dist"), EPOCH))
 
 
 @pytest.fixture(scope="session", params=["uv", in_full("pip")])
-def python(
-    distribution: Distribution, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Path:
+def python(distribution: Distribution, tmp_path_factory: Factory, request: pytest.FixtureRequest) -> Path:
     """The Python of a fresh environment with the wheel and what it asks for, installed where PATH has no compiler."""
     folder = tmp_path_factory.mktemp(f"fresh-{request.param}")
     interpreter = folder / "env" / "bin" / "python"
     if request.param == "pip":
         python_m("venv", "--without-pip", "env", cwd=folder)
-        install: tuple[str | Path, ...] = (
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            interpreter,
-            "--no-input",
-            "install",
-            "--no-compile",
-        )
+        install: tuple[str | Path, ...] = (sys.executable, *("-m", "pip", "--python"), interpreter)
+        install += ("--no-input", "install", "--no-compile")
     else:
         succeed(run(uv(), "venv", "--quiet", "--python", sys.executable, "env", cwd=folder))
         install = (uv(), "pip", "install", "--python", interpreter)

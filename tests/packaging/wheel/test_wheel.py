@@ -18,12 +18,12 @@ import be_toolchain
 from release import ROOT
 from release.dist import build, copy_sources
 from release.problems import ReleaseError
-from tests.packaging.wheel.conftest import EPOCH, Distribution, run
+from tests.packaging.wheel.conftest import EPOCH, Distribution, files_below, run
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
 USER_SCRIPT = '''
-import jax, jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp
 import be_runtime as brainevent, be_toolchain
 
 SOURCE = r"""
@@ -36,11 +36,9 @@ void scale(const BE::Tensor x, BE::Tensor out, float factor) {
 """
 module = brainevent.load_cpp_inline("from_wheel", SOURCE)
 x = jnp.arange(4, dtype=jnp.float32)
-call = jax.jit(lambda x: jax.ffi.ffi_call("from_wheel.scale", jax.ShapeDtypeStruct(x.shape, x.dtype))(
-    x, factor=np.float32(3.0)))
-print(brainevent.__file__)
-print(be_toolchain.__file__)
-print(np.asarray(call(x)).tolist())
+like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+scaled = jax.jit(lambda x: module.scale(x, outs=like, factor=3.0))(x)
+print(brainevent.__file__, be_toolchain.__file__, scaled.tolist(), sep="\\n")
 '''
 
 
@@ -58,12 +56,7 @@ WRONG = 'user.py:7: error: Argument "verbose" to "load_cpp_inline" has incompati
 
 def test_the_wheel_and_the_sdist_hold_the_packages_and_nothing_else(distribution: Distribution):
     """Every file of the two that is no by-product: headers and type information above all."""
-    packages = {
-        path.relative_to(ROOT).as_posix()
-        for package in ("be_toolchain", "be_runtime")
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    packages = files_below(ROOT)
     assert {"be_runtime/include/brainevent/common.h", "be_runtime/native/handler.cc", "be_runtime/py.typed"} <= packages
     with zipfile.ZipFile(distribution.wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
@@ -82,12 +75,8 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
     with zipfile.ZipFile(distribution.wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
-    assert {name: metadata[name] for name in ("Name", "Version", "Requires-Python", "License-Expression")} == {
-        "Name": "brainevent-toolchain",
-        "Version": be_toolchain.__version__,
-        "Requires-Python": ">=3.11",
-        "License-Expression": "Apache-2.0",
-    }
+    said = [metadata[name] for name in ("Name", "Version", "Requires-Python", "License-Expression")]
+    assert said == ["brainevent-toolchain", be_toolchain.__version__, ">=3.11", "Apache-2.0"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
     for extra in ("cuda12", "cuda13"):
@@ -97,9 +86,8 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
 
 
 @pytest.mark.full
-def test_the_same_source_gives_the_same_bytes(
-    distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_same_source(distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It gives the same bytes."""
     tree = tmp_path / "a checkout of another age"
     copy_sources(ROOT, tree)
     for path in tree.rglob("*"):
@@ -145,8 +133,8 @@ def test_a_fresh_environment_compiles_and_runs_a_kernel(python: Path, tmp_path: 
     *files, result = done.stdout.splitlines()
     assert [Path(file).is_relative_to(python.parents[1]) for file in files] == [True, True]
     assert json.loads(result) == [0.0, 3.0, 6.0, 9.0]
-    for command in (("python", "-m", "be_toolchain"), ("be-toolchain",)):
-        done = run(python.parent / command[0], *command[1:], "doctor", "--json", cwd=tmp_path, **environ)
+    for command in ((python, "-m", "be_toolchain"), (python.with_name("be-toolchain"),)):
+        done = run(*command, "doctor", "--json", cwd=tmp_path, **environ)
         assert json.loads(done.stdout)["schema"] == 1, done.stdout + done.stderr
     done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)  # what an error says to run
     assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr

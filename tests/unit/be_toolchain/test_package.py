@@ -15,25 +15,18 @@ from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.find import search
 from be_toolchain.known import catalog
 from be_toolchain.settings import configuration, preferences, table
-from tests.support.error_types import error_types
+
+ABOVE = Path(be_toolchain.__file__).parents[1]
+"""The folder that the package is in."""
 
 HEAVY = ["jax", "numpy", "packaging", "rich", "shtab", "ctypes", "dataclasses", "hashlib", "json", "subprocess"]
 FOLDERS = ("nvidia_cuda_nvcc-13.0.88.dist-info", "jaxlib-0.11.0rc1.dist-info", "PyYAML-6.0.dist-info")
-SHADOWED = (
-    "__future__ argparse json re tomllib rich typing pathlib collections enum shlex hashlib tempfile subprocess string "
-    "packaging shtab fcntl_ ctypes threading socket select be_runtime jax numpy dataclasses inspect "
-    "traceback copy"
-)
+SHADOWED = """__future__ argparse json re tomllib rich typing pathlib collections enum shlex hashlib tempfile subprocess
+string packaging shtab fcntl_ ctypes threading socket select be_runtime jax numpy dataclasses inspect traceback copy"""
 
 
 def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
-
-
-def test_codes_are_unique_and_every_error_is_documented():
-    kinds = error_types(ToolchainError)
-    assert len({kind.code for kind in kinds}) == len(kinds) > 6
-    assert all(kind.__doc__ for kind in kinds)
 
 
 def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
@@ -53,35 +46,21 @@ def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
     ],
 )
 def test_importing_and_using_the_package_imports_little(code: str, unloaded: list[str]):
-    done = python("-c", f"import sys; {code}; print([m for m in {unloaded!r} if m in sys.modules])", cwd=_above())
+    done = python("-c", f"import sys; {code}; print([m for m in {unloaded!r} if m in sys.modules])", cwd=ABOVE)
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
 
 
 @pytest.mark.parametrize("package", ["be_toolchain", "be_runtime"])
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 def test_an_import_elsewhere_than_on_linux_says_what_to_do(package: str, platform: str):
-    done = python("-S", "-c", f"import sys; sys.platform = {platform!r}; import {package}", cwd=_above())
+    done = python("-S", "-c", f"import sys; sys.platform = {platform!r}; import {package}", cwd=ABOVE)
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: brainevent-toolchain runs on Linux only, and this is {platform}: ")
-    assert "WSL 2" in last
-    assert "container" in last
-
-
-def test_public_names_exist():
-    assert all(getattr(be_toolchain, name) is not None for name in be_toolchain.__all__)
-    assert set(be_toolchain.__all__) <= set(dir(be_toolchain))
+    says = rf"ImportError: brainevent-toolchain runs on Linux only, and this is {platform}: .*WSL 2.*container"
+    assert re.match(says, done.stderr.splitlines()[-1])
 
 
 def test_rows_of_data_fit_each_other():
     assert tuple(search.STEPS) == preferences.GROUPS
-    assert catalog.LAYOUTS[-1].marker == ()
-    assert len({layout.name for layout in catalog.LAYOUTS}) == len(catalog.LAYOUTS)
-    for layout in catalog.LAYOUTS:
-        rows = (*layout.tools, *layout.cicc, *layout.libdevice, *layout.includes, *layout.libraries)
-        assert not [row for row in rows if row.endswith("/") or not row.format(target="t", multiarch="m")]
-    assert catalog.PIP_TOOLKIT == "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
-    assert len({row.pip for row in catalog.COMPONENTS}) == len(catalog.COMPONENTS)
     assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)
     variables = [name for row in (*table.RUNTIME.values(), *table.SEARCH) for name in row.variables]
     assert len(set(variables)) == len(variables)
@@ -89,7 +68,7 @@ def test_rows_of_data_fit_each_other():
 
 
 def test_the_documented_order_and_wishes_are_the_real_ones():
-    text = (_above() / "docs" / "toolchain.md").read_text(encoding="utf-8")
+    text = (ABOVE / "docs" / "toolchain.md").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == preferences.GROUPS
     assert set(re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)) == set(configuration.KEYS)
     rows = (table.NVCC, table.PREFER, table.CXX, table.ALLOW_UNSUPPORTED)
@@ -101,7 +80,7 @@ def test_the_documented_order_and_wishes_are_the_real_ones():
 def package(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder that the package is in, by a name that is not the current folder's."""
     link = tmp_path_factory.mktemp("path") / "link"
-    link.symlink_to(_above())
+    link.symlink_to(ABOVE)
     return str(link)
 
 
@@ -114,9 +93,7 @@ def test_a_module_that_is_planted_in_the_current_folder_does_not_run(tmp_path: P
     if kind == "checkout":
         (tmp_path / "be_toolchain").symlink_to(f"{package}/be_toolchain")
     main = f"import sys; sys.path.append({package!r}); from be_toolchain.cli.main import main; main(['doctor'])"
-    options = (
-        ["-I", "-c", main] if kind == "-I" else [*kind.replace("checkout", "-m").split(), "be_toolchain", "doctor"]
-    )
+    options = ["-I", "-c", main] if kind == "-I" else f"{kind.replace('checkout', '-m')} be_toolchain doctor".split()
     done = python(*options, cwd=tmp_path, env=_environ("" if kind == "checkout" else package))
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert "be_toolchain 0" in done.stdout, done.stderr
@@ -132,8 +109,3 @@ def test_what_the_user_asked_for_stays_on_the_path(package: str, tmp_path: Path)
 def _environ(path: str) -> dict[str, str]:
     plain = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
     return plain | ({"PYTHONPATH": path} if path else {})
-
-
-def _above() -> Path:
-    """The folder that the package is in."""
-    return Path(be_toolchain.__file__).parents[1]

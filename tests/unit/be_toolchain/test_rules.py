@@ -60,8 +60,7 @@ def test_jax_is_read_from_its_records():
     for name in ("jaxlib", "jax_cuda12_plugin", "jax_cuda12_pjrt"):
         machine.dist_info(name, "0.11.2")
     found = probe_surroundings(machine)
-    plugins = (("jax-cuda12-plugin", "0.11.2"),)
-    assert (found.jaxlib, found.jax_plugins, found.libc) == ("0.11.2", plugins, "glibc 2.36")
+    assert (found.jaxlib, found.jax_plugins) == ("0.11.2", (("jax-cuda12-plugin", "0.11.2"),))
 
 
 def test_folders_that_do_and_do_not():
@@ -135,14 +134,8 @@ def test_a_folder_that_cannot_be_written_is_noticed(tmp_path: Path):
     tmp_path.chmod(0o755)
 
 
-def healthy_with(**environ: str) -> MemorySystem:
-    machine = healthy()
-    machine.environ = {**machine.environ, **environ}
-    return machine
-
-
 def test_the_doctor_names_every_setting_with_which_nothing_can_be_loaded():
-    report = examine_machine(healthy_with(BE_COMPUTE_CAPABILITIES="ninety", BE_MAX_JOBS="many"))
+    report = examine_machine(healthy(BE_COMPUTE_CAPABILITIES="ninety", BE_MAX_JOBS="many"))
     text = render_report(report)
     assert report.exit_code == 2
     assert "BE_COMPUTE_CAPABILITIES is 'ninety'" in text
@@ -151,10 +144,10 @@ def test_the_doctor_names_every_setting_with_which_nothing_can_be_loaded():
     assert text.endswith("With these settings neither C++ nor CUDA builds can work here.")
     assert [problem.code for problem in report.problems] == ["TC102", "TC102"]
 
-    report = examine_machine(healthy_with(BE_NVCC_PREFER="moon", BE_MAX_JOBS="many"))  # one that stops the search
+    report = examine_machine(healthy(BE_NVCC_PREFER="moon", BE_MAX_JOBS="many"))  # one that stops the search
     assert [finding.message.split()[0] for finding in report.findings] == ["BE_NVCC_PREFER", "BE_MAX_JOBS"]
 
-    report = examine_machine(healthy_with(BE_CACHE_DIR="~/c"))
+    report = examine_machine(healthy(BE_CACHE_DIR="~/c"))
     failed = [finding.message for finding in report.findings if finding.status == "fail"]
     assert failed == ["BE_CACHE_DIR is '~/c', expected a path without ~, since HOME is not set"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,64 +24,39 @@ from tests.support.machines import healthy
 __all__ = ["open_place"]  # a fixture
 
 LIMIT = 1 << 20
-WRITTEN = "can be written by other users"
 
 
 def status(mode: int, owner: int, group: int) -> os.stat_result:
     return os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
 
 
-@pytest.mark.parametrize(
-    ("mode", "owner", "group", "problem"),
-    [
-        (0o700, 1000, 7, ""),
-        (0o755, 1000, 7, ""),
-        (0o755, 0, 0, ""),
-        (0o1777, 0, 0, ""),
-        (0o1777, 1000, 7, ""),
-        (0o775, 1000, 1000, ""),
-        (0o775, 1000, 7, WRITTEN),
-        (0o777, 1000, 1000, WRITTEN),
-        (0o1770, 1000, 7, WRITTEN),
-        (0o775, 0, 0, WRITTEN),
-        (0o700, 1001, 7, "belongs to"),
-        (0o1777, 1001, 7, "belongs to"),
-    ],
-)
-def test_who_may_own_and_write_a_folder(mode: int, owner: int, group: int, problem: str):
-    found = distrust(status(stat.S_IFDIR | mode, owner, group), 1000)
-    assert found.startswith(problem)
-    assert bool(found) == bool(problem)
-
-
-def test_a_link_made_by_another_user_is_refused():
-    folder, link = status(0o040700, 1000, 1000), status(0o120777, 1001, 1001)
-    assert distrust(folder, 1000, link=link) == "is a symbolic link made by another user (uid 1001)"
-    assert distrust(folder, 1001, link=link) == "belongs to another user (uid 1000)"
-    assert distrust(folder, 1000, link=folder) == ""
+def test_a_shared_folder_and_a_link_are_judged_by_their_owner():
+    """The other owners and modes are in the table of test_configuration.py."""
+    shared, own, link = 0o041777, status(0o040700, 1000, 1000), status(0o120777, 1001, 1001)
+    assert distrust(own, 1000) == distrust(status(shared, 0, 0), 1000) == distrust(status(shared, 1000, 7), 1000) == ""
+    assert distrust(status(shared, 1001, 7), 1000) == "belongs to another user (uid 1001)"
+    assert distrust(status(0o041770, 1000, 7), 1000).startswith("can be written by other users")
+    assert distrust(status(0o040775, 1000, 7), 1000).startswith("can be written by other users")
+    assert distrust(own, 1000, link=link) == "is a symbolic link made by another user (uid 1001)"
+    assert distrust(own, 1001, link=link) == "belongs to another user (uid 1000)"
+    assert distrust(own, 1000, link=own) == ""
 
 
 def _make(folder: Path, kind: str) -> Path:
     """A path of a kind."""
     place = folder / "cache"
-    match kind:
-        case "absent":
-            pass
-        case "a file" | "below a file":
-            place.write_text("")
-        case "a device":
-            return Path("/dev/null/x")
-        case "a link":
-            (folder / "real").mkdir(mode=0o700)
-            place.symlink_to("real")
-        case "a link to nowhere":
-            place.symlink_to("gone")
-        case "below a link to itself":
-            place.symlink_to("cache")
-        case _:
-            mode(place, int(kind[:4], 8))
-            if "own part" in kind:
-                mode(place / f"user-{os.geteuid()}", 0o777 if "open" in kind else 0o700)
+    if kind in ("a file", "below a file"):
+        place.write_text("")
+    elif kind == "a device":
+        return Path("/dev/null/x")
+    elif kind == "a link":
+        place.symlink_to(mode(folder / "real", 0o700))
+    elif "link" in kind:
+        place.symlink_to("cache" if "itself" in kind else "gone")
+    elif kind != "absent":
+        mode(place, int(kind[:4], 8))
+        if "own part" in kind:
+            mode(place / f"user-{os.geteuid()}", 0o777 if "open" in kind else 0o700)
     return place / "below" if "below" in kind else place
 
 
@@ -114,8 +88,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
     with pytest.raises(CacheError) if says else nullcontext():
         guard.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), LocalSystem())))
 
-    machine = healthy()
-    machine.environ = {**machine.environ, "BE_CACHE_DIR": str(folder)}
+    machine = healthy(BE_CACHE_DIR=str(folder))
     machine.folders[str(folder)] = facts._replace(executable=True, free_bytes=None)
     report = examine_machine(machine)
     assert report.exit_code == (2 if says else 0)
@@ -125,8 +98,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
 
 
 def test_the_usual_folder_is_replaced_by_the_runtime_so_that_it_is_a_warning(tmp_path: Path):
-    machine = healthy()
-    machine.environ = {**machine.environ, "HOME": "/home/me"}
+    machine = healthy(HOME="/home/me")
     machine.folders["/home/me/.cache/brainevent-toolchain"] = LocalSystem().folder_facts(_make(tmp_path, "0777"))
     report = examine_machine(machine)
     assert report.exit_code == 0
@@ -150,9 +122,7 @@ def obstacle(folder: Path, **environ: str) -> str:
 
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize(("bits", "refused"), [(0o777, True), (0o757, True), (0o1777, False), (0o755, False)])
-def test_whoever_can_write_to_a_folder_above_could_exchange_the_cache(
-    open_place: Path, bits: int, refused: bool, exists: bool
-):
+def test_whoever_can_write_to_a_folder_above_is_told_of(open_place: Path, bits: int, refused: bool, exists: bool):
     above = mode(open_place / "above", bits)
     cache = mode(above / "mine", 0o755) / "cache"
     if exists:
@@ -189,9 +159,7 @@ def test_a_folder_that_the_user_vouches_for_is_passed(open_place: Path, entry: s
     assert obstacle(cache, BE_SAFE_FOLDERS=entry.format(open_place)).startswith("can be written")
 
 
-def test_the_folders_above_the_accounts_home_are_the_administrators_choice(
-    open_place: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_folders_above_the_accounts_home_do_not_count(open_place: Path, monkeypatch: pytest.MonkeyPatch):
     real = mode(open_place / "disk", 0o777) / "homes"
     home = mode(mode(real, 0o755) / "me", 0o755)
     (open_place / "home").symlink_to(real)

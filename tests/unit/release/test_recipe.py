@@ -24,22 +24,18 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 OUTPUTS = {output["package"]["name"]: output for output in RECIPE["outputs"]}
 BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
-FEEDSTOCK = feedstock_recipe(
-    TEXT,
-    url=f"https://example.org/brainevent_toolchain-{be_toolchain.__version__}.tar.gz",
-    sha256="ab" * 32,
-    homepage="https://example.org",
-    maintainers=["octocat"],
-)
+URL = "https://example.org/brainevent_toolchain-{}.tar.gz"
+FACTS = {"url": URL.format(be_toolchain.__version__), "sha256": "ab" * 32, "homepage": "https://example.org"}
+FEEDSTOCK = feedstock_recipe(TEXT, maintainers=["octocat"], **FACTS)
+
+
+OTHERWISE = {"flatbuffers": "python-flatbuffers"}
 
 
 def spaced(requirement: str) -> str:
     """A requirement of pip as conda writes it: a space before the version, and some names of its own."""
     found = Requirement(requirement)
     return f"{OTHERWISE.get(found.name, found.name)} {found.specifier}".strip()
-
-
-OTHERWISE = {"flatbuffers": "python-flatbuffers"}
 
 
 def requirements(name: str, section: str) -> list[str]:
@@ -63,12 +59,9 @@ def test_it_says_what_the_project_and_its_wheel_say():
 
 
 def test_the_cuda_releases_are_those_of_the_extras():
-    releases = [
-        re.sub(r".*==(\d+\.\d+)\.\*", r"\1", PROJECT["optional-dependencies"][extra][0])
-        for extra in ("cuda12", "cuda13")
-    ]
-    (bounds,) = (text for text in requirements(CUDA, "run") if text.startswith("cuda-version"))
-    assert bounds == f"cuda-version >={releases[0]},<{int(releases[1].partition('.')[0]) + 1}"
+    texts = [PROJECT["optional-dependencies"][extra][0] for extra in ("cuda12", "cuda13")]
+    (oldest, _), (_, newest) = (re.findall(r"==((\d+)\.\d+)\.\*", text)[0] for text in texts)
+    assert f"cuda-version >={oldest},<{int(newest) + 1}" in requirements(CUDA, "run")
 
 
 def test_each_output_builds_on_the_one_before():
@@ -92,10 +85,7 @@ def test_the_feedstock_s_recipe_has_all_that_is_asked_for():
     recipe = yaml.safe_load(FEEDSTOCK)
     assert {"homepage", "license", "license_file", "summary"} <= set(recipe["about"])
     assert recipe["extra"] == {"recipe-maintainers": ["octocat"]}
-    assert recipe["source"] == {
-        "url": "https://example.org/brainevent_toolchain-${{ version }}.tar.gz",
-        "sha256": "ab" * 32,
-    }
+    assert recipe["source"] == {"url": URL.format("${{ version }}"), "sha256": "ab" * 32}
     assert recipe["outputs"] == RECIPE["outputs"]
 
 
@@ -110,10 +100,9 @@ def test_each_output(name: str):
     assert isinstance(RECIPE["build"]["number"], int)
     sections = list(output["requirements"])
     assert sections == [section for section in ("build", "host", "run", "run_constraints") if section in sections]
-    for text in (text for section in sections for text in requirements(name, section)):
-        assert re.fullmatch(
-            r"(?:\$\{\{ .+ \}\}|[\w-]+(?: [^\s=]\S*| \* \S+)?|python [>]?=?\$\{\{ python_min \}\}(?:\.\*)?)", text
-        )
+    pattern = r"\$\{\{ .+ \}\}|[\w-]+(?: [^\s=]\S*| \* \S+)?|python [>]?=?\$\{\{ python_min \}\}(?:\.\*)?"
+    texts = [text for section in sections for text in requirements(name, section)]
+    assert [text for text in texts if not re.fullmatch(pattern, text)] == []
 
 
 def test_python_is_pinned_as_conda_forge_pins_it():
@@ -126,6 +115,8 @@ def test_python_is_pinned_as_conda_forge_pins_it():
 
 def test_the_tests_that_it_names_are_there():
     tests = [test for output in RECIPE["outputs"] for test in output["tests"]]
+    contents = [file for test in tests for file in test.get("package_contents", {}).get("site_packages", ())]
+    assert [file for file in contents if not (ROOT / file).exists()] == []
     named = {file for test in tests for file in test.get("files", {}).get("recipe", ())}
     assert named == {f"tests/{path.name}" for path in (ROOT / "recipe" / "tests").glob("*.py")}
 

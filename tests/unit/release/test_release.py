@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ from release.check import State, find_problems, read_state
 from release.dist import normalize_sdist, source_date_epoch
 from release.feedstock import feedstock_recipe, sha256_of
 from release.problems import ReleaseError
+from tests.support.docker import find_nothing
 
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n## [1.0] - 2026-01-31\n\n- First.\n"
 GOOD = State({"be_toolchain": "1.0", "be_runtime": "1.0", "recipe/recipe.yaml": "1.0"}, CHANGELOG)
@@ -59,14 +59,8 @@ def test_this_checkout_names_one_version():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "required: COMMAND"),
-        ("upload", "invalid choice: 'upload'"),
         ("check --tag v0.0.0", "error: the tag is v0.0.0"),
-        ("feedstock out --sdist x --url u --homepage h", "required: --maintainer"),
-        (
-            "feedstock out --sdist /none.tar.gz --url u --homepage h --maintainer m",
-            "/none.tar.gz can't be read: No such file",
-        ),
+        ("feedstock out --sdist /none --url u --homepage h --maintainer m", "/none can't be read: No such file"),
     ],
 )
 def test_wrong_arguments_are_named(words: str, message: str):
@@ -132,6 +126,8 @@ def test_two_sdists_of_one_source_become_one():
 
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS}
+LOADED: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 ALLOWED = ("make ", "gh release create ", "sudo apt-get update && sudo apt-get install ")
 PROMISED = re.search(r"BE_REQUIRE_TIERS=(\S+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
@@ -141,13 +137,8 @@ def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
-TEXTS = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS}
-LOADED: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
-
-
 @pytest.mark.parametrize("name", ["ci.yml", "docs.yml", "release.yml"])
 def test_a_workflow_calls_make_with_pinned_actions_and_permissions_job_by_job(name: str):
-    assert name in TEXTS
     lines = [line for line in TEXTS[name].splitlines() if "uses:" in line]
     assert lines
     assert [line for line in lines if not re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)] == []
@@ -190,9 +181,5 @@ def test_ci_promises_the_same_tiers_everywhere():
     ],
     ids=["schema", "auditor"],
 )
-def test_checkers_of_workflows_find_nothing(command: tuple[str, ...]):
-    program = shutil.which(command[0], path=str(Path(sys.executable).parent))
-    if program is None:
-        pytest.skip(f"{command[0]} is not installed; it comes with the extra packaging")
-    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_checkers_of_workflows_find_nothing(command: tuple[str, *tuple[str, ...]]):
+    find_nothing(*command)

@@ -69,8 +69,7 @@ class Channel:
 
     def text(self, content: str, *, program: bool = False) -> Path:
         """A file that holds some text."""
-        path = self._new()
-        path.write_text(content, encoding="utf-8")
+        path = self.binary(content.encode())
         path.chmod(0o755 if program else 0o644)
         return path
 

@@ -25,13 +25,10 @@ def missing() -> str | None:
 def add_compilers(channel: Channel) -> None:
     """Add ``gxx`` and what it depends on."""
     same = f"{VERSION}.*"
-    channel.add(
-        Package("gcc_impl_linux-64", VERSION),
-        _forwarders(channel, "gcc", "cc", "gcc") | _forwarders(channel, "g++", "c++", "g++"),
-    )
-    channel.add(
-        Package("gcc_linux-64", VERSION, (f"gcc_impl_linux-64 {same}",)), _activation(channel, "gcc", "CC", "cc")
-    )
+    programs = _forwarders(channel, "gcc", "cc", "gcc") | _forwarders(channel, "g++", "c++", "g++")
+    channel.add(Package("gcc_impl_linux-64", VERSION), programs)
+    depends = (f"gcc_impl_linux-64 {same}",)
+    channel.add(Package("gcc_linux-64", VERSION, depends), _activation(channel, "gcc", "CC", "cc"))
     channel.add(Package("gxx_linux-64", VERSION, (f"gcc_linux-64 {same}",)), _activation(channel, "gxx", "CXX", "c++"))
     plain = {f"bin/{name}": channel.link(f"{TRIPLET}-{name}") for name in ("g++", "c++")}
     channel.add(Package("gxx", VERSION, (f"gxx_linux-64 {same}",)), plain)

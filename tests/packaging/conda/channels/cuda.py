@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -45,66 +46,60 @@ PTXAS_FLAGS     +=
 """
 
 
+NONE: Mapping[str, str] = {}
+
+
 class Row(NamedTuple):
-    """A package: its files as (in the wheels, in the package), its links as (in the package, target)."""
+    """A package: the source of each of its files in the wheels, the target of each of its links."""
 
     name: str
-    files: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
+    files: Mapping[str, str] = NONE
+    links: Mapping[str, str] = NONE
     depends: tuple[str, ...] = ()
     constrains: tuple[str, ...] = ()
     noarch: Literal["generic"] | None = None
 
 
+NOARCH: Literal["generic"] = "generic"
+STATIC = ("libcudart_static.a", "libcudadevrt.a")
 ROWS = (
-    Row("cuda-crt-tools", files=(("bin/crt", "bin/crt"),)),
-    Row("cuda-crt-dev_linux-64", files=(("include/crt", f"{TARGET}/include/crt"),), noarch="generic"),
-    Row("cuda-nvvm-tools", files=(("nvvm/bin", "nvvm/bin"), ("nvvm/libdevice", "nvvm/libdevice"))),
-    Row(
-        "cuda-nvvm-impl",
-        files=(("include/nvvm.h", "nvvm/include/nvvm.h"), ("lib/libnvvm.so.4", "nvvm/lib64/libnvvm.so.4")),
-    ),
-    Row("cuda-nvvm-dev_linux-64", links=((f"{TARGET}/nvvm", "../../nvvm"),), noarch="generic"),
+    Row("cuda-crt-tools", {"bin/crt": "bin/crt"}),
+    Row("cuda-crt-dev_linux-64", {f"{TARGET}/include/crt": "include/crt"}, noarch=NOARCH),
+    Row("cuda-nvvm-tools", {name: name for name in ("nvvm/bin", "nvvm/libdevice")}),
+    Row("cuda-nvvm-impl", {"nvvm/include/nvvm.h": "include/nvvm.h", "nvvm/lib64/libnvvm.so.4": "lib/libnvvm.so.4"}),
+    Row("cuda-nvvm-dev_linux-64", links={f"{TARGET}/nvvm": "../../nvvm"}, noarch=NOARCH),
     Row(
         "cuda-nvcc-tools",
-        files=tuple((f"bin/{tool}", f"bin/{tool}") for tool in TOOLS),
+        {f"bin/{tool}": f"bin/{tool}" for tool in TOOLS},
         depends=("cuda-crt-tools", "cuda-nvvm-tools"),
         constrains=(GCC,),
     ),
     Row(
         "cuda-nvcc-dev_linux-64",
-        files=(("include/fatbinary_section.h", f"{TARGET}/include/fatbinary_section.h"),),
-        links=((f"{TARGET}/bin/nvcc", "../../../bin/nvcc"),),
-        depends=("cuda-crt-dev_linux-64", "cuda-nvvm-dev_linux-64"),
-        constrains=(GCC,),
-        noarch="generic",
+        {f"{TARGET}/include/fatbinary_section.h": "include/fatbinary_section.h"},
+        {f"{TARGET}/bin/nvcc": "../../../bin/nvcc"},
+        ("cuda-crt-dev_linux-64", "cuda-nvvm-dev_linux-64"),
+        (GCC,),
+        NOARCH,
     ),
-    Row(
-        "cuda-cudart_linux-64",
-        files=(("lib/libcudart.so.13", f"{TARGET}/lib/libcudart.so.13"),),
-        noarch="generic",
-    ),
+    Row("cuda-cudart_linux-64", {f"{TARGET}/lib/libcudart.so.13": "lib/libcudart.so.13"}, noarch=NOARCH),
     Row(
         "cuda-cudart",
-        links=(("lib/libcudart.so.13", f"../{TARGET}/lib/libcudart.so.13"),),
+        links={"lib/libcudart.so.13": f"../{TARGET}/lib/libcudart.so.13"},
         depends=("cuda-cudart_linux-64",),
     ),
-    Row(
-        "cuda-cudart-static_linux-64",
-        files=tuple((f"lib/{name}", f"{TARGET}/lib/{name}") for name in ("libcudart_static.a", "libcudadevrt.a")),
-        noarch="generic",
-    ),
-    Row("cuda-cccl_linux-64", files=(("include/cccl", f"{TARGET}/include/cccl"),), noarch="generic"),
+    Row("cuda-cudart-static_linux-64", {f"{TARGET}/lib/{name}": f"lib/{name}" for name in STATIC}, noarch=NOARCH),
+    Row("cuda-cccl_linux-64", {f"{TARGET}/include/cccl": "include/cccl"}, noarch=NOARCH),
     Row(
         "cuda-cudart-dev_linux-64",
-        files=(("include", f"{TARGET}/include"),),
-        links=((f"{TARGET}/lib/libcudart.so", "libcudart.so.13"),),
-        depends=("cuda-cudart-static_linux-64", "cuda-cccl_linux-64", "cuda-cudart_linux-64"),
-        noarch="generic",
+        {f"{TARGET}/include": "include"},
+        {f"{TARGET}/lib/libcudart.so": "libcudart.so.13"},
+        ("cuda-cudart-static_linux-64", "cuda-cccl_linux-64", "cuda-cudart_linux-64"),
+        noarch=NOARCH,
     ),
     Row(
         "cuda-cudart-dev",
-        links=(("lib/libcudart.so", f"../{TARGET}/lib/libcudart.so"),),
+        links={"lib/libcudart.so": f"../{TARGET}/lib/libcudart.so"},
         depends=("cuda-cudart", "cuda-cudart-dev_linux-64"),
     ),
     Row(
@@ -141,7 +136,7 @@ def add_cuda(channel: Channel) -> None:
         "cuda-nvcc_linux-64": {"etc/conda/activate.d/~cuda-nvcc_activate.sh": channel.text(ACTIVATE)},
     }
     for row in ROWS:
-        links = {path: channel.link(target) for path, target in row.links}
+        links = {path: channel.link(target) for path, target in row.links.items()}
         package = Package(row.name, version, (*row.depends, same), row.constrains, noarch=row.noarch)
         channel.add(package, _files(channel, root, row) | links | texts.get(row.name, {}))
 
@@ -149,7 +144,7 @@ def add_cuda(channel: Channel) -> None:
 def _files(channel: Channel, root: Path, row: Row) -> dict[str, Path]:
     """The files of a row; those that wheels hold without the run bit get it where it is needed."""
     found: dict[str, Path] = {}
-    for source, path in row.files:
+    for path, source in row.files.items():
         place = root / source
         without = OTHERS_HEADERS if source == "include" else frozenset()
         found |= tree(place, path, without=without) if place.is_dir() else {path: place}

@@ -29,9 +29,7 @@ def unsuitable() -> str | None:
     """Why no package can be made of the running Python, or None."""
     base = Path(sys.base_prefix)
     if "deb_system" in sysconfig.get_scheme_names() or not (base / LIBRARY / "os.py").is_file():
-        return (
-            f"the Python in {base} is laid out as its distribution does, not as conda's: use one of pyenv or python.org"
-        )
+        return f"the Python in {base} is not laid out as conda's: use one of pyenv or python.org"
     if len(_run_path(base)) < len(_RUN_PATH):
         return f"the folder {base} is too short to be replaced in Python's program"
     return None
@@ -42,24 +40,19 @@ def add_python(channel: Channel) -> None:
     base = Path(sys.base_prefix)
     program = base / "bin" / f"python{VERSION}"
     headers = Path(sysconfig.get_path("include", vars={"base": str(base), "installed_base": str(base)}))
+    library = tree(base / LIBRARY, LIBRARY, without=_NOT_NEEDED)
     files = {
         f"bin/python{VERSION}": program.resolve(),
         "bin/python3": channel.link(f"python{VERSION}"),
         "bin/python": channel.link(f"python{VERSION}"),
         f"{SITE}/README.txt": channel.text("Packages are installed here.\n"),
         **{f"lib/{path.name}": path for path in base.glob("lib/libpython*.so*")},
-        **{
-            path: source for path, source in tree(base / LIBRARY, LIBRARY, without=_NOT_NEEDED).items() if _wanted(path)
-        },
+        # What only builds of Python's own programs link is left out.
+        **{path: source for path, source in library.items() if not path.endswith(".a") and "/config-" not in path},
         **tree(headers, f"include/python{VERSION}"),
     }
     moved = dict(_moved(channel, base, files))
     channel.add(Package("python", "{}.{}.{}".format(*sys.version_info), build="0_cpython"), files | moved)
-
-
-def _wanted(path: str) -> bool:
-    """Leaves out what only builds of Python's own programs link."""
-    return not path.endswith(".a") and f"{LIBRARY}/config-" not in path
 
 
 def _run_path(base: Path) -> bytes:

@@ -48,12 +48,12 @@ class Lab(NamedTuple):
         prefix = solver.install(records, self.folder / name, self.folder / f"home-{name}", self.folder / "cache")
         return prefix, records
 
-    def run_tests(self, name: str, *, driver: str | None = None) -> list[rattler_build.TestResult]:
+    def run_tests(self, name: str, *, driver: str | None = None) -> None:
         """Run the tests that the recipe has for one of its packages."""
         with client_environment(self.folder, driver):
-            package = rattler_build.Package.from_file(self.packages[name])
-            results: list[rattler_build.TestResult] = package.run_tests(channel=list(self.channels))
-        return results
+            results = rattler_build.Package.from_file(self.packages[name]).run_tests(channel=list(self.channels))
+        assert results
+        assert ["\n".join(result.output) for result in results if not result.success] == []
 
 
 def missing() -> str | None:
@@ -77,9 +77,7 @@ def make_lab(folder: Path) -> Lab:
     return Lab(folder, (channel.url, out.as_uri()), packages)
 
 
-def build_recipe(
-    recipe: Path, folder: Path, out: Path, channels: Sequence[str], *, driver: str | None = None
-) -> dict[str, Path]:
+def build_recipe(recipe: Path, folder: Path, out: Path, channels: Sequence[str], driver: str = "") -> dict[str, Path]:
     """Build the outputs of a recipe with the one Python that the channel has, whose version is put into the recipe."""
     text = recipe.read_text(encoding="utf-8")
     recipe.write_text(text.replace('python_min: "3.11"', f'python_min: "{interpreter.VERSION}"'), encoding="utf-8")

@@ -35,15 +35,12 @@ def solve(channels: Sequence[str], specs: Sequence[str], *, cuda: str | None = N
         Nothing satisfies the specs; the message says what stands against what.
     """
 
-    answer = asyncio.run(_solve(channels, specs, cuda))
-    return {record.name.normalized: record for record in answer}
+    async def answer() -> list[rattler.RepoDataRecord]:
+        virtual = virtual_packages(cuda)
+        found: list[rattler.RepoDataRecord] = await rattler.solve(channels, specs, virtual_packages=virtual)
+        return found
 
-
-async def _solve(channels: Sequence[str], specs: Sequence[str], cuda: str | None) -> list[rattler.RepoDataRecord]:
-    """The solver as a coroutine, which `asyncio.run` wants."""
-    found: list[rattler.RepoDataRecord]
-    found = await rattler.solve(channels, specs, virtual_packages=virtual_packages(cuda))
-    return found
+    return {record.name.normalized: record for record in asyncio.run(answer())}
 
 
 class Prefix(NamedTuple):
@@ -65,20 +62,12 @@ class Prefix(NamedTuple):
         variables: dict[str, str] = {"HOME": str(self.home), "PATH": SYSTEM_PATH, "LANG": "C.UTF-8", **environ}
         words = [str(self.path / "bin" / command[0]), *command[1:]]
         if activated:
-            words = ["bash", "--norc", "-c", f'{self._activation()}\nexec "$@"', "bash", *command]
+            before = ActivationVariables(None, SYSTEM_PATH.split(os.pathsep))
+            script = activate(self.path, before, Shell.bash).script
+            words = ["bash", "--norc", "-c", f'{script}\nexec "$@"', "bash", *command]
         return subprocess.run(
             words, env=variables, cwd=self.home, capture_output=True, text=True, check=False, timeout=840
         )
-
-    def moved(self, path: Path) -> Prefix:
-        """The same environment in another folder."""
-        self.path.rename(path)
-        return self._replace(path=path)
-
-    def _activation(self) -> str:
-        before = ActivationVariables(None, SYSTEM_PATH.split(os.pathsep))
-        script: str = activate(self.path, before, Shell.bash).script
-        return script
 
 
 def install(records: Records, path: Path, home: Path, cache: Path) -> Prefix:

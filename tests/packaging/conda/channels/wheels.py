@@ -39,7 +39,8 @@ def add_with_requirements(channel: Channel, *names: str) -> None:
         distribution = importlib.metadata.distribution(name)
         requirements = tuple(_requirements(distribution))
         pending += [requirement.name for requirement in requirements]
-        depends = (f"python {VERSION}.*", *map(_match_spec, requirements))
+        specs = (f"{conda_name(requirement.name)} {requirement.specifier}".strip() for requirement in requirements)
+        depends = (f"python {VERSION}.*", *specs)
         if name == "ninja":
             _add_ninja(channel, distribution)
         elif name == "jaxlib":
@@ -60,10 +61,6 @@ def _requirements(distribution: importlib.metadata.Distribution) -> Iterator[Req
     for requirement in map(Requirement, distribution.requires or ()):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield requirement
-
-
-def _match_spec(requirement: Requirement) -> str:
-    return f"{conda_name(requirement.name)} {requirement.specifier}".strip()
 
 
 def _files(channel: Channel, distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:

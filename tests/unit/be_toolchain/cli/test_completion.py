@@ -13,7 +13,7 @@ import pytest
 from be_toolchain.cli import main as cli
 from be_toolchain.cli.parser import PARTS, SHELLS
 from be_toolchain.cli.shell import render_variables
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import SITE, MemorySystem, with_compiler
 
 ROOT = Path(__file__).parents[4]
 
@@ -109,10 +109,8 @@ def variables(machine: MemorySystem, capsys: pytest.CaptureFixture[str]) -> dict
 
 
 def test_all_that_other_tools_need_which_chooses_the_same_again(capsys: pytest.CaptureFixture[str]):
-    machine = MemorySystem()
-    machine.gxx("/usr/bin/g++")
+    machine = with_compiler(CPATH="/opt/include:")
     machine.pip_cu13()
-    machine.environ = {**machine.environ, "CPATH": "/opt/include:"}
     once = variables(machine, capsys)
     assert once == {
         "CUDA_HOME": PIP,
@@ -131,9 +129,7 @@ def test_all_that_other_tools_need_which_chooses_the_same_again(capsys: pytest.C
 
 
 def test_without_cuda(capsys: pytest.CaptureFixture[str]):
-    machine = MemorySystem()
-    machine.gxx("/usr/bin/g++")
-    assert cli.main(["env"], system=machine) == 1
+    assert cli.main(["env"], system=with_compiler()) == 1
     captured = capsys.readouterr()
     assert captured.out == "export CXX=/usr/bin/g++\n"
     assert "TC201" in captured.err

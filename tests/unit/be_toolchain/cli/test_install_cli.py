@@ -16,32 +16,22 @@ from be_toolchain.install.installers import Pip, Uv, explain_failure, find_insta
 from be_toolchain.machine.system import RunResult
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.exit_codes import USAGE_ERROR
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import SITE, MemorySystem, with_compiler
 
-VERSIONS = {
-    "cuda-toolkit": "13.0.2",
-    "nvidia-cuda-nvcc": "13.0.88",
-    "nvidia_nvvm": "13.0.88",
-    "nvidia-cuda-crt": "13.0.88",
-    "nvidia-cuda-runtime": "13.0.96",
-    "nvidia-cuda-cccl": "13.0.85",
-}
+PATCHES = {"cuda-nvcc": "88", "nvvm": "88", "cuda-crt": "88", "cuda-runtime": "96", "cuda-cccl": "85"}
+VERSIONS = {"cuda-toolkit": "13.0.2"} | {f"nvidia_{name}": f"13.0.{patch}" for name, patch in PATCHES.items()}
 
 
 def report_of(versions: dict[str, str]) -> str:
-    rows = (
-        (name, version, {"url": f"file:///w/{name}.whl", "archive_info": {"hashes": {"sha256": "ab"}}})
-        for name, version in versions.items()
-    )
-    install = [{"metadata": {"name": name, "version": v}, "download_info": found} for name, v, found in rows]
+    found = {"url": "file:///w/a.whl", "archive_info": {"hashes": {"sha256": "ab"}}}
+    rows = [{"name": name, "version": version} for name, version in versions.items()]
+    install = [{"metadata": row, "download_info": found} for row in rows]
     return json.dumps({"version": "1", "install": install})
 
 
-def machine() -> MemorySystem:
+def machine(**environ: str) -> MemorySystem:
     """Its Python's pip reports `VERSIONS`."""
-    made = MemorySystem()
-    made.environ = {**made.environ, "HOME": "/home/ada"}
-    made.gxx("/usr/bin/g++")
+    made = with_compiler(HOME="/home/ada", **environ)
 
     def python(_: MemorySystem, argv: tuple[str, ...]) -> RunResult:
         return RunResult(argv=argv, returncode=0, stdout="pip 26.0" if "--version" in argv else report_of(VERSIONS))
@@ -92,12 +82,8 @@ def test_cuda_12_is_explained(capsys: pytest.CaptureFixture[str]):
         ("use none", 0, ""),
     ],
 )
-def test_the_store_without_anything_in_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str, code: int, says: str
-):
-    made = machine()
-    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "none")}
-    assert run(made, *words.split()) == code
+def test_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str, code: int, says: str):
+    assert run(machine(BE_TOOLCHAINS_DIR=str(tmp_path / "none")), *words.split()) == code
     assert says in "".join(capsys.readouterr())
 
 
@@ -133,8 +119,7 @@ def test_the_situation():
 
 
 def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.CaptureFixture[str]):
-    made = machine()
-    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": "store"}
+    made = machine(BE_TOOLCHAINS_DIR="store")
     for words in ("list", "use 13.0", "install --cuda 13.0 --dry-run"):
         assert run(made, *words.split()) == 1
         assert "BE_TOOLCHAINS_DIR is 'store', which is not an absolute path" in capsys.readouterr().err
@@ -164,9 +149,8 @@ def test_a_report_without_hashes_is_refused():
 
 
 def test_what_pip_and_uv_answer_is_normalized():
-    assert [wheel[:2] for wheel in parse_pip_report(report_of({"Nvidia_NVVM": "13.1.0-RC1"}), MemorySystem())] == [
-        ("nvidia-nvvm", "13.1.0rc1")
-    ]
+    (found,) = parse_pip_report(report_of({"Nvidia_NVVM": "13.1.0-RC1"}), MemorySystem())
+    assert found[:2] == ("nvidia-nvvm", "13.1.0rc1")
     text = """
 --index-url https://example.org
 torch==2.9.0+cu130 ; sys_platform == 'linux' \\

@@ -15,7 +15,6 @@ from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, NOT_WRITTEN, REA
 from tests.support.requirements import in_full
 
 ROOT = Path(__file__).parents[4]
-FULL_DISK = (NOT_WRITTEN, "can't write: [Errno 28] No space left on device\n")
 
 
 def start(home: Path, words: str, closed: str = "", out: IO[str] | int = subprocess.PIPE, **environ: str):
@@ -26,26 +25,19 @@ def start(home: Path, words: str, closed: str = "", out: IO[str] | int = subproc
 
 
 @pytest.mark.parametrize(
-    ("words", "unbuffered"),
+    ("words", "closed", "environ"),
     [
-        *((words, "") for words in ("which cxx", "doctor --json")),
-        *(in_full(words, "") for words in ("", "doctor --help", "env", "list", "completion bash")),
-        ("completion bash", "1"),
+        *((words, "", {}) for words in ("which cxx", "doctor --json")),
+        *(in_full(words, "", {}) for words in ("", "doctor --help", "env", "list", "completion bash")),
+        ("completion bash", "", {"PYTHONUNBUFFERED": "1"}),
+        ("which cxx", " 2>&1", {"BE_CXX": "/gone"}),
     ],
 )
-def test_nobody_reads(words: str, unbuffered: str, tmp_path: Path):
-    """With and without a buffer: Python's own flush at the exit has nothing to complain about."""
+def test_nobody_reads(words: str, closed: str, environ: dict[str, str], tmp_path: Path):
+    """With and without a buffer, and of the errors either: Python's own flush at the exit has nothing to say."""
     read, write = os.pipe()
     os.close(read)
-    process = start(tmp_path, words, out=write, PYTHONUNBUFFERED=unbuffered)
-    os.close(write)
-    assert (process.communicate()[1], process.returncode) == ("", READER_GONE)
-
-
-def test_nobody_reads_the_errors_either(tmp_path: Path):
-    read, write = os.pipe()
-    os.close(read)
-    process = start(tmp_path, "which cxx", " 2>&1", out=write, BE_CXX="/gone")
+    process = start(tmp_path, words, closed, out=write, **environ)
     os.close(write)
     assert (process.communicate()[1], process.returncode) == ("", READER_GONE)
 
@@ -64,8 +56,8 @@ def test_closed_streams_change_no_verdict(words: str, tmp_path: Path):
 def test_a_full_disk_is_no_defect(words: str, unbuffered: str, tmp_path: Path):
     with Path("/dev/full").open("w") as full:
         process = start(tmp_path, words, out=full, PYTHONUNBUFFERED=unbuffered)
-    said = process.communicate()[1]
-    assert (process.returncode, said) == FULL_DISK
+    assert process.communicate()[1] == "can't write: [Errno 28] No space left on device\n"
+    assert process.returncode == NOT_WRITTEN
 
 
 def test_ctrl_c_ends_a_search_with_a_word(tmp_path: Path):

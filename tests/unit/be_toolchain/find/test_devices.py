@@ -15,6 +15,7 @@ from be_toolchain.machine.system import RunResult
 from be_toolchain.report.doctor import examine_machine
 from tests.support.machines import Libcuda, MemorySystem
 
+Change = Callable[[MemorySystem], object]
 SMI = "0, GPU-aa11, NVIDIA H200, 9.0, 580.82.07\n1, GPU-bb22, NVIDIA A100, 8.0, 580.82.07\n"
 VERSION = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n"
 INFORMATION = "/proc/driver/nvidia/gpus/0000:0f:00.0/information"
@@ -128,10 +129,8 @@ def gpu_machine() -> MemorySystem:
         (2, lambda m: setattr(m, "environ", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})),
     ],
 )
-def test_archs_are_remembered_until_something_changes(
-    gpu_machine: MemorySystem, tmp_path: Path, asks: int, change: Callable[[MemorySystem], object]
-):
-    """An interrupt's number is no reason to ask again."""
+def test_archs_are_remembered(gpu_machine: MemorySystem, tmp_path: Path, asks: int, change: Change):
+    """Until something changes; an interrupt's number is no reason to ask again."""
     assert device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)
     change(gpu_machine)
     assert device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)

@@ -16,12 +16,11 @@ from be_toolchain.cli import main as cli
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.survey import survey
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.model import Report
 from be_toolchain.report.report_text import render_report
 from tests.support.environments import ROWS, Row, machine_of
-from tests.support.machines import SITE, MemorySystem, answering
+from tests.support.machines import SITE, Answering, MemorySystem, cuda_of, healthy
 
 PIP = f"{SITE}/nvidia/cu13"
 TARGET = "targets/x86_64-linux"
@@ -33,10 +32,9 @@ def test_found(row: Row):
     toolchain = resolve(row.request, system=machine_of(row))
 
     assert toolchain.cuda is not None
-    found = {"root": toolchain.cuda.root, "via": toolchain.cuda.found_via, "release": toolchain.cuda.release}
-    assert {name: str(value) for name, value in found.items()} | {
-        "host": str(toolchain.cuda.host_compiler.path)
-    } == row.verdict
+    cuda = toolchain.cuda
+    found = {"root": cuda.root, "via": cuda.found_via, "release": cuda.release, "host": cuda.host_compiler.path}
+    assert {name: str(value) for name, value in found.items()} == row.verdict
     if row.warns is not None:
         assert len(toolchain.warnings) == len(row.warns)
         assert all(text in each.message for text, each in zip(row.warns, toolchain.warnings, strict=True))
@@ -79,19 +77,6 @@ def machine_named(name: str) -> MemorySystem:
     return machine_of(next(row for row in ROWS if row.name == name))
 
 
-def machine_with(**facts: Any) -> MemorySystem:
-    machine = MemorySystem(**facts)
-    machine.gxx("/usr/bin/g++")
-    machine.runfile("/usr/local/cuda")
-    return machine
-
-
-def found_in(machine: MemorySystem, **asked: Any) -> CudaToolkit:
-    found = resolve(ToolchainRequest(need_cuda=True, **asked), system=machine).cuda
-    assert found is not None
-    return found
-
-
 def test_a_search_looks_no_further_than_it_has_to():
     machine = machine_named("pip cu13 before a system toolkit")
     assert survey(ToolchainRequest(need_cuda=True), machine).cuda_probes[-1].chosen
@@ -99,10 +84,10 @@ def test_a_search_looks_no_further_than_it_has_to():
 
     machine = machine_named("pip cu13 of mixed releases")
     with pytest.raises(ToolchainError, match="parts of different releases"):
-        found_in(machine)
+        cuda_of(machine)
     assert {Path(argv[0]).name for argv in machine.commands} == {"g++", "nvcc"}, "the records tell"
 
-    machine = machine_with()
+    machine = healthy()
     assert resolve(ToolchainRequest(), system=machine).cuda is None
     assert not any("cuda" in path for path in machine.stats)
     assert {argv[0] for argv in machine.commands} == {"/usr/bin/g++"}
@@ -110,7 +95,7 @@ def test_a_search_looks_no_further_than_it_has_to():
 
 def test_every_file_of_a_toolkit_exists():
     machine = machine_named("pip cu13")
-    toolkit = found_in(machine)
+    toolkit = cuda_of(machine)
     programs = ("nvcc", "cicc", "ptxas", "cudafe", "fatbinary", "nvlink")
     assert all(machine.is_program(toolkit.flat()[name]) for name in programs)
     assert all(machine.is_file(component.path) for component in toolkit.components)
@@ -122,12 +107,12 @@ def test_every_file_of_a_toolkit_exists():
 
 
 def test_the_argument_nvcc_is_binding():
-    machine = machine_with(environ={"PATH": "/usr/bin", "BE_NVCC": "/usr/local/cuda"})
+    machine = healthy(BE_NVCC="/usr/local/cuda")
     machine.runfile("/sw/cuda")
-    toolkit = found_in(machine, nvcc=Path("/sw/cuda/bin/nvcc"))
+    toolkit = cuda_of(machine, nvcc=Path("/sw/cuda/bin/nvcc"))
     assert (str(toolkit.root), toolkit.found_via) == ("/sw/cuda", "argument nvcc")
     with pytest.raises(ToolchainError, match="argument nvcc names '/gone/nvcc'"):
-        found_in(machine, nvcc=Path("/gone/nvcc"))
+        cuda_of(machine, nvcc=Path("/gone/nvcc"))
 
 
 @pytest.mark.parametrize(
@@ -138,12 +123,12 @@ def test_the_argument_nvcc_is_binding():
     ],
 )
 def test_a_toolkit_without_a_part_is_named_with_the_part(part: str):
-    machine = machine_with()
+    machine = healthy()
     for path in [path for path in machine.files if path.startswith(f"/usr/local/cuda/{part}")]:
         del machine.files[path]
     machine.write(f"/usr/local/cuda/{TARGET}/lib/libcudadevrt.a")
     with pytest.raises(ToolchainError, match=rf"13\.0\.88 is there, but not {re.escape(Path(part).name)} \(root"):
-        found_in(machine)
+        cuda_of(machine)
 
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object"}
@@ -167,11 +152,8 @@ def test_the_json_and_its_documentation_have_the_same_fields_and_types(capsys: p
     text = (Path(__file__).parents[4] / "docs" / "doctor-schema.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", text, re.MULTILINE)
     known = {(path, kind) for path, kinds in rows for kind in kinds.split(" or ")}
-    parents = {
-        ("", "object"),
-        *((path[: end.start()], "object") for path, _ in rows for end in re.finditer(r"\.", path)),
-    }
-    odd = answering("sum 4950")
+    parents = {(path[: end.start()], "object") for path, _ in rows for end in re.finditer(r"^|\.", path)}
+    odd = Answering(built_prints="sum 4950")
     odd.environ = {**odd.environ, "CPATH": "/opt/include", "BE_CACHE_DIR": "/open/cache"}
     for folder in ("/open/cache", "/tmp"):  # noqa: S108 - of no real machine
         odd.folders[folder] = FolderFacts(Path(folder), Path("/"), doubtful=(Path("/open"),))

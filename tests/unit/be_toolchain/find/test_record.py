@@ -17,7 +17,7 @@ from be_toolchain.known import catalog
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.settings.table import RECORD_VARIABLES
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import SITE, MemorySystem, cuda_of, healthy
 from tests.support.requirements import OPTIONAL
 
 CUDA = ToolchainRequest(need_cuda=True)
@@ -25,10 +25,8 @@ CUDA = ToolchainRequest(need_cuda=True)
 
 @pytest.fixture
 def machine() -> MemorySystem:
-    machine = MemorySystem()
-    machine.gxx("/usr/bin/g++")
+    machine = healthy()
     machine.pip_cu13()
-    machine.runfile("/usr/local/cuda")
     return machine
 
 
@@ -97,14 +95,9 @@ def test_a_change_is_noticed(machine: MemorySystem, tmp_path: Path, name: str):
 def test_a_better_place_that_appears_is_noticed(machine: MemorySystem, tmp_path: Path):
     machine.files = {path: file for path, file in machine.files.items() if not path.startswith(SITE)}
     machine.write(f"{SITE}/pip/__init__.py")
-    first, _ = again(machine, tmp_path)
+    assert cuda_of(machine, record_dir=tmp_path).found_via == "well-known folder"
     machine.pip_cu13()
-    second, searched = again(machine, tmp_path)
-
-    assert first.cuda is not None
-    assert second.cuda is not None
-    assert searched
-    assert (first.cuda.found_via, second.cuda.found_via) == ("well-known folder", "pip wheels")
+    assert cuda_of(machine, record_dir=tmp_path).found_via == "pip wheels"
 
 
 def test_each_request_has_its_own_record(machine: MemorySystem, tmp_path: Path):
@@ -122,19 +115,15 @@ def damage_field(text: str) -> str:
     return seal(data)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda _: "",
-        lambda text: text[: len(text) // 2],
-        lambda _: "null",
-        lambda _: "[]",
-        lambda _: "{}",
-        lambda _: "[" * 100_000,
-        damage_field,
-        lambda text: text.replace("/ptxas", "/ptxar", 1),
-    ],
-)
+DAMAGES: list[Callable[[str], str]] = [
+    lambda text: text[: len(text) // 2],
+    lambda text: text.replace("/ptxas", "/ptxar", 1),
+    damage_field,
+    *((lambda _, said=said: said) for said in ("", "null", "[]", "{}", "[" * 100_000)),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_record_is_ignored_and_replaced(machine: MemorySystem, tmp_path: Path, damage: Callable[[str], str]):
     first, _ = again(machine, tmp_path)
     (record,) = tmp_path.iterdir()
@@ -189,12 +178,10 @@ def test_variables_that_change_a_compile_change_the_fingerprint(machine: MemoryS
 
 
 def test_key_fields_have_unique_labels_and_hold_every_version(machine: MemorySystem):
-    toolchain = resolve(CUDA, system=machine)
-    fields = toolchain.key_fields()
+    fields = resolve(CUDA, system=machine).key_fields()
     assert len(dict(fields)) == len(fields)
     values = " ".join(value for _, value in fields)
-    assert toolchain.cuda is not None
-    parts = [text for each in toolchain.cuda.components for text in (each.version, str(each.path))]
+    parts = [text for each in cuda_of(machine).components for text in (each.version, str(each.path))]
     assert [text for text in (*parts, "Debian 12.2.0-14") if text not in values] == []
 
 
@@ -209,7 +196,6 @@ def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_
         os.utime(tmp_path / name, (time.time() - age_s,) * 2)
 
     again(machine, tmp_path)
-
     left = {path.name for path in tmp_path.iterdir()}
     assert len([name for name in left if name.startswith("toolchain-")]) == KEPT_RECORDS
     assert {"devices.json", ".toolchain-y.json.writing"} <= left
@@ -258,9 +244,8 @@ def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machi
         machine.touch(path)
         seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
     assert len(seen) == 4
-    script = "#!/bin/sh\n" + "#\n" * 50_000
     for last in ("exec g++ -DA", "exec g++ -DB"):
-        machine.files["/usr/bin/g++"].text = script + last
+        machine.files["/usr/bin/g++"].text = "#!/bin/sh\n" + "#\n" * 50_000 + last
         machine.touch("/usr/bin/g++")
         seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
     assert len(seen) == 6

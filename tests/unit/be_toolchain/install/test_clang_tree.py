@@ -15,7 +15,7 @@ from be_toolchain.install.clang_tree import join_wheels, try_clang
 from be_toolchain.known.fatbin import Image, render_fatbin
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.report.smoke import run_smoke
-from tests.support.machines import Libcuda, MemorySystem
+from tests.support.machines import Libcuda, MemorySystem, cuda_of, with_compiler
 
 VERSIONS = {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-cuda-runtime-cu12": "12.9.79"}
 FILES = (
@@ -77,8 +77,7 @@ def test_a_clang_that_fails_is_told_of(tmp_path: Path):
 
 @pytest.fixture
 def machine() -> MemorySystem:
-    made = MemorySystem(environ={"PATH": "/usr/bin", "HOME": "/home/ada"})
-    made.gxx("/usr/bin/g++")
+    made = with_compiler(HOME="/home/ada")
     made.clang(CLANG)
     made.joined_cu12()
     return made
@@ -87,9 +86,7 @@ def machine() -> MemorySystem:
 def test_the_search_the_record_other_tools_and_the_trial_know_it(machine: MemorySystem, tmp_path: Path):
     request = ToolchainRequest(need_cuda=True)
     found = resolve(request, system=machine, record_dir=tmp_path)
-    assert found.cxx is not None
-    assert found.cuda is not None
-    assert (str(found.cxx.path), str(found.cuda.host_compiler.path)) == ("/usr/bin/g++", CLANG)
+    assert str(cuda_of(machine).host_compiler.path) == CLANG
     machine.commands.clear()
     assert resolve(request, system=machine, record_dir=tmp_path) == found
     assert machine.commands == []
@@ -98,7 +95,7 @@ def test_the_search_the_record_other_tools_and_the_trial_know_it(machine: Memory
     assert machine.commands
 
     variables = dict(shell_variables(found, {}))
-    wanted = {"CUDACXX": CLANG, "CUDA_HOME": ROOT, "PATH": f"{ROOT}/bin", "CUDAHOSTCXX": None}
+    wanted = {"CXX": "/usr/bin/g++", "CUDACXX": CLANG, "CUDA_HOME": ROOT, "PATH": f"{ROOT}/bin", "CUDAHOSTCXX": None}
     assert {name: variables.get(name) for name in wanted} == wanted
 
     machine.libraries["libcuda.so.1"] = Libcuda(gpus=(("H200", 9, 0),), version=12090)

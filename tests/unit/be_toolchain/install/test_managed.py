@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from be_toolchain.machine.system import FolderFacts
 from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
 from tests.support.accounts import STRANGER, make, needs_root, open_place
-from tests.support.machines import MemorySystem
+from tests.support.machines import MemorySystem, cuda_of, healthy, with_compiler
 
 __all__ = ["open_place"]  # a fixture
 
@@ -87,13 +88,10 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     assert store.find("13.0.2").selected
     named = "name one of these: cuda-13.10.0, cuda-13.0.3, cuda-13.0.2, zig-0.17.1"
     install = "python -m be_toolchain install --cuda 14.0 --into managed"
-    for asked, to_use, root, hints in (
-        ("14.0", False, store.root, (named,)),
-        ("cuda-14.0", True, store.root, (named, install)),
-        ("14.0", False, tmp_path / "empty", ()),
-    ):
-        with pytest.raises(StoreError, match=rf"no managed toolchain '{asked}'") as caught:
-            ManagedStore(root).find(asked, to_use=to_use)
+    empty = ManagedStore(tmp_path / "empty")
+    for place, to_use, hints in ((store, False, (named,)), (store, True, (named, install)), (empty, False, ())):
+        with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'") as caught:
+            place.find("14.0", to_use=to_use)
         assert caught.value.hints == hints
 
 
@@ -103,11 +101,7 @@ def test_a_pre_release_is_older_than_its_release(tmp_path: Path):
     for name in sorted(ordered):
         publish(store, name)
     assert names(store) == ordered
-    machine = MemorySystem()
-    machine.environ = {"HOME": "/home/ada"}
-    for name in sorted(ordered):
-        machine.write(f"{HOME_STORE}/{name}/toolchain.json", "{}")
-    assert list(find_managed(machine, "cuda-")) == ordered
+    assert list(find_managed(LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)}), "cuda-")) == ordered
 
 
 def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
@@ -177,30 +171,8 @@ def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
     assert list(check_wheel(site, "numpy", "2.0")) == []
 
 
-def machine(*, runfile: bool = True, stored: bool = False) -> MemorySystem:
-    """A machine with a CUDA toolkit of the system's, and with another in the store."""
-    made = MemorySystem()
-    made.environ = {**made.environ, "HOME": "/home/ada"}
-    made.gxx("/usr/bin/g++")
-    if runfile:
-        made.runfile("/usr/local/cuda")
-    if stored:
-        made.pip_cu13(f"{HOME_STORE}/cuda-13.0.2")
-        made.write(f"{HOME_STORE}/cuda-13.0.2/toolchain.json", "{}")
-    return made
-
-
-def root_of(made: MemorySystem, record_dir: Path | None = None) -> str:
-    toolchain = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=record_dir)
-    assert toolchain.cuda is not None
-    return str(toolchain.cuda.root)
-
-
-STORED_ROOT = f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
-
-
 def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
-    made = machine(runfile=False)
+    made = with_compiler(HOME="/home/ada")
     zig = f"{HOME_STORE}/zig-0.17.1"
     made.gxx(f"{zig}/bin/clang++", "22.1.8", "clang")
     made.write(f"{zig}/toolchain.json", "{}")
@@ -231,11 +203,15 @@ def closed(made: MemorySystem, path: str, obstacle: str) -> None:
 )
 def test_programs_of_a_store_that_others_can_change_do_not_run(level: str, obstacle: str, tmp_path: Path):
     """A record does not outlive the trust in a store."""
-    made = machine(stored=True)
+    made = healthy(HOME="/home/ada")
+    made.pip_cu13(f"{HOME_STORE}/cuda-13.0.2")
+    made.write(f"{HOME_STORE}/cuda-13.0.2/toolchain.json", "{}")
     made.selects("cuda-13.0.2")
-    assert root_of(made) == root_of(made, tmp_path) == STORED_ROOT
+    root = Path(f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13")
+    assert cuda_of(made).root == cuda_of(made, record_dir=tmp_path).root == root
     closed(made, f"{HOME_STORE}{level}", obstacle)
-    assert root_of(made, None if level else tmp_path) == root_of(made) == "/usr/local/cuda"
+    found = (cuda_of(made, record_dir=None if level else tmp_path), cuda_of(made))
+    assert [str(each.root) for each in found] == ["/usr/local/cuda"] * 2
     told = [row.message for row in examine_machine(made).findings if obstacle in row.message]
     assert HOME_STORE in told[0]
 
@@ -273,12 +249,12 @@ def test_nothing_is_installed_where_another_user_could_exchange_it(open_place: P
 
 @needs_root
 def test_a_store_of_another_user_is_not_used(tmp_path: Path):
-    publish(ManagedStore(tmp_path / "store"), "cuda-13.0.2")
-    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path / "store")})
-    assert distrust_managed(system, tmp_path / "store" / "cuda-13.0.2") == ""
-    os.chown(tmp_path / "store" / "cuda-13.0.2", STRANGER, STRANGER)
-    assert "belongs to another user" in distrust_managed(system, tmp_path / "store" / "cuda-13.0.2")
-    os.chown(tmp_path / "store", STRANGER, STRANGER)
+    publish(ManagedStore(tmp_path), "cuda-13.0.2")
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)})
+    assert distrust_managed(system, tmp_path / "cuda-13.0.2") == ""
+    os.chown(tmp_path / "cuda-13.0.2", STRANGER, STRANGER)
+    assert "belongs to another user" in distrust_managed(system, tmp_path / "cuda-13.0.2")
+    os.chown(tmp_path, STRANGER, STRANGER)
     assert "belongs to another user" in find_store(system).problem
 
 
@@ -305,20 +281,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def computer(tmp_path: Path) -> MemorySystem:
-    made = MemorySystem()
-    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "store")}
-    made.gxx("/usr/bin/g++")
-    return made
+def computer(tmp_path: Path, temporary: Path) -> MemorySystem:
+    return with_compiler(BE_TOOLCHAINS_DIR=str(tmp_path / "store"))
 
 
 def left(tmp_path: Path) -> list[Path]:
     return [*(tmp_path / "store").glob(".*"), *(tmp_path / "tmp").iterdir()]
 
 
-def test_what_an_installer_holds_stays_until_it_is_killed(
-    tmp_path: Path, temporary: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str]
-):
+def test_what_an_installer_holds_stays(tmp_path: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str]):
+    """Until it is killed."""
     argv = [sys.executable, "-c", HOLD, str(tmp_path / "store")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as installer:
         assert installer.stdout is not None
@@ -335,20 +307,16 @@ def test_what_an_installer_holds_stays_until_it_is_killed(
 
 
 @pytest.mark.parametrize("words", ["list", "list --json", "prune", "install --dry-run", "doctor --json"])
-def test_each_command_sweeps_and_says_it(
-    tmp_path: Path, temporary: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str], words: str
-):
-    folders = [tmp_path / "store" / ".staging-x", tmp_path / "store" / ".removed-x", temporary / f"{WORK}x"]
+def test_each_command_sweeps(tmp_path: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str], words: str):
+    folders = [tmp_path / "store" / ".staging-x", tmp_path / "store" / ".removed-x", tmp_path / "tmp" / f"{WORK}x"]
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / "lock").touch()
     cli.main(words.split(), system=computer)
-    captured = capsys.readouterr()
-    said = captured.err
+    said = "".join(capsys.readouterr())
     if words == "doctor --json":
-        rows = [row for row in json.loads(captured.out)["findings"] if row["subject"] == "leftovers"]
+        rows = [row for row in json.loads(said)["findings"] if row["subject"] == "leftovers"]
         assert {row["status"] for row in rows} == {"note"}
-        said = "".join(row["message"] for row in rows)
     assert [folder for folder in folders if str(folder) not in said] == []
     assert left(tmp_path) == []
     cli.main(words.split(), system=computer)
@@ -398,17 +366,15 @@ def test_sweeping_at_every_moment_takes_no_folder_that_lives(temporary: Path):
         while not done.is_set():
             sweep_dead(temporary.glob(f"{WORK}*"))
 
-    sweepers = [threading.Thread(target=sweep) for _ in range(2)]
-    for thread in sweepers:
-        thread.start()
-    try:
-        for turn in range(100):
-            with make_workplace() as folder:
-                (folder / "file").write_text(str(turn))
-                assert (folder / "file").read_text() == str(turn)
-                assert (folder / "lock").exists()
-    finally:
-        done.set()
-        for thread in sweepers:
-            thread.join()
+    with ThreadPoolExecutor(2) as sweepers:
+        ends = [sweepers.submit(sweep) for _ in range(2)]
+        try:
+            for turn in range(100):
+                with make_workplace() as folder:
+                    (folder / "file").write_text(str(turn))
+                    assert (folder / "file").read_text() == str(turn)
+                    assert (folder / "lock").exists()
+        finally:
+            done.set()
+    assert [end.result() for end in ends] == [None, None]
     assert list(temporary.iterdir()) == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="be-tests-")
         os.environ["BE_CACHE_DIR"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background jobs ignore interrupts, and so does all that they start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PIP_CERT" in os.environ:
         os.environ.setdefault("SSL_CERT_FILE", os.environ["PIP_CERT"])  # what uv calls the same certificates
     if "jax" not in sys.modules:

@@ -69,7 +69,7 @@ jax.block_until_ready(dies.fine(x))
 def step(x):
     return kernel(dies.fine(x))
 run = jax.jit(step) if sys.argv[3] == "jitted" else step
-print("before")
+print("before", flush=True)
 jax.block_until_ready(run(x))
 """
 LINE = r"<string>:12 in step"

@@ -75,31 +75,26 @@ from be_toolchain.errors import (
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.call.gradcheck import gradcheck
-    from be_runtime.findings import Finding, Findings
-    from be_runtime.kernels.cuda.raw import cuda_kernel
-    from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
-    from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
-    from be_runtime.kernels.numba.gpu.numba_cuda import numba_cuda_kernel
-    from be_runtime.kernels.operation.any_primitive import defjvp, general_batching_rule
-    from be_runtime.kernels.operation.backends import FallbackWarning, KernelEntry
-    from be_runtime.kernels.operation.benchmark import (
-        BenchmarkConfig,
-        BenchmarkRecord,
-        BenchmarkResult,
-        benchmark_function,
-    )
-    from be_runtime.kernels.operation.operation import (
+    from be_runtime.checks import Finding, Findings
+    from be_runtime.kernels.benchmark import BenchmarkConfig, BenchmarkRecord, BenchmarkResult, benchmark_function
+    from be_runtime.kernels.dispatch import FallbackWarning, KernelEntry
+    from be_runtime.kernels.numba.callable import numba_cuda_callable
+    from be_runtime.kernels.numba.cpu import numba_kernel
+    from be_runtime.kernels.numba.gpu import numba_cuda_kernel
+    from be_runtime.kernels.operation import (
         XLACustomKernel,
+        defjvp,
+        general_batching_rule,
         get_all_primitive_names,
         get_primitives_by_tags,
         get_registry,
     )
-    from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
-    from be_runtime.reports.module_report import ModuleReport
+    from be_runtime.kernels.raw import cuda_kernel
+    from be_runtime.kernels.warp import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
+    from be_runtime.report import ModuleReport
     from be_runtime.ship.package import package_kernels
-    from be_runtime.ship.programs.exported import ExportedProgram, export
-    from be_runtime.ship.programs.loaded import LoadedProgram, load_exported
-    from be_runtime.spec.grammar import normalize_tokens
+    from be_runtime.ship.programs import ExportedProgram, LoadedProgram, export, load_exported
+    from be_runtime.signature.grammar import normalize_tokens
     from be_runtime.tune.tuned import Tuned, autotune
 
 __all__ = [
@@ -202,40 +197,40 @@ __all__ = [
 ]
 
 _LATER = {
-    "BenchmarkConfig": "kernels.operation.benchmark",
-    "BenchmarkRecord": "kernels.operation.benchmark",
-    "BenchmarkResult": "kernels.operation.benchmark",
-    "ExportedProgram": "ship.programs.exported",
-    "FallbackWarning": "kernels.operation.backends",
-    "Finding": "findings",
-    "Findings": "findings",
-    "KernelEntry": "kernels.operation.backends",
+    "BenchmarkConfig": "kernels.benchmark",
+    "BenchmarkRecord": "kernels.benchmark",
+    "BenchmarkResult": "kernels.benchmark",
+    "ExportedProgram": "ship.programs",
+    "FallbackWarning": "kernels.dispatch",
+    "Finding": "checks",
+    "Findings": "checks",
+    "KernelEntry": "kernels.dispatch",
     "KernelFunction": "call.function",
-    "LoadedProgram": "ship.programs.loaded",
-    "ModuleReport": "reports.module_report",
+    "LoadedProgram": "ship.programs",
+    "ModuleReport": "report",
     "Tuned": "tune.tuned",
-    "XLACustomKernel": "kernels.operation.operation",
+    "XLACustomKernel": "kernels.operation",
     "autotune": "tune.tuned",
-    "benchmark_function": "kernels.operation.benchmark",
-    "cuda_kernel": "kernels.cuda.raw",
-    "defjvp": "kernels.operation.any_primitive",
-    "export": "ship.programs.exported",
-    "general_batching_rule": "kernels.operation.any_primitive",
-    "get_all_primitive_names": "kernels.operation.operation",
-    "get_primitives_by_tags": "kernels.operation.operation",
-    "get_registry": "kernels.operation.operation",
+    "benchmark_function": "kernels.benchmark",
+    "cuda_kernel": "kernels.raw",
+    "defjvp": "kernels.operation",
+    "export": "ship.programs",
+    "general_batching_rule": "kernels.operation",
+    "get_all_primitive_names": "kernels.operation",
+    "get_primitives_by_tags": "kernels.operation",
+    "get_registry": "kernels.operation",
     "gradcheck": "call.gradcheck",
-    "jaxinfo_to_warpinfo": "kernels.warp_kernels",
-    "jaxtype_to_warptype": "kernels.warp_kernels",
-    "load_exported": "ship.programs.loaded",
-    "load_ipython_extension": "notebook.magics",
-    "normalize_tokens": "spec.grammar",
-    "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
-    "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
-    "numba_kernel": "kernels.numba.cpu.cpu_kernel",
+    "jaxinfo_to_warpinfo": "kernels.warp",
+    "jaxtype_to_warptype": "kernels.warp",
+    "load_exported": "ship.programs",
+    "load_ipython_extension": "notebook",
+    "normalize_tokens": "signature.grammar",
+    "numba_cuda_callable": "kernels.numba.callable",
+    "numba_cuda_kernel": "kernels.numba.gpu",
+    "numba_kernel": "kernels.numba.cpu",
     "package_kernels": "ship.package",
-    "unload_ipython_extension": "notebook.magics",
-    "warp_kernel": "kernels.warp_kernels",
+    "unload_ipython_extension": "notebook",
+    "warp_kernel": "kernels.warp",
 }
 """Names that are imported on their first use, and their modules."""
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from be_runtime.cache import Store
 from be_runtime.checks import OnFinding, parse_checks
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
@@ -18,11 +17,12 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_arch_list, check_bool, check_name, check_path
+from be_runtime.store.cache import Store
 from be_toolchain.arch import parse_archs
 
 if TYPE_CHECKING:
-    from be_runtime.live.watcher import Watching
-    from be_runtime.load.guarded import Debugging
+    from be_runtime.debugging.watch import Watching
+    from be_runtime.load.checked_mode import Debugging
 
 
 @public
@@ -131,7 +131,7 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     ...     module = be_runtime.load_cpp_file("scale.cc")
     ...     explore(module)
     """
-    from be_runtime.live.watcher import Watching, watcher
+    from be_runtime.debugging.watch import Watching, watcher
 
     if not 0 < interval_s < math.inf:
         raise ArgumentError(f"interval_s must be a positive number of seconds, not {interval_s!r}")
@@ -142,7 +142,7 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
 def unwatch() -> None:
     """End what `watch` began; modules keep the code that they have."""
-    from be_runtime.live.watcher import watcher
+    from be_runtime.debugging.watch import watcher
 
     watcher().end()
 
@@ -171,7 +171,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     >>> be_runtime.write_compile_commands("/my/project/compile_commands.json")  # doctest: +SKIP
     PosixPath('/my/project/compile_commands.json')
     """
-    from be_runtime.compile.plan.compile_commands import FILE, merge_commands
+    from be_runtime.compile.plan import FILE, merge_commands
 
     target = check_path(path, "path")
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
@@ -218,17 +218,17 @@ def set_backend(platform: str, backend: str | None) -> None:
     backend : str or None
         Backend; None restores the operations' defaults.
     """
-    from be_runtime.kernels.operation import backends
+    from be_runtime.kernels import dispatch
 
-    where = backends.check_platform(platform)
+    where = dispatch.check_platform(platform)
     rest = {name: chosen for name, chosen in PROCESS.backends.items() if name != where}
-    _choose_backends(rest if backend is None else {**rest, where: backends.check_name(backend)})
+    _choose_backends(rest if backend is None else {**rest, where: dispatch.check_name(backend)})
 
 
 @public
 def get_backend(platform: str) -> str | None:
     """Return the backend that `set_backend` chose for a platform; None if it chose none."""
-    from be_runtime.kernels.operation.backends import check_platform
+    from be_runtime.kernels.dispatch import check_platform
 
     return PROCESS.backends.get(check_platform(platform))
 
@@ -240,10 +240,10 @@ def clear_backends() -> None:
 
 def _choose_backends(chosen: Mapping[str, str]) -> None:
     if chosen != PROCESS.backends:
-        from be_runtime.xla import jax_primitive
+        from be_runtime.jax import transforms
 
         PROCESS.backends = chosen
-        jax_primitive.forget_programs()
+        transforms.forget_programs()
 
 
 @public
@@ -347,9 +347,8 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
 def print_diagnostics() -> None:
     """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
+    from be_toolchain.doctor.doctor import examine_machine, render_report
     from be_toolchain.machine.local_system import LocalSystem
-    from be_toolchain.report.doctor import examine_machine
-    from be_toolchain.report.report_text import render_report
     from be_toolchain.terminal import say
 
     report = examine_machine(LocalSystem())

@@ -1,4 +1,4 @@
-"""Folders of the package's own files that are no Python, and of JAX's headers: where this environment has them."""
+"""Files of this package, their ABI number, and reading of sources."""
 
 from __future__ import annotations
 
@@ -6,6 +6,53 @@ import functools
 import importlib.util
 import os
 from pathlib import Path
+
+from be_runtime.errors import LoadError
+
+ABI = 1
+"""Raise it when a module that was compiled before would be called wrongly, or not at all, by the changed code: the
+symbols of handlers, the fields of ``module.json``, the launcher's functions, its attributes or their order, or when
+handlers claim another version of XLA's FFI. A new field or symbol that older modules do without is no reason.
+"""
+
+OLDEST = 1
+"""The lowest ABI number whose modules this release still loads."""
+
+FFI_CLAIM = "0.1"
+"""The version of XLA's FFI that our handlers claim, the lowest that has what they use: ``native/ffi_versions.h``."""
+
+
+def check_abi(number: int, what: str) -> None:
+    """Check that something compiled can be loaded by this release.
+
+    Parameters
+    ----------
+    number : int
+        The ABI number that it was made for.
+    what : str
+        What it is, for the message.
+
+    Raises
+    ------
+    LoadError
+        It was made for a later ABI, or for one that is no longer supported.
+
+    Examples
+    --------
+    >>> check_abi(ABI, "spikes")
+    """
+    if OLDEST <= number <= ABI:
+        return
+    old = number < OLDEST
+    raise LoadError(
+        f"{what} was made for ABI {number}, but this be_runtime has ABI {ABI}{f', and loads {OLDEST} on' * old}",
+        hints=(
+            f"build {what} again with this brainevent-toolchain"
+            if old
+            else "update brainevent-toolchain here: pip install --upgrade brainevent-toolchain",
+        ),
+    )
+
 
 INCLUDE_DIR = Path(__file__).parent / "include"
 """Folder of headers, on the search path of every kernel."""

@@ -1,4 +1,4 @@
-"""The settings of be_runtime, read from the variables that `be_toolchain.settings.table` names. Pure."""
+"""The settings of be_runtime, read from the variables that `be_toolchain.settings` names. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, LoadError
 from be_toolchain.errors import PreferenceError
-from be_toolchain.settings.table import CACHE_LIMIT_MIB, RUNTIME, read_setting
+from be_toolchain.settings import CACHE_LIMIT_MIB, RUNTIME, read_setting
 
 
 class Settings(NamedTuple):

@@ -15,10 +15,9 @@ if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pur
 if TYPE_CHECKING:
     from be_toolchain.arch import Arch, gencode_flags, parse_archs
     from be_toolchain.errors import ToolchainError
-    from be_toolchain.find.device_memory import device_archs
     from be_toolchain.find.devices import Device, DeviceReport, probe_devices
-    from be_toolchain.find.resolver import resolve
-    from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest, check_archs
+    from be_toolchain.find.record import device_archs, resolve
+    from be_toolchain.values import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest, check_archs
 
 __version__ = "0.1.0"
 
@@ -26,18 +25,18 @@ _HOMES = {
     "Arch": "arch",
     "gencode_flags": "arch",
     "parse_archs": "arch",
-    "device_archs": "find.device_memory",
+    "device_archs": "find.record",
     "Device": "find.devices",
     "DeviceReport": "find.devices",
     "probe_devices": "find.devices",
     "ToolchainError": "errors",
-    "Component": "model",
-    "CudaToolkit": "model",
-    "HostCompiler": "model",
-    "Toolchain": "model",
-    "ToolchainRequest": "model",
-    "check_archs": "model",
-    "resolve": "find.resolver",
+    "Component": "values",
+    "CudaToolkit": "values",
+    "HostCompiler": "values",
+    "Toolchain": "values",
+    "ToolchainRequest": "values",
+    "check_archs": "values",
+    "resolve": "find.record",
 }
 
 __all__ = [

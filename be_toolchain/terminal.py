@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
+WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
+"""Everything works; CUDA code can't be built; C++ code can't be built; a defect of be_toolchain."""
+
+USAGE_ERROR = 64
+"""The arguments are invalid (``EX_USAGE``)."""
+
+NOT_WRITTEN = 74
+"""The output can't be written, as on a full disk (``EX_IOERR``)."""
+
+INTERRUPTED_BY_USER, READER_GONE = 130, 141
+"""Ctrl-C was pressed; the reader of the output, such as ``head``, has ended. Shells use these codes for signals."""
+
+
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SEPARATORS = (0x2028, 0x2029)
 _UNDECODED = range(0xDC80, 0xDCA0)  # bytes that are no UTF-8, and controls on terminals of eight bits

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from be_runtime.cache import Store
-from be_runtime.cache.validity.lookup import look_up
+from be_runtime.store.cache import Store
+from be_runtime.store.lookup import look_up
 
 from .bench import KERNELS, Bench, interleave
 from .figure import Figure

@@ -24,7 +24,7 @@ PAGES = {
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
 READERS_OF_ENVIRON = {
-    *("be_runtime/load/process.py", "be_runtime/compile/run/execute.py", "be_toolchain/machine/local_system.py"),
+    *("be_runtime/load/process.py", "be_runtime/compile/execute.py", "be_toolchain/machine/local_system.py"),
 }
 PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")
 """A file, wherever the page names it, and a folder between backticks."""

@@ -6,13 +6,78 @@ import cmath
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from numbers import Number
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
-from be_runtime.spec.attribute_types import render_type
-from be_runtime.spec.model import AttrKind, Param
-from be_runtime.xla.attribute_values import Fields, Numbers, Value
+from be_runtime.jax.arrays import (
+    EffectKind,
+    Fields,
+    Layouts,
+    Numbers,
+    Value,
+    check_aliases,
+    check_layouts,
+    check_vmap_method,
+)
+from be_runtime.signature.attribute_types import render_type
+from be_runtime.signature.model import AttrKind, Param
+
+OnGather = Literal["warn", "error"]
+
+
+class Options(NamedTuple):
+    """Options of a function, see `be_runtime.call.function.KernelFunction.with_options`."""
+
+    vmap_method: str | None = None
+    aliases: tuple[tuple[int, int], ...] = ()
+    effect: EffectKind = "none"
+    outs: Any = None
+    input_layouts: Layouts | None = None
+    output_layouts: Layouts | None = None
+    on_gather: OnGather = "warn"
+    random: bool = False
+
+
+def check_options(
+    outs: Any = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+    on_gather: OnGather = "warn",
+    *,
+    random: bool = False,
+) -> Options:
+    """Check the options that an author gives.
+
+    Raises
+    ------
+    ArgumentError
+        One is not allowed.
+
+    Examples
+    --------
+    >>> check_options(ordered=True).effect
+    'ordered'
+    """
+    if on_gather not in get_args(OnGather):
+        raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
+    for name, value in (("has_side_effect", has_side_effect), ("ordered", ordered), ("random", random)):
+        if not isinstance(value, bool):
+            raise ArgumentError(f"{name} must be True or False, not {value!r}")
+    return Options(
+        vmap_method=check_vmap_method(vmap_method),
+        aliases=tuple(sorted(check_aliases(input_output_aliases).items())),
+        effect="ordered" if ordered else "side" if has_side_effect else "none",
+        outs=outs,
+        input_layouts=check_layouts(input_layouts, "input_layouts"),
+        output_layouts=check_layouts(output_layouts, "output_layouts"),
+        on_gather=on_gather,
+        random=random,
+    )
 
 
 def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
@@ -36,7 +101,7 @@ def with_defaults(params: Sequence[Param], given: Mapping[str, Any]) -> dict[str
 
     Examples
     --------
-    >>> from be_runtime.spec.grammar import parse_spec
+    >>> from be_runtime.signature.grammar import parse_spec
     >>> with_defaults(parse_spec(["attr.n:int32=2", "attr.o:{a:bool=true b:int8}", "ret"])[:2], {"o": {"b": 1}})
     {'n': 2, 'o': {'a': True, 'b': 1}}
     """
@@ -102,7 +167,7 @@ def _refuse_traced(what: str, value: Any) -> None:
     """Refuse a value that is traced, also where it has a value, whose derivative would be lost."""
     if not hasattr(value, "aval"):
         return
-    from be_runtime.xla.jax_primitive import is_traced
+    from be_runtime.jax.transforms import is_traced
 
     if not is_traced(value):
         return

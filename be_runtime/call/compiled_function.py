@@ -1,4 +1,4 @@
-"""Functions that call a kernel: JAX compiles one program for each combination of the keyword arguments of a call."""
+"""The end of a call while JAX traces it: what was checked becomes an operation of the program."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import faulthandler
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from be_runtime import checks
-from be_runtime.call.resolve import as_argument
+from be_runtime.call.attributes import Options
+from be_runtime.call.derivatives import Transpose
+from be_runtime.call.resolve import CallSignature, Resolved, as_argument
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import hide_frames, public
-from be_runtime.xla import jax_port
-from be_runtime.xla.attribute_values import Value
-from be_runtime.xla.fault_names import NAMES
+from be_runtime.jax import port
+from be_runtime.jax.arrays import Value, match_layouts
+from be_runtime.jax.fault_names import NAMES
 
 _MOST_PROGRAMS = 256
 """Combinations of attributes whose programs are kept; the oldest goes first."""
@@ -75,10 +77,10 @@ class CompiledFunction:
 
     def clear(self) -> None:
         """Forget the compiled programs, and all of JAX's that may contain them, so that they are made anew."""
-        from be_runtime.xla import jax_primitive
+        from be_runtime.jax import transforms
 
         if self._exact:
-            jax_primitive.forget_programs()
+            transforms.forget_programs()
         self._exact.clear()
         self._forget_keys()
         self._plain = None
@@ -129,7 +131,7 @@ class CompiledFunction:
                 return program(*arrays)
             except (TypeError, OverflowError):
                 for number, each in enumerate(arrays):
-                    as_argument(self.__qualname__, number, each, jax_port.as_array)
+                    as_argument(self.__qualname__, number, each, port.as_array)
                 raise
         except Exception as error:  # as `public` does, without another call
             hide_frames(error)
@@ -172,9 +174,9 @@ class CompiledFunction:
         --------
         >>> f = module.f.as_hijax()  # doctest: +SKIP
         """
-        from be_runtime.xla import jax_hijax
+        from be_runtime.jax import calls
 
-        return jax_hijax.high_level(self.__name__, lambda keywords: self._program(keywords.pop("outs", None), keywords))
+        return calls.high_level(self.__name__, lambda keywords: self._program(keywords.pop("outs", None), keywords))
 
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, by Python's equality if that is theirs."""
@@ -190,13 +192,13 @@ class CompiledFunction:
 
     def _find(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, made on their first use."""
-        from be_runtime.xla import jax_call
+        from be_runtime.jax import calls
 
         described, converted = self._described(outs, attributes)
         program = self._exact.get((described, converted))
         if program is None:
             own = copy.deepcopy(dict(attributes))  # the caller may change an array before a later trace
-            program = jax_call.compiled(self._trace(described, own, converted))
+            program = calls.compiled(self._trace(described, own, converted))
             program = self._exact.setdefault((described, converted), program)
             if len(self._exact) > _MOST_PROGRAMS:
                 self._exact.pop(next(iter(self._exact)))
@@ -209,7 +211,7 @@ class CompiledFunction:
         converted = self._convert(attributes)
         described = tuple(outs) if isinstance(outs, list) else outs
         if outs is not None and not callable(outs):  # arrays have no hash
-            described = jax_port.like_arrays(described)
+            described = port.like_arrays(described)
         try:
             hash(described)
         except TypeError:
@@ -293,3 +295,98 @@ def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
         if value == 0:
             zeros.append((name, math.copysign(1.0, value)))
     return tuple(zeros)
+
+
+Targets = tuple[tuple[str, str], ...]
+"""Names of JAX's platforms, and the target on each."""
+
+Computed = tuple[tuple[str, tuple[str, ...]], ...]
+"""Attributes that depend on the extents of one device, see `Split`."""
+
+
+class KernelTarget(NamedTuple):
+    """The target of a call without a module, and what XLA is given with it.
+
+    Parameters
+    ----------
+    targets : tuple of (str, str)
+    attributes : tuple of (str, Value)
+    computed : tuple of (str, tuple of str), or None
+    """
+
+    targets: Targets
+    attributes: Converted
+    computed: Computed | None = ()
+
+
+def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:
+    """Choose the `vmap` method that the declared axes allow, where the author gives none.
+
+    Parameters
+    ----------
+    takes_any_extent : bool
+        True for a kernel that may be called with other extents than those that its call was traced with.
+    """
+    if options.vmap_method is not None or signature is None:
+        return options
+    is_merged = takes_any_extent and signature.has_parallel_first
+    return options._replace(vmap_method="merged" if is_merged else signature.vmap_method)
+
+
+def bind_call(
+    label: str,
+    resolved: Resolved,
+    options: Options,
+    targets: Targets,
+    attributes: Converted,
+    transposes: Sequence[tuple[int, Transpose]] = (),
+    computed: Computed | None = (),
+    *,
+    has_state: bool = False,
+) -> tuple[Any, ...]:
+    """Call a target, and return the results without scratch memory.
+
+    Parameters
+    ----------
+    has_state : bool
+        True for a kernel that keeps something from call to call.
+
+    Raises
+    ------
+    ArgumentError
+        The layouts are not those of the call's arrays.
+    """
+    from be_runtime.jax import calls
+
+    match_layouts(label, options.input_layouts, resolved.inputs, "input_layouts")
+    match_layouts(label, options.output_layouts, resolved.shown, "output_layouts")
+    hidden = (None,) * resolved.scratch
+    given = (*attributes, *resolved.attributes)
+    if (mode := checks.active()) is not None:
+        guarded = mode.guard(targets)
+        once = has_state or options.effect != "none"
+        caller = calls.caller()
+        mode.note_call(label, caller)
+        layouts = [
+            *(options.input_layouts or [None] * len(resolved.inputs)),
+            *(options.output_layouts or [None] * len(resolved.shown)),
+        ]
+        chosen = mode.checks.without("repeat") if options.random else mode.checks
+        text = checks.call_text(label, caller, chosen, once=once, hidden=resolved.scratch, layouts=layouts)
+        given = given if guarded == targets else (*given, (checks.ATTRIBUTE, text))
+        targets = guarded
+    results = calls.bind(
+        resolved.operands,
+        label=label,
+        targets=targets,
+        results=resolved.results,
+        attributes=tuple(sorted(given)),
+        vmap_method=options.vmap_method,
+        aliases=options.aliases,
+        effect=options.effect,
+        input_layouts=options.input_layouts,
+        output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
+        split=resolved.split._replace(on_gather=options.on_gather, computed=computed),
+        transposes=tuple(transposes),
+    )
+    return tuple(results[: len(resolved.shown)])

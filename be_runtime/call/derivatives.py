@@ -7,8 +7,80 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, call_named
-from be_runtime.spec.model import Many, Param, Role
-from be_runtime.xla import jax_vjp
+from be_runtime.jax import primitive
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.jax.split import Split
+from be_runtime.signature.expressions import Expression
+from be_runtime.signature.model import LEADING, Many, Param, Role
+
+
+def split_of(
+    params: Sequence[Param],
+    operands: Sequence[tuple[Param, ArraySpec]],
+    results: Sequence[tuple[Param, ArraySpec]],
+) -> Split:
+    """Name each axis of a call's arrays, and say which may be split.
+
+    Parameters
+    ----------
+    params : sequence of Param
+        All parameters of the entry point, and its ``parallel`` and ``reduce`` tokens.
+    operands, results : sequence of (Param, ArraySpec)
+        The arrays of the call.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> from be_runtime.signature.grammar import parse_spec
+    >>> params = parse_spec(["arg[b n]", "ret[b n]", "parallel[b]"])
+    >>> x = ArraySpec(BY_NAME["float32"], (8, 3))
+    >>> split_of(params, [(params[0], x)], [(params[1], x)]).operands
+    (('b', 'argument 0: n'),)
+    """
+    reduced = _names(params, Role.REDUCE)
+    kept = {*_names(params, Role.PARALLEL), *reduced}
+    if all(param.axes is not None and param.axes[:1] == (LEADING,) for param in params if param.role is Role.RET):
+        kept.add(LEADING)
+    named = [_factors(param, spec, kept, f"argument {i}") for i, (param, spec) in enumerate(operands)]
+    places = {
+        axis: (index, spec.ndim - len(param.axes or ()) + position)
+        for index, (param, spec) in reversed(list(enumerate(operands)))
+        for position, axis in enumerate(param.axes or ())
+        if isinstance(axis, str) and axis != LEADING
+    }
+    return Split(
+        operands=tuple(named),
+        results=tuple(_factors(param, spec, kept, f"result {i}") for i, (param, spec) in enumerate(results)),
+        free=tuple(
+            sorted({factor for each in named for factor in each if factor in kept or factor.startswith(LEADING)})
+        ),
+        reduce=tuple(sorted(reduced)),
+        scratch=tuple(str(p.axes[0]) for p in params if p.role is Role.SCRATCH and p.axes is not None),
+        places=tuple(sorted(places.items())),
+    )
+
+
+def _names(params: Sequence[Param], role: Role) -> set[str]:
+    return {str(axis) for param in params if param.role is role for axis in param.axes or ()}
+
+
+def _factors(param: Param, spec: ArraySpec, kept: set[str], what: str) -> tuple[str, ...]:
+    """Name the axes of one array: those that may be split by their own name, others uniquely."""
+    axes = param.axes
+    if axes is None:
+        return tuple(f"{what}: axis {index}" for index in range(spec.ndim))
+    own = [axis for axis in axes if axis != LEADING]
+    prefix = "" if LEADING in kept else f"{what}: "
+    leading = tuple(f"{prefix}{LEADING}{index}" for index in range(spec.ndim - len(own)))
+    return leading + tuple(
+        axis if isinstance(axis, str) and axis in kept else f"{what}: {_unique(axis, index)}"
+        for index, axis in enumerate(own, start=len(leading))
+    )
+
+
+def _unique(axis: str | int | Expression, index: int) -> str:
+    return axis if isinstance(axis, str) else f"axis {index}"
+
 
 Run = Callable[..., Any]
 
@@ -133,7 +205,7 @@ class Derivative(NamedTuple):
         backward = self.backward.bound(label, attributes, key)
         args = [param for param in params if param.role is Role.ARG]
         results = sum(param.role is Role.RET for param in params)
-        ruled = jax_vjp.custom_vjp(run, lambda ruled: _pair(ruled, results, forward, backward))
+        ruled = primitive.custom_vjp(run, lambda ruled: _pair(ruled, results, forward, backward))
 
         def full(*arrays: Any) -> Any:  # the rules see None for optional inputs that a call leaves out
             absent = args[len(arrays) :]
@@ -169,13 +241,13 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
             if not isinstance(given, tuple) or len(given) != 2:
                 raise ArgumentError(f"{forward} must return a pair: the results, and what the backward rule needs")
             return given[0], (arrays, given[1])
-        every = tuple(jax_vjp.leaves(given))
+        every = tuple(primitive.leaves(given))
         return every[0] if results == 1 else every[:results], (arrays, every[results:])
 
     def back(kept: tuple[Sequence[Any], Any], cotangents: Any) -> tuple[Any, ...]:
         arrays, residuals = kept
         if backward.rule.is_kernel:
-            found = _by_kernel(backward, arrays, residuals, jax_vjp.leaves(cotangents))
+            found = _by_kernel(backward, arrays, residuals, primitive.leaves(cotangents))
         else:
             found = backward(arrays if forward is None else residuals, cotangents)
         return _checked(backward, arrays, found)
@@ -185,7 +257,7 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
 
 def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
     """Call a backward kernel, whose results are the cotangents of the inputs that have derivatives, in order."""
-    wanted, flat, kept = backward.rule.inputs, jax_vjp.leaves(arrays), jax_vjp.leaves(residuals)
+    wanted, flat, kept = backward.rule.inputs, primitive.leaves(arrays), primitive.leaves(residuals)
     choices = ((*kept, *cotangents), (*arrays, *kept, *cotangents), (*flat, *kept, *cotangents))
     given = [each for each in choices if len(each) == wanted]
     if not given:
@@ -194,8 +266,8 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
             f"{len(cotangents)} cotangents",
             hints=("it takes the residuals and the cotangents, or the inputs before them",),
         )
-    results = jax_vjp.leaves(backward(*given[0]))
-    moving = sum(map(jax_vjp.is_inexact, flat))
+    results = primitive.leaves(backward(*given[0]))
+    moving = sum(map(primitive.is_inexact, flat))
     if len(results) not in (moving, moving + sum(array is None for array in arrays)):
         raise ArgumentError(f"{backward} gives {len(results)} results, but {moving} inputs have derivatives")
     rest = iter(results)
@@ -203,7 +275,7 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
     for array in arrays:
         if array is None and len(results) > moving:
             next(rest)  # of an optional input that the call leaves out
-        found.append(jax_vjp.map_leaves(lambda each: next(rest) if jax_vjp.is_inexact(each) else None, array))
+        found.append(primitive.map_leaves(lambda each: next(rest) if primitive.is_inexact(each) else None, array))
     return found
 
 

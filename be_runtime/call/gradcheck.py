@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, GradientError
 from be_runtime.frames import public
-from be_runtime.xla import jax_port, jax_vjp
+from be_runtime.jax import port, primitive
 
 _STEPS = {2: 2e-2, 4: 4e-3, 8: 1e-6}
 """Steps by the bytes of an element: about the cube root of its precision, the best for central differences."""
@@ -73,8 +73,8 @@ def gradcheck(
     import numpy as np
 
     random = np.random.default_rng(seed)
-    arrays = [jax_port.as_array(each) for each in args]
-    moving = [index for index, array in enumerate(arrays) if jax_vjp.is_real(array)]
+    arrays = [port.as_array(each) for each in args]
+    moving = [index for index, array in enumerate(arrays) if primitive.is_real(array)]
     name = getattr(function, "__qualname__", repr(function))
     if not moving:
         raise ArgumentError(f"{name}: no argument has derivatives that can be compared: none is of floats")
@@ -82,10 +82,12 @@ def gradcheck(
     def run(*inputs: Any) -> Any:
         return function(*inputs, **attributes)
 
-    weights, gradients = jax_vjp.pull_back(run, arrays, lambda out: random.standard_normal(out.shape).astype(out.dtype))
+    weights, gradients = primitive.pull_back(
+        run, arrays, lambda out: random.standard_normal(out.shape).astype(out.dtype)
+    )
 
     def weighted(values: Sequence[Any]) -> float:
-        results = jax_vjp.leaves(run(*values))
+        results = primitive.leaves(run(*values))
         pairs = zip(weights, results, strict=True)
         return float(sum(np.sum(np.asarray(w, np.float64) * np.asarray(r, np.float64)) for w, r in pairs))
 

@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 from be_runtime.call import shapes
 from be_runtime.call.attributes import dtype_of
-from be_runtime.call.factors import split_of
+from be_runtime.call.derivatives import split_of
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, call_named
-from be_runtime.spec.axes import LEADING
-from be_runtime.spec.model import AttrKind, EntryPoint, Many, Param, Role
-from be_runtime.xla.arrays import ArraySpec, array_spec, check_outs, match_aliases
-from be_runtime.xla.attribute_values import Numbers, Value
-from be_runtime.xla.split import Split
+from be_runtime.jax.arrays import ArraySpec, Numbers, Value, array_spec, check_outs, match_aliases
+from be_runtime.jax.split import Split
+from be_runtime.signature.model import LEADING, AttrKind, EntryPoint, Many, Param, Role
 
 PRESENT = "be_present"
 """Attribute that says which optional arrays a call has, a bit for each."""

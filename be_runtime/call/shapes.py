@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from be_runtime.dtypes import DType
 from be_runtime.errors import ArgumentError
-from be_runtime.expressions import Expression, evaluate
-from be_runtime.spec.axes import LEADING, Axes, render_axes
-from be_runtime.spec.model import Many, Param, Role
-from be_runtime.xla.arrays import ArraySpec
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.signature.expressions import Expression, evaluate
+from be_runtime.signature.model import LEADING, Axes, Many, Param, Role, render_axes
 
 Argument = ArraySpec | None | Sequence[ArraySpec]
 """An array, None for one that is left out, or several for a parameter that takes any number."""
@@ -70,7 +69,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     Examples
     --------
     >>> from be_runtime.dtypes import BY_NAME
-    >>> from be_runtime.spec.grammar import parse_spec
+    >>> from be_runtime.signature.grammar import parse_spec
     >>> a, x, _ = parse_spec(["arg[n k]", "arg[k]", "ret[n]"])
     >>> f32 = BY_NAME["float32"]
     >>> bind("matvec", [a, x], [ArraySpec(f32, (3, 4)), ArraySpec(f32, (5,))], {})

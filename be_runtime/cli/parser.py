@@ -6,11 +6,138 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from be_runtime.cli.cache.cache_parser import add_cache
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser, add_explain
 
+_NAME_OR_DIGEST = "a name, or the first 4 or more digits of a digest that list shows"
+
 _Commands = Any  # argparse's action for subparsers is generic over a private type
+
+
+def add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
+    """Add ``cache``, and return the parsers of its commands."""
+    cache = commands.add_parser(
+        "cache",
+        help="list, explain, check and remove compiled kernels",
+        description="Work with the cache of compiled kernels.",
+    )
+    below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    for add in (_add_looks, _add_checks, _add_removals, _add_carriers, _add_keys):
+        add(below)
+    return tuple(below.choices.values())
+
+
+def _add_looks(commands: _Commands) -> None:
+    """``list``, ``show``, ``why``, ``path`` and ``stats``."""
+    listed = _add(commands, "list", "list what is in the cache", "List compiled modules and kernels, newest first.")
+    listed.add_argument("name", nargs="?", metavar="NAME", help="those of this name only")
+    _add_all(listed, "list parts of builds and of the toolchain too")
+    show = _add(commands, "show", "tell all about one entry", "Show what an entry was made of, when, where and why.")
+    show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
+    show.add_argument("--files", action="store_true", help="list every file that it was made from")
+    why = _add(
+        commands,
+        "why",
+        "tell why something was built the last time",
+        "Say why a module or kernel was built the last time it was, and whether the next load builds again.",
+    )
+    why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
+    _add(commands, "path", "print the cache's folder", "Print the cache's folder.")
+    _add(commands, "stats", "count entries and bytes", "Count entries by kind and by last use, and their bytes.")
+
+
+def _add_checks(commands: _Commands) -> None:
+    """``verify``."""
+    verify = _add(
+        commands,
+        "verify",
+        "compare every file with its hash",
+        "Hash all that was compiled, and all that it was compiled from. A load trusts sizes and times instead. The "
+        "exit code is 1 if something is damaged and stays.",
+    )
+    verify.add_argument("name", nargs="?", metavar="NAME", help="the entries of this name only")
+    verify.add_argument("--remove", action="store_true", help="remove what is damaged")
+
+
+def _add_removals(commands: _Commands) -> None:
+    """``prune`` and ``clear``."""
+    prune = _add(
+        commands,
+        "prune",
+        "remove what is old or too much",
+        "Remove entries that were not used for long, then the least recently used until the rest is small enough. Each "
+        "build does a little of it.",
+    )
+    prune.add_argument(
+        "--stale", action="store_true", help="remove also what no load can use: its headers or compilers changed"
+    )
+    prune.add_argument(
+        "--max-size", type=_count, metavar="MIB", help="the size that is left (default: BE_CACHE_MAX_SIZE_MIB)"
+    )
+    prune.add_argument(
+        "--max-age", type=_count, metavar="DAYS", help="days since the last use (default: BE_CACHE_MAX_AGE_DAYS)"
+    )
+    clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or those of one name.")
+    clear.add_argument("name", nargs="?", metavar="NAME", help="those of this name only")
+    _add_all(clear, "remove what belongs to the toolchain too")
+    for parser in (prune, clear):
+        parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
+
+
+def _add_carriers(commands: _Commands) -> None:
+    """``export`` and ``import``."""
+    export = _add(
+        commands,
+        "export",
+        "write entries to a file for other machines",
+        "Write compiled modules and kernels to one file. A machine with the same compilers imports it, and compiles "
+        "none of them.",
+    )
+    export.add_argument("file", type=Path, metavar="FILE", help="the file to write")
+    export.add_argument("names", nargs="*", metavar="NAME", help="modules and kernels (default: all)")
+    imported = _add(
+        commands,
+        "import",
+        "read what export wrote",
+        "Keep the entries of a file for the next load that would compile them. Their code runs in your programs: "
+        "import only files that you trust.",
+    )
+    imported.add_argument("file", type=Path, metavar="FILE", help="a file that export wrote")
+    imported.add_argument(
+        "--public-key",
+        metavar="KEY",
+        help="the key, or a file with keys, that has to have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
+    )
+
+
+def _add_keys(commands: _Commands) -> None:
+    """``keygen`` and ``sign``."""
+    keygen = _add(
+        commands,
+        "keygen",
+        "make a pair of keys",
+        "Make a key that signs entries, in a file, and print the public key that checks them.",
+    )
+    keygen.add_argument("--out", type=Path, metavar="FILE", help="the private key's file (default: be-cache.key)")
+    sign = _add(commands, "sign", "sign a file of entries", "Sign what export wrote, or one file of a remote cache.")
+    sign.add_argument("file", type=Path, metavar="FILE", help="the file, which is replaced by a signed one")
+    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the private key's file")
+
+
+def _add(commands: _Commands, name: str, short: str, long: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
+    return parser
+
+
+def _add_all(parser: argparse.ArgumentParser, meaning: str) -> None:
+    parser.add_argument("--all", action="store_true", dest="everything", help=meaning)
+
+
+def _count(text: str) -> int:
+    """Read a whole number of at least 0."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,1 +1,1 @@
-"""The making of a module: a graph of commands, run and recorded. Imports `generate`, `cache` and what is below them."""
+"""Builds: code is generated, planned, compiled and recorded."""

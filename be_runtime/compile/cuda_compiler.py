@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from be_runtime.compile.build_order import BuildOrder
-from be_runtime.compile.plan.build_plan import UnitBuild
-from be_runtime.compile.plan.unit_files import UnitFiles
+from be_runtime.compile.plan import BuildOrder, UnitBuild, UnitFiles
 from be_runtime.request.options import CompileOptions
 from be_runtime.request.tools import Tools
-from be_toolchain.model import ClangCuda, Nvcc
+from be_toolchain.values import ClangCuda, Nvcc
 
 if TYPE_CHECKING:
-    from be_runtime.compile.nvcc.keep_preamble import Preamble
+    from be_runtime.compile.nvcc_preamble import Preamble
 
 
 class CudaCompiler(Protocol):
@@ -42,10 +40,10 @@ def cuda_compiler(tools: Tools) -> CudaCompiler:
     assert toolkit is not None, "a CUDA module has a toolkit"
     match toolkit.compiler:
         case Nvcc() as nvcc:
-            from be_runtime.compile.nvcc.nvcc_compiler import NvccCompiler
+            from be_runtime.compile.nvcc import NvccCompiler
 
             return NvccCompiler(nvcc, archs)
         case ClangCuda():
-            from be_runtime.compile.clang.clang_compiler import ClangCompiler
+            from be_runtime.compile.clang import ClangCompiler
 
             return ClangCompiler(toolkit, archs)

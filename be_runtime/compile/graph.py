@@ -1,17 +1,17 @@
-"""The graph of commands that makes a library, from a request, its entry points and a toolchain."""
+"""The objects of a folder's files, told apart before they are linked: `symbols` says how."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from be_runtime.compile.cuda_compiler import cuda_compiler
-from be_runtime.compile.plan import flags
-from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile, UnitBuild
-from be_runtime.compile.plan.edges import compile_edge, link_edge
-from be_runtime.compile.plan.unit_files import OBJECTS, files_named, unit_files
-from be_runtime.generate.codegen import (
+from be_runtime.compile import flags
+from be_runtime.compile.codegen import (
     CHECKED,
     Binding,
     render_include,
@@ -19,9 +19,117 @@ from be_runtime.generate.codegen import (
     render_named_types,
     render_unit,
 )
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.compile.cuda_compiler import cuda_compiler
+from be_runtime.compile.execute import find_objcopy
+from be_runtime.compile.flags import LinkCommand
+from be_runtime.compile.inputs import LookedAt, Observer
+from be_runtime.compile.plan import (
+    OBJECTS,
+    BuildPlan,
+    Edge,
+    GeneratedFile,
+    UnitBuild,
+    compile_edge,
+    files_named,
+    link_edge,
+    unit_files,
+)
+from be_runtime.errors import BuildError
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.request.options import BuildRequest, Unit
 from be_runtime.request.tools import Tools
+from be_runtime.store.cache import BuildOutput, Recorded, Store
+from be_runtime.store.examine import proven_records
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.manifest import FileRecord
+from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
+
+_SHT_SYMTAB = 2
+_STB_GLOBAL = 1
+_STB_WEAK = 2
+_KERNEL_HANDLE = "__device_stub__"
+"""Part of the name of a kernel's host-side symbol in clang's objects."""
+_SHN_UNDEF = 0
+_ELF_64_LITTLE = b"\x7fELF\x02\x01"
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+class Definitions(NamedTuple):
+    """Names that an object defines.
+
+    Parameters
+    ----------
+    strong : frozenset of str
+        Names with global binding: a second definition is a linker error.
+    kernels : frozenset of str
+        Weak names that stand for a kernel of this object.
+    """
+
+    strong: frozenset[str] = frozenset()
+    kernels: frozenset[str] = frozenset()
+
+
+def definitions(image: bytes) -> Definitions:
+    """Return the names that no two objects may share; other weak and unique names may repeat.
+
+    Parameters
+    ----------
+    image : bytes
+        A relocatable ELF-64 little-endian file. Any other file, such as LLVM bitcode, has no such names.
+    """
+    if image[:6] != _ELF_64_LITTLE:
+        return Definitions()
+    offset = int.from_bytes(image[0x28:0x30], "little")
+    entry_size, count = struct.unpack_from("<HH", image, 0x3A)
+    sections = [_SECTION.unpack_from(image, offset + index * entry_size) for index in range(count)]
+    names: set[tuple[int, str]] = set()
+    for section in sections:
+        if section[1] == _SHT_SYMTAB:
+            strings = sections[section[6]]
+            names.update(_defined(image, section[4], section[5], strings[4]))
+    return Definitions(
+        strong=frozenset(name for binding, name in names if binding == _STB_GLOBAL),
+        kernels=frozenset(name for binding, name in names if binding == _STB_WEAK and _KERNEL_HANDLE in name),
+    )
+
+
+def _defined(image: bytes, table: int, size: int, strings: int) -> Iterable[tuple[int, str]]:
+    """Yield the binding and name of each symbol that the object defines."""
+    for position in range(table, table + size, _SYMBOL.size):
+        name, info, _other, section, _value, _size = _SYMBOL.unpack_from(image, position)
+        if section != _SHN_UNDEF and name:
+            start = strings + name
+            yield info >> 4, image[start : image.index(b"\0", start)].decode()
+
+
+def separating_options(objects: Mapping[str, Definitions]) -> dict[str, list[str]]:
+    """Return objcopy's options that make shared names private, for each object that has some.
+
+    Examples
+    --------
+    >>> one, two = Definitions(strong=frozenset({"f", "g"})), Definitions(strong=frozenset({"f"}))
+    >>> separating_options({"a.o": one, "b.o": two})
+    {'a.o': ['--localize-symbol=f'], 'b.o': ['--localize-symbol=f']}
+    """
+    strong = _repeated(found.strong for found in objects.values())
+    kernels = _repeated(found.kernels for found in objects.values())
+    options = {
+        path: [
+            *(f"--localize-symbol={name}" for name in sorted(found.strong & strong)),
+            *(f"--redefine-sym={name}={name}.{number}" for name in sorted(found.kernels & kernels)),
+        ]
+        for number, (path, found) in enumerate(objects.items())
+    }
+    return {path: each for path, each in options.items() if each}
+
+
+def _repeated(tables: Iterable[frozenset[str]]) -> frozenset[str]:
+    """Return the names that more than one object defines."""
+    counts = Counter(name for table in tables for name in table)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
 
 HANDLER = files_named("be_handler", "cpp")._replace(source=str(NATIVE_DIR / "handler.cc"))
 _DEVICE_LINK = f"{OBJECTS}/be_device_link.o"
@@ -189,3 +297,151 @@ def _device_link_edge(command: Sequence[str], objects: Sequence[str]) -> Edge:
         description="linking device code",
         tool="device link",
     )
+
+
+_OBJECT = "handler.o"
+
+
+class Handler(NamedTuple):
+    """A compiled handler.
+
+    Parameters
+    ----------
+    path : str
+    records : mapping of str to FileRecord
+        What is known of the files of its toolchain, by path.
+    """
+
+    path: str
+    records: Mapping[str, FileRecord]
+
+
+def find(tools: Tools, toolchain: Toolchain, toolchain_store: Store) -> Handler | None:
+    """The handler of a toolchain, or None when it has to be compiled."""
+    entry = toolchain_store.get(_key(tools, toolchain))
+    return None if entry is None else Handler(str(entry.output(_OBJECT)), proven_records(entry.manifest))
+
+
+def keep(
+    tools: Tools,
+    toolchain: Toolchain,
+    toolchain_store: Store,
+    folder: Path,
+    observer: Observer,
+    linked: tuple[str, ...],
+) -> None:
+    """Keep the handler that a build compiled in its folder, and what is known of the files that every link reads."""
+
+    def copy(staging: Path) -> BuildOutput:
+        shutil.copyfile(folder / HANDLER.object, staging / _OBJECT)
+        looked_at = LookedAt.merged((observer.looked_at((handler_edge(tools),)), LookedAt(others=linked)))
+        return BuildOutput((_OBJECT,), *looked_at)
+
+    toolchain_store.keep(_key(tools, toolchain), copy)
+
+
+def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:
+    argv = [*map(by_name, handler_edge(tools).argv)]
+    return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", toolchain.fingerprint))
+
+
+_OBJECT_unit_objects = "unit.o"
+
+
+class UnitObjects(NamedTuple):
+    """The kept objects of one request's units.
+
+    Parameters
+    ----------
+    request : BuildRequest
+    toolchain : Toolchain
+    programs : tuple of str
+        The assembler and linkers that PATH finds.
+    module_store : Store
+        Holds them, as it holds the module.
+    force : bool
+        Whether everything is compiled again.
+    """
+
+    request: BuildRequest
+    toolchain: Toolchain
+    programs: tuple[str, ...]
+    module_store: Store
+    force: bool
+
+    def reuse(self, units: Mapping[str, UnitBuild], staging: Path) -> dict[str, LookedAt]:
+        """Put the objects that need not be compiled where the linker expects them.
+
+        Returns
+        -------
+        dict of str to LookedAt
+            For the stem of each such unit, what its compiler looked at.
+        """
+        if self.force:
+            return {}
+        found = ((stem, self._place(build, staging / build.unit.object)) for stem, build in units.items())
+        return {stem: looked_at for stem, looked_at in found if looked_at is not None}
+
+    def _place(self, build: UnitBuild, target: Path) -> LookedAt | None:
+        entry = self.module_store.get(self._key(build))
+        if entry is None:
+            return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(entry.output(_OBJECT_unit_objects), target)
+        except FileNotFoundError:  # cleared away since it was found
+            return None
+        return LookedAt.of(entry.manifest)
+
+    def publish(self, build: UnitBuild, folder: Path, looked_at: LookedAt, recorded: Recorded) -> None:
+        """Keep one unit's object.
+
+        Parameters
+        ----------
+        build : UnitBuild
+            The unit.
+        folder : Path
+            The build folder, with its object.
+        looked_at : LookedAt
+            What its commands looked at.
+        recorded : Recorded
+            What was hashed of it.
+        """
+
+        def copy(staging: Path) -> BuildOutput:
+            shutil.copyfile(folder / build.unit.object, staging / _OBJECT_unit_objects)
+            return BuildOutput((_OBJECT_unit_objects,), *looked_at, recorded=recorded)
+
+        self.module_store.keep(self._key(build), copy, force=self.force)
+
+    def _key(self, build: UnitBuild) -> CacheKey:
+        return make_key(
+            "object",
+            ("name", self.request.name),
+            ("commands", [by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
+            ("files", [part for file in build.files for part in file]),
+            ("library_path", build.library_path),
+            ("toolchain", self.toolchain.fingerprint),
+            ("programs", self.programs),
+        )
+
+
+def separate_names(plan: BuildPlan, link: LinkCommand, staging: Path, compiler: Path, system: System) -> BuildPlan:
+    """The plan, with the names that several of its compiled objects define made private to each.
+
+    Raises
+    ------
+    BuildError
+        Names repeat and objcopy is missing.
+    """
+    options = separating_options({name: definitions((staging / name).read_bytes()) for name in plan.objects})
+    if not options:
+        return plan
+    objcopy = find_objcopy(compiler, system)
+    if objcopy is None:
+        names = sorted({option.split("=")[1] for each in options.values() for option in each})
+        raise BuildError(
+            f"several sources define {', '.join(names)} and objcopy, which separates them, is missing",
+            hints=("install binutils, or give the functions different names, or make them static",),
+        )
+    return with_private_names(plan, objcopy, options, link)

@@ -1,23 +1,104 @@
-"""Identity of a module: the key that finds it in the cache, and the hash of what it was made from.
-
-The key has the inputs of a build, and nothing derived from them: entry points, generated text and commands follow from
-the request, the tools and the generator's own code, which is part of the key. So a warm load derives nothing.
-"""
+"""A module's request for machines other than this one. Pure."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
-from be_runtime.abi import ABI, FFI_CLAIM
-from be_runtime.cache import CacheKey, Entry, make_key
-from be_runtime.load.own_code import own_code_digest
-from be_runtime.own_files import HERE, by_name, homes
+from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, by_name, homes
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
-from be_toolchain import Toolchain
+from be_runtime.store.bundle import Demand
+from be_runtime.store.cache import Entry
+from be_runtime.store.keys import CacheKey, make_key
+from be_toolchain import Toolchain, __version__
+from be_toolchain.machine.trust import SMALL, read_regular
+
+_SITE = Path(__file__).parents[2]
+_PACKAGES = ("be_runtime", "be_toolchain")
+_ENDINGS = (".py", ".c", ".cc", ".h", ".sh", ".ci")
+_TICK_NS = 2_000_000_000
+"""Time after a change within which a file may change again and keep its stat."""
+
+
+@cache
+def own_code_digest() -> str:
+    """Return the hash of the code that turns a request into a library."""
+    record = _SITE / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
+    if record.is_file():
+        rows = (row.rsplit(",", 1)[0] for row in record.read_text(encoding="utf-8").splitlines())
+        return _digest(row for row in rows if row.startswith(_PACKAGES) and row.split(",")[0].endswith(_ENDINGS))
+    memo = None if sys.dont_write_bytecode else Path(__spec__.cached or __file__).with_name("own_code.json")
+    return checkout_digest(_SITE, memo, time.time_ns())
+
+
+def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
+    """Return the identity of the packages in a folder.
+
+    Parameters
+    ----------
+    site : Path
+        Folder that contains the packages.
+    memo : Path or None
+        File that keeps the identity and the stats it is valid for; None to keep nothing.
+    now_ns : int
+        The time.
+    """
+    stats = dict(_source_files(str(site)))
+    facts = [f"{name} {now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {now.st_ino}" for name, now in stats.items()]
+    seen = hashlib.sha256("\n".join(facts).encode()).hexdigest()
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        kept = json.loads(read_regular(memo, SMALL)) if memo is not None else None
+        if isinstance(kept, dict) and kept.get("seen") == seen and isinstance(kept.get("digest"), str):
+            digest: str = kept["digest"]
+            return digest
+    digest = _digest(f"{name},sha256={_sha256(f'{site}/{name}')}" for name in stats)
+    newest_ns = max(max(now.st_mtime_ns, now.st_ctime_ns) for now in stats.values())
+    if memo is not None and newest_ns < now_ns - _TICK_NS:
+        _keep(memo, json.dumps({"seen": seen, "digest": digest}))
+    return digest
+
+
+def _digest(rows: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join([__version__, *sorted(rows)]).encode()).hexdigest()
+
+
+def _source_files(site: str) -> Iterator[tuple[str, os.stat_result]]:
+    """List the packages' sources in all folders, relative to `site`, and their stats."""
+    folders = list(_PACKAGES)
+    while folders:
+        folder = folders.pop()
+        with os.scandir(f"{site}/{folder}") as entries:
+            for entry in entries:
+                if entry.name.endswith(_ENDINGS):
+                    yield f"{folder}/{entry.name}", entry.stat()
+                elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{folder}/{entry.name}")
+
+
+def _sha256(path: str) -> str:
+    """Hash a file in RECORD's format."""
+    import base64  # a kept identity needs no hashes
+
+    with open(path, "rb") as file:
+        return base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode()
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write a file in one step; do nothing if it can't be written."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+
 
 Field = tuple[str, str | Sequence[str]]
 """A label of a key, and its value."""
@@ -93,3 +174,30 @@ def origin_hash(key: CacheKey, entry: Entry) -> str:
     """Hash the same without the list of functions: a function is the same in all libraries of one origin."""
     fields = tuple(field for field in key.fields if field[0] != "functions")
     return content_hash(CacheKey(key.kind, fields), entry)
+
+
+def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path, str] | None = None) -> BuildRequest:
+    """Return a request whose library says nothing of this machine: neither of its CPU, nor of its folders.
+
+    Parameters
+    ----------
+    request : BuildRequest
+    wanted : Demand
+        The architectures replace those of the request; the level comes after the author's flags, so it holds.
+    names : dict of Path to str, optional
+        What folders are called in messages and debugging information; by default all of sources by the module's name.
+    """
+    compile_ = request.compile
+    if names is None:
+        folders = [*(unit.path.parent for unit in request.units if unit.path is not None), *compile_.include_paths]
+        names = dict.fromkeys(folders, request.name)
+    renamed = {**names, INCLUDE_DIR: "brainevent"}
+    flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in renamed.items()]
+    flags += [f"-march={wanted.baseline}"] if wanted.baseline else []
+    if request.language == "cuda":
+        flags = [part for flag in flags for part in ("-Xcompiler", shlex.quote(flag))]  # a shell of nvcc's reads them
+        if wanted.archs:
+            request = request._replace(compute_capability=",".join(wanted.archs))
+    # An author's libraries are not searched where they lie here; without any, the module stays one that is closed.
+    ldflags = (*compile_.ldflags, "-rpath=") if compile_.ldflags else ()
+    return request._replace(compile=compile_._replace(cflags=(*compile_.cflags, *flags), ldflags=ldflags, native=""))

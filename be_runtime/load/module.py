@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
 from be_runtime import checks
-from be_runtime.bundle.carried import Carried, Demand, carried_library
-from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.checks import Active
 from be_runtime.errors import LoadError, StreamWarning, warn_caller
 from be_runtime.frames import public
-from be_runtime.generate.contents import Handlers
+from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
-from be_runtime.xla import jax_port
+from be_runtime.store.bundle import Carried, CodeImage, Demand, carried_library, target_name
+from be_runtime.store.contents import Handlers
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.call.resolve import CallSignature
-    from be_runtime.reports.module_report import ModuleReport
+    from be_runtime.report import ModuleReport
 
 
 def open_library(path: Path) -> ctypes.CDLL:
@@ -148,7 +147,7 @@ class ModuleInfo:
         self.mode = mode
         self.path = made.path
         self.content_hash = made.content
-        self.platform = jax_port.PLATFORMS[made.language]
+        self.platform = port.PLATFORMS[made.language]
         self._captures_graphs = captures_graphs and made.language == "cuda"
         self.handlers = made.functions
         self._symbols = {
@@ -190,7 +189,7 @@ class ModuleInfo:
         if handlers is None:
             raise self._lacks(name)
         symbols = handlers.stages(captures_graphs=self._captures_graphs)
-        return jax_port.stage_capsules({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
+        return port.stage_capsules({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
 
     def carry(self, name: str, wanted: Demand) -> Carried:
         """Return what an exported program carries of a function.
@@ -237,7 +236,7 @@ class ModuleInfo:
         --------
         >>> print(module.report())  # doctest: +SKIP
         """
-        from be_runtime.reports.module_report import check_blocks
+        from be_runtime.report import check_blocks
 
         return self._maker.report(check_blocks(block_sizes), loops=loops)
 
@@ -263,7 +262,7 @@ class ModuleInfo:
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
-        from be_runtime.spec.grammar import parse_spec
+        from be_runtime.signature.grammar import parse_spec
 
         label = f"{self.name}.{name}"
         params = parse_spec(handlers.spec, function=label)
@@ -297,7 +296,7 @@ class ModuleInfo:
 
     def name_code(self, name: str) -> None:
         """Let a fault in a function tell its name; a module that was built by an older release can't."""
-        from be_runtime.xla.fault_names import NAMES
+        from be_runtime.jax.fault_names import NAMES
 
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
         with contextlib.suppress(ValueError, AttributeError):

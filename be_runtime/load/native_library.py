@@ -8,25 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from be_runtime.bundle.run_paths import read_image
-from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
-from be_runtime.compile.inputs.dependencies import read_from_outside
-from be_runtime.compile.plan import flags
-from be_runtime.compile.plan.build_plan import BuildPlan
-from be_runtime.compile.plan.edges import compile_edge, link_edge
-from be_runtime.compile.plan.unit_files import UnitFiles
-from be_runtime.compile.run.execute import Runner
-from be_runtime.compile.run.programs import resolve_ninja
-from be_runtime.compile.run.progress import Progress
-from be_runtime.generate.contents import LIBRARY
-from be_runtime.load.find_or_build import find_or_build, shareable, use_entry
+from be_runtime.compile import flags
+from be_runtime.compile.execute import Runner, resolve_ninja
+from be_runtime.compile.inputs import read_from_outside
+from be_runtime.compile.plan import BuildPlan, UnitFiles, compile_edge, link_edge
+from be_runtime.compile.progress import Progress
+from be_runtime.jax import port
+from be_runtime.load.load import find_or_build, shareable, use_entry
 from be_runtime.load.module import open_library
-from be_runtime.load.session import Session
+from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
-from be_runtime.xla import jax_port
+from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.contents import LIBRARY
+from be_runtime.store.images import read_image
+from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.model import HostCompiler
+from be_toolchain.values import HostCompiler
 
 T = TypeVar("T")
 
@@ -81,7 +79,7 @@ def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Pa
 
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:
     files = UnitFiles(name, str(NATIVE_DIR / f"{name}.cc"), _OBJECT, _DEPFILE)
-    command = flags.handler_compile(compiler, [INCLUDE_DIR, jax_port.ffi_include_dir()])
+    command = flags.handler_compile(compiler, [INCLUDE_DIR, port.ffi_include_dir()])
     link = flags.link(compiler, None, ldflags, (), lambda _folder: [])
     return BuildPlan(
         files=(),

@@ -2,7 +2,7 @@
 
 ::
 
-    <folder>/<name>/<digest>-<architectures>/   a bundle of one module, see `be_runtime.bundle`
+    <folder>/<name>/<digest>-<architectures>/   a bundle of one module, see `be_runtime.store.bundle`
 
 A module is found by its request: sources, options and names below the author's folders. Neither the tools that made it
 nor our release matter, nor where the folders are. Files of theirs that it was made from must be unchanged or missing.
@@ -15,27 +15,55 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.index import CodeImage, Index, reading
-from be_runtime.bundle.mapped_images import Bundle, open_folder
-from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.bundle.write import write_bundle
-from be_runtime.cache import CacheKey, Entry, Store, make_key
 from be_runtime.errors import ArgumentError, CacheError, LoadError
-from be_runtime.generate.contents import CONTENTS, LIBRARY
-from be_runtime.load.identity import content_hash, origin_hash, request_fields
-from be_runtime.load.own_code import own_code_digest
+from be_runtime.jax import port
+from be_runtime.jax.port import PLATFORMS
+from be_runtime.load.identity import content_hash, origin_hash, own_code_digest, request_fields
+from be_runtime.load.registry import Registry, Target
 from be_runtime.own_files import HERE
 from be_runtime.request.options import BuildRequest, Language
-from be_runtime.xla.jax_port import PLATFORMS
+from be_runtime.store.bundle import (
+    Carried,
+    CodeImage,
+    Demand,
+    Index,
+    ModuleRecord,
+    carried_library,
+    lacking_arch,
+    reading,
+)
+from be_runtime.store.cache import Entry, Store
+from be_runtime.store.contents import CONTENTS, LIBRARY
+from be_runtime.store.images import Bundle, mapped_bytes, open_folder
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust.folder_trust import distrust_entry
-from be_toolchain.machine.trust.regular_file import file_sha256
-from be_toolchain.machine.trust.safe_folders import how_to_vouch
+from be_toolchain.machine.trust import distrust_entry, file_sha256, how_to_vouch
+
+
+def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None:
+    """Map the image of a target and register its handlers, unless they are.
+
+    Raises
+    ------
+    LoadError
+        The image is damaged, or not for this machine.
+    """
+    target = bundle.table.targets[name]
+    image, library = bundle.table.images[target.image], bundle.library(target.image)
+    symbols = {stage: getattr(library, symbol) for stage, symbol in target.stages.items()}
+
+    def carry(wanted: Demand) -> Carried:
+        return carried_library(image, mapped_bytes(image, library, name, wanted), target.stages)
+
+    content = f"{target.image}:{target.stages['execute']}"
+    registry.add([Target(name, target.platform, content, carry)], {name: partial(port.stage_capsules, symbols)})
+
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
@@ -101,7 +129,7 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") ->
     wanted : Wanted
     archs : sequence of Arch
     memory : str
-        Folder that remembers which images were checked, see `be_runtime.bundle.whole_files`; empty without one.
+        Folder that remembers which images were checked, see `be_runtime.store.images`; empty without one.
 
     Raises
     ------
@@ -168,7 +196,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
 
 def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
     """Iterate over the valid modules of a cache that this release made, without repetition."""
-    from be_runtime.cache.upkeep.entries import read_key  # a load needs no upkeep
+    from be_runtime.store.eviction import read_key  # a load needs no upkeep
 
     for info in store.entries():
         if info.kind == _MODULE:

@@ -9,28 +9,28 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from be_runtime.cache import Store, own_folder, usable_cache_dir
 from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
-from be_runtime.load import pipeline
+from be_runtime.jax import port
+from be_runtime.load import load as load_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
-from be_runtime.load.registry import Registry
-from be_runtime.load.session import Session
+from be_runtime.load.registry import Registry, Session
 from be_runtime.request.arguments import Reread
-from be_runtime.request.noted import note
-from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers, note
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
-from be_runtime.xla import jax_port
+from be_runtime.store.cache import Store
+from be_runtime.store.folder import own_folder, usable_cache_dir
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
-from be_toolchain.find.device_memory import device_archs
+from be_toolchain.find.record import device_archs
+from be_toolchain.machine.files import usual_cache
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import usual_cache
 
 if TYPE_CHECKING:
-    from be_runtime.load.guarded import Debugging, Guards
+    from be_runtime.load.checked_mode import Debugging, Guards
+
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Process:
     """Process-wide state; the public functions use the instance in this file, tests make their own."""
 
     def __init__(self) -> None:
-        self.registry = Registry(jax_port.register)
+        self.registry = Registry(port.register)
         self.backends: Mapping[str, str] = {}  # what operations prefer on each platform
         self._lock = ThreadLock()
         self._archs: tuple[Arch, ...] = ()
@@ -98,7 +98,7 @@ class Process:
 
     def guards(self) -> Guards:
         """Return the checked targets of the process, made on first use."""
-        from be_runtime.load.guarded import Guards
+        from be_runtime.load.checked_mode import Guards
 
         return self.only(Guards, lambda: Guards(self.session, self.registry))
 
@@ -153,18 +153,18 @@ class Process:
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
-            return pipeline.load(request, options, self.session(options.build_directory))
+            return load_module.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         memory = self.image_memory(settings)
-        found = pipeline.load_prebuilt(
+        found = load_module.load_prebuilt(
             request, options, folder=folder, wanted=wanted, registry=self.registry, memory=memory
         )
         if found is not None:
             return found
         try:
-            return pipeline.load(request, options, self.session(options.build_directory))
+            return load_module.load(request, options, self.session(options.build_directory))
         except (ToolchainError, CacheError, LoadError) as error:
-            error.hints = (pipeline.explain_prebuilt(request, folder, wanted), *error.hints)
+            error.hints = (load_module.explain_prebuilt(request, folder, wanted), *error.hints)
             raise
 
     def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:

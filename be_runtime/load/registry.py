@@ -1,18 +1,19 @@
-"""The FFI targets that this process has registered, and their contents.
-
-XLA keeps a handler for the life of the process: registering other code for a live target has no effect on programs that
-were compiled before. So a target's content is fixed when it is first registered.
-"""
+"""The state that one load works with, handed to it as a value."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from be_runtime.bundle.carried import Carry
 from be_runtime.errors import RegistrationError
+from be_runtime.settings import Settings
+from be_runtime.store.bundle import Carry
+from be_runtime.store.cache import Store
+from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.system import System
 
 
 class Target(NamedTuple):
@@ -153,3 +154,38 @@ def capsule_address(capsule: object) -> int:
     )
     address: int = read(capsule, None)
     return address
+
+
+class Session(NamedTuple):
+    """The process state for a load, passed in rather than looked up.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    settings : Settings
+        Settings from the environment.
+    cache : Store
+        Cache.
+    module_store : Store
+        Store of modules: the cache, or the folder that the caller named.
+    record_dir : Path
+        Folder of the toolchain's record and of its store.
+    registry : Registry
+        Targets of the process.
+    archs : tuple of Arch
+        Architectures from ``set_compute_capabilities``; empty if it was not called.
+    """
+
+    system: System
+    settings: Settings
+    cache: Store
+    module_store: Store
+    record_dir: Path
+    registry: Registry
+    archs: tuple[Arch, ...] = ()
+
+    @property
+    def toolchain_store(self) -> Store:
+        """The store of entries that belong to the toolchain, such as the compiled handler."""
+        return Store(self.record_dir)

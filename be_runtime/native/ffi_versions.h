@@ -16,7 +16,7 @@
 
 namespace be_xla {
 
-/// The version that our handlers claim. `FFI_CLAIM` of be_runtime/abi.py is the same.
+/// The version that our handlers claim. `FFI_CLAIM` of be_runtime/own_files.py is the same.
 constexpr int kClaimMajor = 0, kClaimMinor = 1;
 
 /// The first versions in which a type is registered with its deleter, and a state belongs to a stage.

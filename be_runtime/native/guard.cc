@@ -1,7 +1,7 @@
 /// \file
 /// Handlers in front of handlers: they check what a kernel does to its arrays.
 ///
-/// be_runtime/load/guarded.py puts them in front of registered targets. A call is checked if it has the attribute
+/// be_runtime/load/checked_mode.py puts them in front of registered targets. A call is checked if it has the attribute
 /// `be_check`, or if its slot checks calls without it; all others pass through.
 
 #include <exception>

@@ -27,8 +27,8 @@ from be_runtime.request.options import (
     check_optional_path,
     check_path,
 )
-from be_runtime.source_text import SourceText
-from be_toolchain.machine.trust.regular_file import LARGE, read_regular
+from be_runtime.signature.cpp.lexer import SourceText
+from be_toolchain.machine.trust import LARGE, read_regular
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path
@@ -156,7 +156,7 @@ def _compile_options(
 def _native_cpu(native: object) -> str:
     if not check_bool(native, "native"):
         return ""
-    from be_runtime.request.native_cpu import identify_cpu
+    from be_runtime.request.options import identify_cpu
 
     return identify_cpu()
 

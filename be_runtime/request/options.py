@@ -1,25 +1,128 @@
-"""The checked form of a load function's arguments: other modules rely on them to be well-formed."""
+"""Notes of the kernels that a function asks for, for a caller that wants to know what the function is made of."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from be_runtime.checks import Active, Checks
 from be_runtime.errors import ArgumentError
-from be_runtime.request.flag_paths import absolute_paths
-from be_runtime.source_text import SourceText
+from be_runtime.signature.cpp.lexer import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ArchError
+
+_JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
+_JOINED_FILES = ("-include=", "--pre-include=")
+_SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
+_LONG = ("--include-path", "--system-include", "--library-path")
+_FILES = ("-include", "-imacros", "--pre-include")
+"""Options for files, which are searched among the headers if the caller's folder has none of that name."""
+_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|a|o)", re.DOTALL)
+
+
+def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], bool]) -> tuple[str, ...]:
+    """Make the paths of folders, and of existing libraries and headers, in flags absolute.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        Flags of a compiler or linker.
+    cwd : Path
+        Folder that relative paths refer to.
+    exists : callable
+        Function that tells whether a file exists.
+
+    Examples
+    --------
+    >>> absolute_paths(["-Iinclude", "-L", ".", "-DX=-Iy", "-rpath=$ORIGIN"], Path("/a"), lambda path: False)
+    ('-I/a/include', '-L', '/a', '-DX=-Iy', '-rpath=$ORIGIN')
+    >>> absolute_paths(["-Xcompiler", "-isystem,/b"], Path("/a"), lambda path: False)
+    ('-Xcompiler', '-isystem,/b')
+    """
+    found: list[str] = []
+    for index, flag in enumerate(flags):
+        before = flags[index - 1] if index else ""
+        if before in (*_SEPARATE, *_LONG):
+            found.append(_absolute(flag, cwd))
+        elif before in _FILES or (_LIBRARY.fullmatch(flag) and not flag.startswith("-")):
+            found.append(_absolute(flag, cwd) if exists(cwd / flag) else flag)
+        elif flag.startswith(_JOINED_FILES):
+            option, _, value = flag.partition("=")
+            found.append(f"{option}={_absolute(value, cwd) if exists(cwd / value) else value}")
+        else:
+            found.append(_joined(flag, cwd))
+    return tuple(found)
+
+
+def _joined(flag: str, cwd: Path) -> str:
+    for option in (*(f"{option}=" for option in _LONG), *_JOINED):
+        value = flag.removeprefix(option)
+        if value not in (flag, ""):
+            return option + _absolute(value, cwd)
+    return flag
+
+
+def _absolute(value: str, cwd: Path) -> str:
+    """Make a path absolute, unless it is already or is relative to the loaded library.
+
+    A leading ``=`` stands for the sysroot, which is empty if it isn't given, or belongs to the option. A leading comma
+    precedes nvcc's next flag for the host compiler.
+    """
+    if value[:1] == "=" and value[1:2] not in ("", "="):
+        return f"={_absolute(value[1:], cwd)}"
+    return value if not value or value[0] in "/$=-," else str(cwd / value)
+
+
+_CPUINFO = Path("/proc/cpuinfo")
+_LABELS = frozenset(
+    {
+        *("vendor_id", "cpu family", "model", "model name", "flags", "cache size"),
+        *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+        *("cpu", "isa", "uarch", "machine", "processor version"),
+    }
+)
+"""Lines that decide what a compiler makes of ``-march=native``; other lines differ between the cores of one CPU."""
+
+
+@lru_cache(maxsize=1)
+def identify_cpu(path: Path = _CPUINFO) -> str:
+    """Hash the kind of the first core and the instructions that it has, once: some kernels take 10 ms to say them.
+
+    Raises
+    ------
+    ArgumentError
+        The system does not say what CPU it has.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise _unknown(f"{path}: {error.strerror}") from None
+    pairs = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
+    known = sorted((label.strip(), value.strip()) for label, _, value in pairs if label.strip() in _LABELS)
+    if not known:
+        raise _unknown(f"{path} names none")
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def _unknown(reason: str) -> ArgumentError:
+    return ArgumentError(
+        f"native=True needs to know this machine's CPU, and {reason}",
+        hints=("name the instructions instead, as in extra_cflags=['-march=x86-64-v3']",),
+    )
+
 
 Language = Literal["cuda", "cpp"]
 
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 """nvcc's flags for the architectures of device code."""
 
-_JOINED = re.compile(
+_JOINED_options = re.compile(
     r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
     re.DOTALL,
 )
@@ -133,7 +236,7 @@ class BuildRequest(NamedTuple):
     units : tuple of Unit
         Translation units, at least one.
     functions : dict, list or None
-        Functions as the author gave them; `be_runtime.spec.discovery.discover` checks them.
+        Functions as the author gave them; `be_runtime.signature.discovery.discover` checks them.
     compile : CompileOptions
     compute_capability : str or None
         Architectures as the author gave them; None means the devices present. Only for CUDA.
@@ -210,7 +313,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
             raise ArgumentError(f"{argument}[{position}]={flag!r} contains a null character")
-        if joined := _JOINED.fullmatch(flag):
+        if joined := _JOINED_options.fullmatch(flag):
             raise ArgumentError(
                 f"{argument}[{position}]={flag!r} is two arguments in one",
                 hints=(f"write {joined[1]!r}, {joined[2]!r}",),
@@ -232,7 +335,7 @@ def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ..
     for position, item in enumerate(value):
         if not isinstance(item, (str, Path)):
             raise ArgumentError(f"{argument}[{position}] must be a path, not {type(item).__name__}: {item!r}")
-    paths = tuple(_absolute(Path(item)) for item in value)
+    paths = tuple(_absolute_options(Path(item)) for item in value)
     for path in paths:
         if not path.is_dir():
             raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
@@ -274,7 +377,7 @@ def check_optional_path(value: object, argument: str) -> Path | None:
         return None
     if not isinstance(value, (str, Path)) or not str(value):
         raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
-    return _absolute(Path(value))
+    return _absolute_options(Path(value))
 
 
 def check_path(value: object, argument: str) -> Path:
@@ -285,7 +388,7 @@ def check_path(value: object, argument: str) -> Path:
     return checked
 
 
-def _absolute(path: Path) -> Path:
+def _absolute_options(path: Path) -> Path:
     """Make a path absolute, without ``..``; symbolic links before a ``..`` are resolved, others are kept."""
     parts = path.absolute().parts
     above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
@@ -312,3 +415,32 @@ def _spelling(value: object) -> tuple[str, ...]:
     except ArchError:
         return ()
     return (f"write it as {text!r}",)
+
+
+_NOTES: ContextVar[list[str] | None] = ContextVar("notes of kernels", default=None)
+
+
+@contextlib.contextmanager
+def noting() -> Iterator[list[str]]:
+    """Collect the notes of this thread in a list, until the context ends.
+
+    Examples
+    --------
+    >>> with noting() as notes:
+    ...     note("a kernel")
+    >>> notes
+    ['a kernel']
+    """
+    notes: list[str] = []
+    token = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(token)
+
+
+def note(text: str) -> None:
+    """Note a kernel, where somebody collects notes."""
+    notes = _NOTES.get()
+    if notes is not None:
+        notes.append(text)

@@ -13,10 +13,10 @@ from be_runtime.request.options import BuildRequest, arch_flags
 from be_runtime.settings import Settings
 from be_toolchain import Toolchain
 from be_toolchain.arch import Arch, parse_archs
-from be_toolchain.find.device_memory import device_archs
-from be_toolchain.known.catalog import CUDA12_PARTS, PIP_ROOTS
+from be_toolchain.find.record import device_archs
+from be_toolchain.known.layouts import CUDA12_PARTS, PIP_ROOTS
 from be_toolchain.machine.system import System
-from be_toolchain.model import CudaToolkit, HostCompiler, check_archs
+from be_toolchain.values import CudaToolkit, HostCompiler, check_archs
 
 _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 

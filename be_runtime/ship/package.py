@@ -1,31 +1,196 @@
-"""`package_kernels`: the kernels that a package declares, compiled while one develops or built with its wheel."""
+"""The share of one module or kernel of a package in its bundle."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.resources
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.index import INDEX, LARGEST_INDEX, parse_index, reading
-from be_runtime.bundle.mapped_images import Bundle, open_trusted
-from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
+from be_runtime.call.resolve import CallSignature, signature_of_entry
+from be_runtime.compile.codegen import bind
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError, RegistrationError, warn_caller
 from be_runtime.frames import public
+from be_runtime.load.load import open_bundled, register_module
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
-from be_runtime.ship.changes import changed_source
-from be_runtime.ship.declaration import FILE, Declaration, parse_declaration
-from be_runtime.ship.kernel_tables import declared_function
-from be_runtime.ship.modules import jit_module, open_module, refusal
+from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
+from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note
+from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function, parse_declaration
+from be_runtime.store.bundle import (
+    INDEX,
+    LARGEST_INDEX,
+    CodeImage,
+    ImageTarget,
+    ModuleRecord,
+    lacking_arch,
+    parse_index,
+    reading,
+)
+from be_runtime.store.folder import MANIFEST
+from be_runtime.store.images import Bundle, open_trusted
+from be_runtime.store.manifest import parse_manifest
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
-from be_toolchain.find.device_memory import device_archs
+from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust.regular_file import SMALL, read_part
+from be_toolchain.machine.trust import SMALL, file_sha256, read_part
+
+MISSING = ""
+"""Stands for the hash of a file that was not there."""
+
+
+def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Hash files of a package and its declaration, by their names below its folder; those elsewhere are left out."""
+    own = root.resolve()
+    found = sorted({path.resolve() for path in (root / FILE, *files)})
+    return {
+        str(path.relative_to(own)): digest
+        for path in found
+        if path.is_relative_to(own) and (digest := file_sha256(path)) is not None
+    }
+
+
+def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
+    """Return the first file that changed or is new; empty if there is none. Wheels need not have the files.
+
+    Parameters
+    ----------
+    root : Path or None
+        Folder of the package, if it is one.
+    sources : dict of str to str
+        Hash of each file. A name with a slash at its end is a folder whose files of a kind, its value, are sources.
+    """
+    for name, recorded in sources.items() if root is not None else ():
+        path = Path(root or "", name)
+        if name.endswith("/"):
+            files = path.glob("[!.]*")
+            new = (str(PurePosixPath(name, each.name)) for each in files if each.suffix in recorded.split())
+            added = next((each for each in sorted(new) if each not in sources), "")
+            if added:
+                return added
+        elif file_sha256(path) not in (None, recorded):
+            return name
+    return ""
+
+
+def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
+    """Make the request for a declared module from its sources.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, the first part of the targets' names.
+    root : Path
+        Folder of the package.
+    declared : DeclaredModule
+
+    Raises
+    ------
+    ArgumentError, SourceNotFoundError
+        An option has a bad value, or a source is missing.
+    """
+    options = dict(declared.options)
+    folders = [root / path for path in options.get("extra_include_paths", ())]
+    if folders:
+        options["extra_include_paths"] = [*map(str, folders)]
+    loading = {"allow_cuda_graph": options.pop("allow_cuda_graph", True)}
+    sources = [root / source for source in declared.sources]
+    refuse_links_out(f"modules.{declared.name}", root, sources, folders)
+    units = _units(root, sources, declared)
+    make = cuda_request if declared.language == "cuda" else cpp_request
+    name = f"{package}.{declared.name}"
+    return make(name, units, declared.functions, **options), load_options(name, **loading)
+
+
+def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
+    found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
+    units = [unit for each in found for unit in each]
+    stems = [unit.stem for unit in units]
+    twice = sorted(str(unit.path) for unit in units if [each.path for each in units].count(unit.path) > 1)
+    if twice:
+        raise ArgumentError(f"modules.{declared.name}: sources name {Path(twice[0]).relative_to(root)} twice")
+    return tuple(
+        unit
+        if stems.count(unit.stem) == 1 or unit.path is None
+        else unit._replace(stem=str(unit.path.relative_to(root)).replace("/", "."))
+        for unit in units
+    )
+
+
+def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -> CompiledModule:
+    """Load a module that was built ahead of time, and register its targets.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, or not for this machine.
+    """
+    full, captures = f"{package}.{name}", record.captures_graphs
+    module = open_bundled(full, record, bundle, PROCESS.registry, captures_graphs=captures)
+    note(ModuleInfo.of(module).content_hash)
+    return _registered(module, full)
+
+
+def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:
+    """Compile a module from the package's sources, unless the cache has it; see `request_of`."""
+    request, options = request_of(package, root, declared)
+    module = PROCESS.load(request, options._replace(auto_register=False))
+    _refuse_read_links(f"modules.{declared.name}", root, ModuleInfo.of(module).path.parent)
+    return _registered(module, options.target_prefix)
+
+
+def _refuse_read_links(where: str, root: Path, entry: Path) -> None:
+    """Refuse a module whose compiler read files of the package through links out of it, by the cache's record."""
+    try:
+        files = parse_manifest((entry / MANIFEST).read_bytes()).dependencies.paths
+    except (OSError, ValueError):  # of a folder of prebuilt modules
+        return
+
+    refuse_read_links_out(where, root, files)
+
+
+def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
+    """Register a module's targets; after an edit and a reload, the names stay with what the process loaded first."""
+    try:
+        register_module(module, prefix, PROCESS.registry)
+    except RegistrationError as error:
+        text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
+        warn_caller(f"{text}: {error.message}")
+    return module
+
+
+def refusal(package: str, name: str, reason: str) -> LoadError:
+    """Return the error for a module that can't be had without a compiler."""
+    return LoadError(
+        f"{package}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
+        hints=(
+            "BE_JIT=missing compiles them here, if a compiler and the sources are there",
+            f"or build them for this machine: python -m be_runtime build {package}",
+        ),
+    )
+
+
+def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
+    """Read how the functions of each declared module are called.
+
+    Raises
+    ------
+    ArgumentError, SourceNotFoundError, SpecError
+        A source is missing, or its entry points can't be understood.
+    """
+    found = {}
+    for name, declared in declaration.modules.items():
+        request, _ = request_of(package, root, declared)
+        bound = [binding for bindings in bind(request).values() for binding in bindings]
+        found[name] = {each.export: signature_of_entry(f"{name}.{each.export}", each.entry) for each in bound}
+    return found
+
 
 KERNELS = "_kernels"
 """Folder of a package that holds its bundle."""
@@ -224,7 +389,6 @@ class _Kernels:
                 rows = bundle.table.modules.items()
                 modules = {name: ModuleRecord.read(row, bundle.where).contents() for name, row in rows}
                 return modules, bundle.table.functions
-        from be_runtime.ship.discover import declared_signatures
 
         declared = self.package.declaration()
         return declared_signatures(self.package.name, _root(self.package), declared), declared.kernels
@@ -330,7 +494,7 @@ def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[],
     if name in table.modules:
         archs = table.images[row["image"]].archs
         return lacking_arch(archs, devices()) if archs else ""
-    from be_runtime.kernels.cuda.images import lacking
+    from be_runtime.kernels.launcher import lacking
 
     kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
     return next(filter(None, (lacking(each, devices()) for each in kernels)), "")
@@ -340,7 +504,7 @@ def _open(package: Package, name: str, bundle: Bundle) -> Any:
     row = bundle.table.modules.get(name)
     if row is not None:
         return open_module(package.name, name, ModuleRecord.read(row, bundle.where), bundle)
-    from be_runtime.ship.kernel_functions import open_function
+    from be_runtime.ship.kernels import open_function
 
     return open_function(bundle.table.functions[name], bundle)
 
@@ -360,3 +524,134 @@ def _root(package: Package) -> Path:
             hints=("install the package instead of importing it from an archive",),
         )
     return package.root
+
+
+def locate_package(asked: str | None, here: Path) -> Package:
+    """Find a package by its name or folder, or the only one below a folder.
+
+    Raises
+    ------
+    ArgumentError
+        There is none, or there are several.
+    """
+    if asked is None:
+        found = [path.parent for pattern in (f"*/{FILE}", f"src/*/{FILE}") for path in sorted(here.glob(pattern))]
+        if len(found) != 1:
+            names = ", ".join(str(path.relative_to(here)) for path in found) or "none"
+            raise ArgumentError(
+                f"which package? with a {FILE}, below this folder: {names}",
+                hints=('name it: python -m be_runtime build a.mykernels, or packages = ["a.mykernels"] for a wheel',),
+            )
+        return package_in(found[0])
+    folder = Path(asked)
+    if folder.is_dir():
+        return package_in(folder)
+    try:
+        spec = importlib.util.find_spec(asked)
+    except (ImportError, ValueError):
+        spec = None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not places:
+        raise ArgumentError(
+            f"there is no package {asked!r}, and no such folder", hints=("name the folder of its __init__.py",)
+        )
+    return Package(asked, Path(places[0]))
+
+
+def package_in(folder: Path) -> Package:
+    """Return the package of a folder; its name has those of the packages around it."""
+    root = folder.absolute().resolve()
+    parts = [root.name]
+    above = root.parent
+    while (above / "__init__.py").is_file():
+        parts.insert(0, above.name)
+        above = above.parent
+    return Package(".".join(parts), root)
+
+
+_CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
+
+
+def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:
+    """Refuse a source, a header beside one, or anything below a folder of headers that leads out of a package.
+
+    Parameters
+    ----------
+    where : str
+        The beginning of the message.
+    root : Path
+        Folder of the package, itself wherever it is.
+    sources : iterable of Path
+        Files and folders of sources, below `root`.
+    include_folders : iterable of Path
+        Folders of headers, below `root`.
+
+    Raises
+    ------
+    ArgumentError
+        One does; the message names the link and its target.
+    """
+    # An installer may make each file a link to its own copy of the package: the declaration lies beside the rest there.
+    own = (os.path.realpath(root), str((root / FILE).resolve().parent))
+    for path in (*_of_sources(sources), *_of_headers(include_folders)):
+        if not _is_out(path, own):
+            continue
+        below = (each for each in (*reversed(path.parents), path) if each.is_relative_to(root))
+        link = next(each for each in below if _is_out(each, own))
+        raise ArgumentError(
+            f"{where}: {link.relative_to(root)} is a link to {os.path.realpath(link)}, which is outside the package",
+            hints=("put the file or folder itself there: a wheel has only the files of the package",),
+        )
+
+
+def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
+    """Refuse a package whose compiler read files below it through a link out; paths to other places are the author's.
+
+    Raises
+    ------
+    ArgumentError
+        It did; the message names the link and its target.
+    """
+    paths = (Path(os.path.normpath(each)) for each in read)
+    refuse_links_out(where, root, [path for path in paths if path.is_relative_to(root)], ())
+
+
+def _is_out(path: Path, own: tuple[str, ...]) -> bool:
+    """Return whether a path, links followed, is outside some folders."""
+    target = f"{os.path.realpath(path)}/"
+    return not target.startswith(tuple(f"{folder}/" for folder in own))
+
+
+def _of_sources(paths: Iterable[Path]) -> Iterator[Path]:
+    """List sources, and links to code in their folders."""
+    for path in paths:
+        yield path
+        folder = path if path.is_dir() else path.parent
+        if folder.is_dir():
+            yield from (each for each in folder.iterdir() if each.suffix in _CODE and each.is_symlink())
+
+
+def _of_headers(folders: Iterable[Path]) -> Iterator[Path]:
+    """List folders of headers, and all links in them."""
+    for folder in folders:
+        yield folder
+        for place, names, files in os.walk(folder):
+            yield from (path for path in (Path(place, name) for name in (*names, *files)) if path.is_symlink())
+
+
+class Part(NamedTuple):
+    """The share of one module or kernel in a bundle.
+
+    Parameters
+    ----------
+    images : dict of str to (CodeImage, bytes)
+    targets : dict of str to ImageTarget
+    kernels, modules, functions : dict
+        See `Index`.
+    """
+
+    images: Mapping[str, tuple[CodeImage, bytes]]
+    targets: Mapping[str, ImageTarget] = {}
+    kernels: Mapping[str, Any] = {}
+    modules: Mapping[str, Any] = {}
+    functions: Mapping[str, Any] = {}

@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from be_runtime.bundle.index import INDEX, parse_index, reading
-from be_runtime.bundle.mapped_images import Bundle, open_folder, read_index
-from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda.images import archs_of
+from be_runtime.kernels.launcher import archs_of
 from be_runtime.ship.package import KERNELS
-from be_runtime.ship.programs.container import PROGRAM, open_container
-from be_toolchain.machine.trust.regular_file import open_regular
-from be_toolchain.machine.trust.zip_files import open_archive, read_member
+from be_runtime.ship.programs import PROGRAM, open_container
+from be_runtime.store.bundle import INDEX, ModuleRecord, parse_index, reading
+from be_runtime.store.images import Bundle, open_folder, read_index
+from be_toolchain.machine.trust import open_archive, open_regular, read_member
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:

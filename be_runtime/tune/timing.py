@@ -1,15 +1,54 @@
-"""Timing of a kernel's variants, and the comparison of their results."""
+"""Variants of a kernel: each is compiled, run once, compared with the first, and made ready to be timed."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from be_runtime.kernels.operation.benchmark import Runner, sample_runners
+from be_runtime.compile.parallel import run_parallel
+from be_runtime.jax import transforms
+from be_runtime.kernels.benchmark import Runner, sample_runners
+from be_runtime.request.options import identify_cpu
+from be_runtime.tune.winners import Config, TunedDevice, name_of
+from be_toolchain import probe_devices
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.terminal import table
+
+_L2_CACHE_SIZE = 38
+"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""
+
+_FLUSHED = 256 << 20
+"""Twice the largest last cache of today, for a device whose driver doesn't tell."""
+
+
+def describe_device(device: Any) -> TunedDevice:
+    """Describe one of JAX's devices."""
+    if device.platform == "cpu":
+        return TunedDevice(f"cpu {identify_cpu()}", "", "")
+    sm = str(getattr(device, "compute_capability", ""))
+    return TunedDevice(device.device_kind, sm, probe_devices(LocalSystem()).driver_version or "")
+
+
+def flush_bytes(device: Any) -> int:
+    """Return the size of an array that displaces everything from a GPU's last cache: twice that cache.
+
+    It is 0 for a CPU: to flush its caches takes thousands of times as long as a small kernel, and hides it.
+    """
+    if device.platform == "cpu":
+        return 0
+    with contextlib.suppress(OSError, AttributeError):
+        driver, size = LocalSystem().open_library("libcuda.so.1"), ctypes.c_int()
+        if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, transforms.ordinal(device)) == 0:
+            return 2 * size.value
+    return _FLUSHED
+
 
 _SAMPLE_S = 2e-3
 """The time of a sample."""
@@ -132,3 +171,127 @@ def _wrong(expected: Any, found: Any) -> Any:
         largest = np.max(np.abs(right), initial=0.0, where=np.isfinite(right))
         near = np.abs(right - given) <= tolerance * largest
     return ~(near | (right == given) | (np.isnan(right) & np.isnan(given)))
+
+
+class Trial(NamedTuple):
+    """One configuration of a tuning.
+
+    Parameters
+    ----------
+    config : dict
+    warm_us, cold_us : float or None
+        Median microseconds of one call, and of one with a GPU's last cache flushed before it; None if it was rejected.
+    rejected : str
+        Reason why it can't be chosen.
+    """
+
+    config: Config
+    warm_us: float | None = None
+    cold_us: float | None = None
+    rejected: str = ""
+
+
+class Trials(NamedTuple):
+    """A tuning for one bucket; ``print`` shows a table.
+
+    Parameters
+    ----------
+    bucket : str
+    chosen : dict
+        The configuration that was chosen.
+    trials : tuple of Trial
+    """
+
+    bucket: str
+    chosen: Config
+    trials: tuple[Trial, ...]
+
+    def __str__(self) -> str:
+        heads = ("configuration", "us, warm", "us, flushed", "")
+        rows = [
+            (
+                name_of(each.config),
+                "" if each.warm_us is None else f"{each.warm_us:.2f}",
+                "" if each.cold_us is None else f"{each.cold_us:.2f}",
+                each.rejected or ("chosen" if each.config == self.chosen else ""),
+            )
+            for each in self.trials
+        ]
+        return f"{self.bucket}\n{table([heads, *rows])}"
+
+
+Make = Callable[[Config], Callable[..., Any]]
+"""Makes the function of a configuration, and keeps it."""
+
+
+class Variant(NamedTuple):
+    """A configuration that was tried.
+
+    Parameters
+    ----------
+    config : dict
+    warm, cold : callable or None
+        Loops of calls, and of those with the last cache flushed before each; None if it was rejected. A CPU has no
+        second one.
+    rejected : str
+        Reason why it can't be chosen, in one line.
+    error : Exception or None
+        What it raised.
+    results : tuple of numpy.ndarray
+        Results of the first one.
+    """
+
+    config: Config
+    warm: Runner | None = None
+    cold: Runner | None = None
+    rejected: str = ""
+    error: Exception | None = None
+    results: tuple[Any, ...] = ()
+
+
+def make_variants(
+    make: Make, configs: Sequence[Config], arrays: Sequence[Any], check: Callable[[Any, Any], bool] | None, device: Any
+) -> list[Variant]:
+    """Make all variants, several at a time. The first that works is the one whose results are right.
+
+    Raises
+    ------
+    Exception
+        Whatever the first configuration raised, if none works.
+    """
+    flush = flush_bytes(device)
+    made: list[Variant] = []
+    waiting = list(configs)
+    while waiting and not any(each.warm for each in made):
+        made.append(_made(make, arrays, device, flush, None, check, waiting.pop(0)))
+    if not any(each.warm for each in made):
+        error = made[0].error
+        assert error is not None, "a variant without results raised"
+        raise error
+    right = made[-1].results
+    rest = partial(_made, make, arrays, device, flush, right, check)
+    return made + run_parallel(rest, waiting)
+
+
+def _made(
+    make: Make,
+    arrays: Sequence[Any],
+    device: Any,
+    flush: int,
+    right: Sequence[Any] | None,
+    check: Callable[[Any, Any], bool] | None,
+    config: Config,
+) -> Variant:
+    try:
+        function = make(config)
+        results = transforms.results_of(function, arrays, device)
+        problem = "" if right is None else differs(right, results, check)
+        if problem:
+            return Variant(config, rejected=problem)
+        warm = transforms.repeated(function, arrays, device)
+        cold = transforms.repeated(function, arrays, device, flush) if flush else None
+        for run in filter(None, (warm, cold)):
+            run(1)
+    except Exception as error:  # noqa: BLE001 - it is a result: the other configurations are still tried
+        return Variant(config, rejected=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", error=error)
+    return Variant(config, warm, cold, results=tuple(results) if right is None else ())

@@ -12,24 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime import checks
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
+from be_runtime.jax import transforms
 from be_runtime.load.process import PROCESS
-from be_runtime.request.noted import noting
-from be_runtime.request.options import check_name
-from be_runtime.tune.buckets import Shapes, bucket_of
-from be_runtime.tune.configs import Config, expand, name_of
-from be_runtime.tune.machine import describe_device, flush_bytes
-from be_runtime.tune.timing import choose, time_variants
-from be_runtime.tune.trials import Trial, Trials
-from be_runtime.tune.variants import make_variants
+from be_runtime.request.options import check_name, noting
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.tune.timing import Trial, Trials, choose, describe_device, flush_bytes, make_variants, time_variants
 from be_runtime.tune.winners import (
     FILE,
+    Config,
+    Shapes,
     TunedDevice,
     Winner,
+    bucket_of,
+    expand,
     find_winner,
     merged,
+    name_of,
     parse_winners,
     read_package,
     render_winners,
@@ -38,7 +39,6 @@ from be_runtime.tune.winners import (
     texts_digest,
     write_package,
 )
-from be_runtime.xla import jax_primitive
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import table
 
@@ -107,7 +107,7 @@ class Tuned:
         """Return tables of what this object timed; where it timed nothing, a table of the choices that are kept."""
         if self.results:
             return "\n\n".join([f"{self.name}, tuned now", *map(str, self.results)])
-        device = describe_device(jax_primitive.default_device())
+        device = describe_device(transforms.default_device())
         kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # to print compiles nothing
         if not kept:
             return f"{self.name}, not tuned yet: {len(self.configs)} configurations, first {name_of(self.configs[0])}"
@@ -131,13 +131,13 @@ class Tuned:
             An array is traced: its values are not known.
         """
         trials, row = self._time(arrays)
-        device = describe_device(jax_primitive.default_device())
+        device = describe_device(transforms.default_device())
         self._keep(device, lambda: merged(self._rows(device), [row]))
         return trials
 
     def tune_unless_known(self, *arrays: Any) -> None:
         """Time all configurations once for a bucket, however many processes ask for it at a time."""
-        bucket, device = self._bucket_of(arrays), describe_device(jax_primitive.default_device())
+        bucket, device = self._bucket_of(arrays), describe_device(transforms.default_device())
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
@@ -161,11 +161,11 @@ class Tuned:
 
     def save(self, folder: Path | str) -> Path:
         """Write the choices of this device to ``tuned.json`` in a package's folder, beside those of other devices."""
-        rows = self._rows(describe_device(jax_primitive.default_device()))
+        rows = self._rows(describe_device(transforms.default_device()))
         return write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
     def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
-        if any(jax_primitive.is_traced(each) for each in arrays):
+        if any(transforms.is_traced(each) for each in arrays):
             raise ArgumentError(
                 f"{self.name} can't be tuned within a program, where arrays have no values",
                 hints=("tune it before: autotune(op, configs, args)",),
@@ -175,10 +175,10 @@ class Tuned:
                 f"{self.name} can't be tuned in checked mode, whose calls take longer",
                 hints=("tune it before: outside of be_runtime.debug, and without BE_DEBUG",),
             )
-        device = jax_primitive.default_device()
+        device = transforms.default_device()
         variants = make_variants(self._make, self.configs, arrays, self._check, device)
         size = flush_bytes(device)
-        flush = jax_primitive.repeated(lambda *_arrays: (), arrays, device, size) if size else None
+        flush = transforms.repeated(lambda *_arrays: (), arrays, device, size) if size else None
         warm = {index: each.warm for index, each in enumerate(variants) if each.warm is not None}
         cold = {index: each.cold for index, each in enumerate(variants) if each.cold is not None}
         times = time_variants(warm, cold, flush, self._runs)
@@ -196,7 +196,7 @@ class Tuned:
     def _look_up(self, bucket: str) -> Config:
         if PROCESS.settings().autotune == "off":
             return self.configs[0]
-        device = describe_device(jax_primitive.default_device())
+        device = describe_device(transforms.default_device())
         for rows in (self._rows(device), self._packaged()):
             found = find_winner(rows, bucket, device)
             named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
@@ -207,7 +207,7 @@ class Tuned:
     def _bucket_of(self, arrays: Sequence[Any]) -> str:
         if self._bucket is not None:
             return str(self._bucket(*arrays))
-        shapes: Shapes = [jax_primitive.type_of(each) for each in arrays]
+        shapes: Shapes = [transforms.type_of(each) for each in arrays]
         return bucket_of(shapes)
 
     def _make(self, config: Config) -> Callable[..., Any]:

@@ -3,16 +3,119 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
-from be_runtime.tune.buckets import nearest
-from be_runtime.tune.configs import Config
-from be_toolchain.machine.trust.regular_file import LARGE, read_part
+from be_toolchain.machine.trust import LARGE, read_part
+
+_ARRAY = re.compile(r"(\w+)\[((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)\]")
+
+Shapes = Sequence[tuple[str, Sequence[int]]]
+"""The dtype and the shape of each array."""
+
+
+def bucket_of(arrays: Shapes) -> str:
+    """Name the bucket of some arrays.
+
+    Examples
+    --------
+    >>> bucket_of([("float32", (1000, 64)), ("int32", ())])
+    'float32[1024,64] int32[]'
+    """
+    return " ".join(f"{dtype}[{','.join(str(_round_up(extent)) for extent in shape)}]" for dtype, shape in arrays)
+
+
+def nearest(bucket: str, known: Iterable[str]) -> str | None:
+    """Return the bucket of the same types and numbers of axes whose sizes are nearest, by their ratio; None if none is.
+
+    Examples
+    --------
+    >>> nearest("float32[1024]", ["float32[64]", "float32[4096]", "int32[1024]"])
+    'float32[4096]'
+    """
+    ranked = ((distance, name) for name in known if (distance := _distance(bucket, name)) is not None)
+    return min(ranked, default=(0.0, None))[1]
+
+
+def _distance(first: str, second: str) -> float | None:
+    if first == second:
+        return 0.0
+    here, there = (_ARRAY.findall(each) for each in (first, second))
+    if [dtype for dtype, _ in here] != [dtype for dtype, _ in there] or not here:
+        return None
+    sizes = [[list(map(int, filter(None, extents.split(",")))) for _, extents in each] for each in (here, there)]
+    if [len(shape) for shape in sizes[0]] != [len(shape) for shape in sizes[1]]:
+        return None
+    pairs = ((a, b) for one, other in zip(*sizes, strict=True) for a, b in zip(one, other, strict=True))
+    return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in pairs)
+
+
+def _round_up(extent: int) -> int:
+    return 0 if extent == 0 else 1 << (extent - 1).bit_length()
+
+
+Config = dict[str, Any]
+
+
+def expand(configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> tuple[Config, ...]:
+    """List the configurations; of a mapping of choices, all combinations, in its order.
+
+    Raises
+    ------
+    ArgumentError
+        There is none, or one is no mapping of names to numbers, texts and the like.
+
+    Examples
+    --------
+    >>> expand({"block": [64, 128], "vector": [1]})
+    ({'block': 64, 'vector': 1}, {'block': 128, 'vector': 1})
+    """
+    if isinstance(configs, Mapping):
+        wrong = next((name for name, values in configs.items() if not isinstance(values, list | tuple | range)), None)
+        if wrong is not None:
+            raise ArgumentError(
+                f"configs[{wrong!r}] is {configs[wrong]!r}", hints=("list the values that it may have: [64, 128]",)
+            )
+        found = [dict(zip(configs, values, strict=True)) for values in itertools.product(*configs.values())]
+    else:
+        found = [_checked(number, each) for number, each in enumerate(configs)]
+    if not found:
+        raise ArgumentError("configs names no configuration", hints=("name values: configs={'block': [64, 128]}",))
+    named = {name_of(each): each for each in found}
+    return tuple(named.values())
+
+
+def name_of(config: Mapping[str, Any]) -> str:
+    """Write a configuration as text, which is the same for equal ones.
+
+    Raises
+    ------
+    ArgumentError
+        JSON can't hold a value.
+    """
+    try:
+        return json.dumps(dict(config), sort_keys=True)
+    except TypeError as error:
+        raise ArgumentError(
+            f"a configuration is {dict(config)!r}, and it is kept as JSON: {error}",
+            hints=("name a choice by a number, a text or a bool, and look the rest up in the function",),
+        ) from None
+
+
+def _checked(number: int, config: Any) -> Config:
+    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+        raise ArgumentError(
+            f"configs[{number}] is {config!r}", hints=("a configuration is a dict of keyword arguments",)
+        )
+    return dict(config)
+
 
 FILE = "tuned.json"
 """Name of a package's file."""
@@ -95,14 +198,14 @@ def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
                 f"{where} has the schema {document['schema']!r}, and this release reads {_SCHEMA}",
                 hints=(f"tune again: remove {where}, then python -m be_runtime tune",),
             )
-        return tuple(_checked(Winner(**row)) for row in document["rows"])
+        return tuple(_checked_winners(Winner(**row)) for row in document["rows"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArgumentError(
             f"{where} holds no choices: {error}", hints=(f"remove {where}, then python -m be_runtime tune",)
         ) from None
 
 
-def _checked(row: Winner) -> Winner:
+def _checked_winners(row: Winner) -> Winner:
     """Return a row, each text of which is one; TypeError if one is something else."""
     for field, value in row._asdict().items():
         kinds = dict if field == "config" else (int, float) if field in ("us", "first_us") else str

@@ -7,7 +7,7 @@ import argparse
 import shtab
 
 from be_toolchain.cli.parser import NONE, build_parser
-from be_toolchain.known import catalog
+from be_toolchain.known import layouts
 
 COMMAND = "be-toolchain"
 """The program that the distribution installs; shells cannot complete what follows ``python -m``."""
@@ -52,7 +52,7 @@ def render_completion(shell: str) -> str:
     parser.prog = COMMAND
     for (command, argument), words in COMPLETED.items():
         _find(parser, command, argument).complete = words  # type: ignore[attr-defined] # shtab reads it
-    _find(parser, "install", "cuda").choices = ("auto", *catalog.PIP_RELEASES)  # some of what it takes
+    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # some of what it takes
     return shtab.complete(parser, shell)
 
 

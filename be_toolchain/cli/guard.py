@@ -8,8 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from be_toolchain.report.exit_codes import INTERNAL, INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
-from be_toolchain.terminal import say
+from be_toolchain.terminal import INTERNAL, INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE, say
 
 
 def guarded(run: Callable[[], int], package: str) -> int:

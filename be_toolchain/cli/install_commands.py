@@ -9,20 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from be_toolchain.cli.parser import NONE
+from be_toolchain.doctor.doctor import Report
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
-from be_toolchain.install.apply import apply_plan, make_plan
+from be_toolchain.install.apply import apply_plan, find_repairs, make_plan
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.install.installers import Installer, find_installer
 from be_toolchain.install.managed import ManagedStore, sweep, toolchain_json
-from be_toolchain.install.model import InstallPlan, InstallRequest, Situation, render_plan
-from be_toolchain.install.plan import choose_goals
-from be_toolchain.install.repair import find_repairs
-from be_toolchain.machine.store_paths import ENV_STORE, misnamed_store
+from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan
+from be_toolchain.machine.files import ENV_STORE, misnamed_store
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust.own_store import OTHER_STORE, find_store
-from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, WORKS
-from be_toolchain.report.model import Report
-from be_toolchain.terminal import say
+from be_toolchain.machine.trust import OTHER_STORE, find_store
+from be_toolchain.terminal import INTERRUPTED_BY_USER, WORKS, say
 
 FAILED = 1
 """The exit code of an installation that was not possible."""

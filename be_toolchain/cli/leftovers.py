@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
+from be_toolchain.machine.http import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
 

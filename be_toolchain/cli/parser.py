@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from be_toolchain import __version__
-from be_toolchain.report.exit_codes import USAGE_ERROR
+from be_toolchain.terminal import USAGE_ERROR
 
 if TYPE_CHECKING:
-    from be_toolchain.model import CudaToolkit
+    from be_toolchain.values import CudaToolkit
 
 PROGRAM = "python -m be_toolchain"
 

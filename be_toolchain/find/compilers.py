@@ -1,15 +1,223 @@
-"""The C++ compilers of a machine, each asked once, whoever wants to know."""
+"""Host compilers and compilers that users name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain.errors import Probe, correct
-from be_toolchain.find.hosts import HostCandidate, host_candidates, probe_compiler
+from be_toolchain.known import layouts
+from be_toolchain.known.versions import parse_host_version, version_key
+from be_toolchain.machine.files import ZIG_PREFIX
 from be_toolchain.machine.system import System
-from be_toolchain.model import HostCompiler
-from be_toolchain.settings.preferences import Preferences
+from be_toolchain.machine.trust import OTHER_STORE, distrust_managed, find_managed, find_store
+from be_toolchain.settings import Preferences
+from be_toolchain.values import HostCompiler
+
+LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
+"""Programs that stand before a compiler in ``CXX``."""
+
+
+NO_ANSWER = "repair or remove it"
+"""What to do about a program with a compiler's name that doesn't answer as one."""
+
+
+class HostCandidate(NamedTuple):
+    """A program that may be a C++ compiler.
+
+    Parameters
+    ----------
+    path : Path
+        Its absolute path.
+    found_via : str
+        The search step.
+    """
+
+    path: Path
+    found_via: str
+
+
+HostStep = Callable[[System, Preferences], Iterator[HostCandidate | Probe]]
+
+
+def conda_prefixes(system: System) -> tuple[Path, ...]:
+    """Return the conda environments of the running Python; one that is only activated is not among them."""
+    return tuple(prefix for prefix in system.prefixes if system.is_dir(prefix / "conda-meta"))
+
+
+def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCandidate | Probe]:
+    """Find the compiler that a variable names: a path, a bare name, or one behind ccache; other words are ignored."""
+    whole = Path(value)
+    is_place = whole.is_absolute() and (system.is_program(whole) or system.is_dir(whole))
+    words = [value] if is_place else _split(value)  # a path with spaces needs no quotes
+    while len(words) > 1 and Path(words[0]).name in LAUNCHERS:
+        words = words[1:]
+    name = words[0] if words else ""
+    is_folder = name.startswith("/") and system.is_dir(Path(name))
+    if is_folder:
+        name = str(Path(name) / "g++")
+    path = system.which(name) or _in_conda(system, name)
+    if path is not None:
+        yield HostCandidate(path=path, found_via=variable)
+    else:
+        reason = "no g++ in this folder" if is_folder else "no such program"
+        yield Probe(found_via=variable, place=value, reason=reason, hint=correct(variable))
+
+
+def _split(value: str) -> list[str]:
+    """Split a command into words as a shell does; any text is accepted."""
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
+
+
+def _in_conda(system: System, name: str) -> Path | None:
+    """Find a bare name in the bin folder of a conda prefix, which is not on PATH until the prefix is activated."""
+    if not name or "/" in name:
+        return None
+    places = (prefix / "bin" / name for prefix in conda_prefixes(system))
+    return next((place for place in places if system.is_program(place)), None)
+
+
+def from_flags(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Find the compilers that nvcc's own variables name."""
+    for variable, value in preferences.cuda_hosts:
+        yield from named_compiler(system, variable, value)
+
+
+def from_cxx(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Find the compiler in ``CXX``."""
+    if preferences.plain_cxx is not None:
+        yield from named_compiler(system, *preferences.plain_cxx)
+
+
+def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Search the running Python's conda prefix: a libstdc++ other than its own fails at load time."""
+    for prefix in conda_prefixes(system):
+        triplets = layouts.CONDA_TRIPLETS.get(system.machine, ())
+        names = [f"{triplet}-{name}" for triplet in triplets for name in ("c++", "g++", "clang++")]
+        names += [name for plain, _ in layouts.CXX_FAMILIES for name in plain]
+        found = [prefix / "bin" / name for name in names]
+        programs = [path for path in found if system.is_program(path)]
+        if not programs:
+            yield Probe(found_via="conda", place=str(prefix), reason="no C++ compiler in this conda prefix")
+        for path in programs:
+            yield HostCandidate(path=path, found_via="conda")
+
+
+def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
+    store = find_store(system)
+    if store.problem:
+        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+    for name in find_managed(system, ZIG_PREFIX):
+        assert store.path is not None
+        path = store.path / name / "bin" / "clang++"
+        if system.is_program(path) and not distrust_managed(system, store.path / name):
+            yield HostCandidate(path=path, found_via="managed")
+
+
+def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Report the managed compilers, and why nvcc can't use them."""
+    for found in from_managed(system, preferences):
+        if isinstance(found, HostCandidate):
+            reason = "its C++ library is libc++, which CUDA's headers refuse on x86"
+            yield Probe(found_via=found.found_via, place=str(found.path), reason=reason)
+
+
+def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
+    """Search PATH: for each family the plain names, then versioned ones such as g++-12, newest first."""
+    for names, prefix in layouts.CXX_FAMILIES:
+        for name in names:
+            path = system.which(name)
+            if path is None:
+                yield Probe(found_via="PATH", place=name, reason="not on PATH")
+            else:
+                yield HostCandidate(path=path, found_via="PATH")
+        yield from _versioned(system, prefix)
+
+
+def _versioned(system: System, prefix: str) -> Iterator[HostCandidate | Probe]:
+    """Find the names on PATH that end with a version, newest first."""
+
+    def version(path: Path) -> str:
+        return path.name.removeprefix(prefix)
+
+    found = [
+        folder / name for folder in system.path_dirs for name in system.list_dir(folder) if name.startswith(prefix)
+    ]
+    programs = [path for path in found if version(path).replace(".", "").isdigit() and system.is_program(path)]
+    if not programs:
+        yield Probe(found_via="PATH", place=f"{prefix}<version>", reason="none on PATH")
+    for path in sorted(programs, key=lambda path: version_key(version(path)), reverse=True):
+        yield HostCandidate(path=path, found_via="PATH")
+
+
+STEPS: tuple[HostStep, ...] = (from_cxx, from_conda, from_path, from_managed)
+"""For C++: ``CXX``, the conda prefix that Python runs in, PATH, the managed ones."""
+
+CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS[:-1], managed_for_cuda)
+"""For nvcc's host side: its own variables come first, and the managed compilers are none for it."""
+
+
+def host_candidates(
+    system: System, preferences: Preferences, requested: Path | None, *, for_cuda: bool
+) -> Iterator[HostCandidate | Probe]:
+    """Yield every place for a C++ compiler, best first; only the named one if the caller or ``BE_CXX`` names one."""
+    if requested is not None:
+        yield from named_compiler(system, "argument cxx", shlex.quote(str(requested)))
+    elif preferences.cxx is not None:
+        yield from named_compiler(system, *preferences.cxx)
+    else:
+        for step in CUDA_STEPS if for_cuda else STEPS:
+            yield from step(system, preferences)
+
+
+def probe_compiler(system: System, candidate: HostCandidate) -> HostCompiler | Probe:
+    """Ask a program which compiler it is."""
+
+    def lost(reason: str) -> Probe:
+        return Probe(found_via=candidate.found_via, place=str(candidate.path), reason=reason)
+
+    told, *more = system.run_all(
+        tuple((str(candidate.path), flag) for flag in ("-v", "-dumpmachine")), unset=layouts.PROBE_UNSET
+    )
+    found = parse_host_version(told.text)
+    if found is None:
+        return lost(told.why_failed or "it is neither gcc nor clang")._replace(hint=NO_ANSWER)
+    if found.install_file is not None:
+        system.stat(found.install_file)
+    least = layouts.MIN_CXX_MAJOR[found.family]
+    if version_key(found.version)[0] < least:
+        return lost(f"{found.family} {found.version} is older than {found.family} {least}, the first with C++17")
+    return HostCompiler(
+        path=candidate.path,
+        family=found.family,
+        version=found.version,
+        target=found.target or more[0].stdout.strip(),
+        banner=found.banner,
+        found_via=candidate.found_via,
+        content=identify_files(system, candidate.path),
+    )
+
+
+_HEAD_BYTES = 1 << 16
+
+
+def identify_files(system: System, *paths: Path) -> str:
+    """Hash what identifies files: all of a script; the size and the head, with the build id, of a binary."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in paths:
+        found = system.stat(path)
+        text = system.read_text(path, _HEAD_BYTES) or ""
+        text = system.read_text(path) or "" if text.startswith("#!") else text
+        digest.update(f"{found.size_bytes if found else 0} {text}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
 
 
 class Compilers:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
-from be_toolchain.known.catalog import PROC_DRIVER
+from be_toolchain.known.layouts import PROC_DRIVER
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 

@@ -1,4 +1,4 @@
-"""A resolved toolchain on disk, reused without starting a process while none of the observed files has changed."""
+"""From a request to a toolchain: the record if it still holds, else the search; or an error with every place tried."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from be_toolchain.arch import Arch
-from be_toolchain.machine.sealed_json import seal, unseal
+from be_toolchain.arch import Arch, parse_archs, render_archs
+from be_toolchain.known.layouts import PROC_DRIVER
+from be_toolchain.machine.files import seal, unseal
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
-from be_toolchain.machine.trust.folder_trust import distrust_owner
-from be_toolchain.machine.trust.own_store import find_store
-from be_toolchain.machine.trust.regular_file import LARGE, read_regular
-from be_toolchain.model import (
+from be_toolchain.machine.trust import LARGE, SMALL, distrust_owner, find_store, read_regular
+from be_toolchain.settings import RECORD_VARIABLES, ConfigurationFile, find_configuration, warn_of
+from be_toolchain.values import (
     ClangCuda,
     Component,
     CudaToolkit,
@@ -25,8 +26,10 @@ from be_toolchain.model import (
     ToolchainRequest,
     Warned,
 )
-from be_toolchain.settings.configuration import ConfigurationFile
-from be_toolchain.settings.table import RECORD_VARIABLES
+
+if TYPE_CHECKING:
+    from be_toolchain.find.devices import DeviceReport
+
 
 SCHEMA = 7
 """Raised whenever the meaning of a stored field changes."""
@@ -298,3 +301,136 @@ def _decode_nvcc(data: Any) -> Nvcc:
         host_limits=HostLimits(**data["host_limits"]),
         allow_unsupported_compiler=data["allow_unsupported_compiler"],
     )
+
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def device_archs(system: System | None = None, record_dir: Path | None = None) -> tuple[Arch, ...]:
+    """Return the architectures of the visible GPUs, remembered because initialising the driver takes 100 ms or more.
+
+    Parameters
+    ----------
+    system : System, optional
+        The machine; this one unless another is given.
+    record_dir : Path, optional
+        The folder that keeps the answer. The answer is reused while the driver, the GPUs, their visibility and the
+        boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
+
+    Returns
+    -------
+    tuple of Arch
+        The architectures, sorted, without repeats; empty when there is no GPU.
+
+    Examples
+    --------
+    >>> from be_toolchain import probe_devices
+    >>> set(device_archs()) == {device.arch for device in probe_devices().devices}
+    True
+    """
+    system = system or LocalSystem()
+    facts = _cheap_facts(system) if record_dir is not None else None
+    if record_dir is None or facts is None:
+        return _distinct(_probe(system))
+    path = record_dir / "devices.json"
+    known = _remembered(path, facts)
+    if known is not None:
+        return known
+    archs = _distinct(_probe(system))
+    if archs:
+        write_private(path, json.dumps({"facts": facts, "archs": render_archs(archs)}))
+    return archs
+
+
+def _probe(system: System) -> DeviceReport:
+    """Ask the driver; its module is imported only here."""
+    from be_toolchain.find.devices import probe_devices
+
+    return probe_devices(system)
+
+
+def _distinct(report: DeviceReport) -> tuple[Arch, ...]:
+    """Return each architecture once."""
+    return tuple(sorted({device.arch for device in report.devices}))
+
+
+def _cheap_facts(system: System) -> list[str] | None:
+    """Return what the kernel shows of driver and GPUs, and the variables that hide GPUs; None if it shows nothing.
+
+    A GPU is identified by its bus address: exchanging it takes another boot. Its ``information`` file would name it,
+    but the driver takes a millisecond to write that.
+    """
+    version = system.read_text(PROC_DRIVER / "version")
+    gpus = system.list_dir(PROC_DRIVER / "gpus")
+    if not version or not gpus:
+        return None
+    facts = [version, system.read_text(BOOT_ID) or ""]
+    facts.append(" ".join(gpus))
+    facts.append(" ".join(name for name in system.list_dir(Path("/dev")) if name.startswith("nvidia")))
+    names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    facts.extend(f"{name}={system.environ.get(name, ' (not set)')}" for name in names)
+    return facts
+
+
+def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
+    """Read the kept answer, if it belongs to these facts."""
+    try:
+        data: Any = json.loads(read_regular(path, SMALL))
+        return parse_archs(data["archs"]) if data["facts"] == facts else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def resolve(
+    request: ToolchainRequest | None = None, *, system: System | None = None, record_dir: Path | None = None
+) -> Toolchain:
+    """Find what is needed to compile here.
+
+    Parameters
+    ----------
+    request : ToolchainRequest, optional
+        What is needed; a C++ compiler unless told otherwise.
+    system : System, optional
+        The machine; this one unless told otherwise.
+    record_dir : Path, optional
+        Where answers are kept. An answer is given again, without starting a process, while no file, folder and
+        variable that it came from has changed. A folder that can't be written is no error.
+
+    Returns
+    -------
+    Toolchain
+
+    Raises
+    ------
+    HostCompilerNotFoundError
+        No working C++ compiler.
+    CudaNotFoundError
+        No complete CUDA toolkit; `IncoherentToolchainError` when those that are complete mix releases.
+    UnsupportedHostCompilerError
+        The toolkit refuses every C++ compiler that is here, or the one that was named.
+    PreferenceError
+        An environment variable or a file that steers the search means nothing.
+    """
+    request = request or ToolchainRequest()
+    system = system or LocalSystem()
+    configuration = find_configuration(system, warn_of)
+    if record_dir is None:
+        return _search(request, system, configuration)
+    key = record_key(request, system, configuration)
+    known = load_record(record_dir, key, system)
+    if known is not None:
+        return known
+    observing = ObservingSystem(system)
+    toolchain = _search(request, observing, configuration)
+    save_record(record_dir, key, toolchain, observing)
+    return toolchain
+
+
+def _search(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None) -> Toolchain:
+    """Search anew; raise what went wrong."""
+    from be_toolchain.find.survey import survey
+
+    found = survey(request, system, configuration)
+    if found.problem is not None:
+        raise found.problem
+    return found.toolchain

@@ -6,15 +6,69 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from be_toolchain import settings
 from be_toolchain.errors import Probe, correct
-from be_toolchain.find.hosts import conda_prefixes
-from be_toolchain.known import catalog
-from be_toolchain.known.versions import version_key
-from be_toolchain.machine.store_paths import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
+from be_toolchain.find.compilers import conda_prefixes
+from be_toolchain.known import layouts
+from be_toolchain.known.layouts import ComponentRow, Layout, parse_dist_infos
+from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
+from be_toolchain.machine.files import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
-from be_toolchain.settings import table
-from be_toolchain.settings.preferences import GROUPS, Preferences
+from be_toolchain.machine.trust import OTHER_STORE, distrust_managed, find_managed, find_store
+from be_toolchain.settings import GROUPS, Preferences
+
+DPKG_STATUS = Path("/var/lib/dpkg/status")
+
+Versions = dict[str, str]
+Names = Callable[[ComponentRow], tuple[str, ...]]
+
+
+def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, tuple[str, str]]:
+    """The version of each component that some record below a toolkit's root tells, and which record that is.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    root : Path
+        The toolkit's.
+    layout : Layout
+        That of the toolkit: it says which installer's records come first.
+
+    Returns
+    -------
+    dict
+        Component to (version, source); a component that no record knows is not in it.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for versions, names, source in _records(system, root, layout):
+        for row in layouts.COMPONENTS:
+            version = next((versions[name] for name in names(row) if name in versions), "")
+            if version:
+                found.setdefault(row.name, (version, source))
+    return found
+
+
+def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[Versions, Names, str]]:
+    """Each record's versions, the names that it has for a component, and how it is called."""
+    if layout.name == "pip":
+        yield parse_dist_infos(system.list_dir(root.parent.parent)), _pip, "dist-info"
+        return
+    if layout.name == "conda":
+        yield parse_conda_meta(system.list_dir(root / "conda-meta")), lambda row: row.conda, "conda-meta"
+        return
+    if layout.name == "debian":
+        text = system.read_text(DPKG_STATUS, limit_bytes=64 << 20) or ""
+        yield parse_dpkg_status(text), lambda row: row.debian, "dpkg"
+    text = system.read_text(root / "version.json") or ""
+    yield parse_version_json(text), lambda row: row.version_json, "version.json"
+    # A toolkit that was put together from wheels keeps their records inside.
+    yield parse_dist_infos(system.list_dir(root / "dist-info")), _pip, "dist-info"
+
+
+def _pip(row: ComponentRow) -> tuple[str, ...]:
+    """The wheel of a component."""
+    return (row.pip,)
 
 
 class ToolkitCandidate(NamedTuple):
@@ -92,7 +146,7 @@ def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCan
 def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """Search CUDA_HOME, then CUDA_PATH."""
     set_names = {name for name, _ in preferences.homes}
-    for name in table.HOMES.variables:
+    for name in settings.HOMES.variables:
         if name not in set_names:
             yield Probe(found_via=name, place="environment", reason="not set")
     for name, value in preferences.homes:
@@ -112,10 +166,10 @@ def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCand
 def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """Search NVIDIA's wheels on Python's path."""
     for folder in system.site_dirs:
-        roots = [folder / below for below in catalog.PIP_ROOTS if system.is_dir(folder / below)]
+        roots = [folder / below for below in layouts.PIP_ROOTS if system.is_dir(folder / below)]
         for root in roots:
             yield from _from_root(system, "pip wheels", root)
-        old = folder / catalog.PIP_NVCC_WITHOUT_COMPILER
+        old = folder / layouts.PIP_NVCC_WITHOUT_COMPILER
         if system.is_dir(old):
             reason = "the CUDA 12 wheel nvidia-cuda-nvcc-cu12 holds ptxas and libdevice but no nvcc"
             yield Probe(found_via="pip wheels", place=str(old), reason=reason)
@@ -132,15 +186,15 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
         hint = "python -m be_toolchain use none" if found_via == _USE else ""
         yield Probe(found_via=found_via, place=str(store / name), reason=reason, hint=hint)
         return
-    roots = [store / name / below for below in catalog.PIP_ROOTS if system.is_dir(store / name / below)]
+    roots = [store / name / below for below in layouts.PIP_ROOTS if system.is_dir(store / name / below)]
     for root in roots:
         yield from _from_root(system, found_via, root)
-    joined = store / name / catalog.CLANG_ROOT
+    joined = store / name / layouts.CLANG_ROOT
     if system.is_dir(joined):
         yield ClangCandidate(root=joined, found_via=found_via, asked_for=found_via == _USE)
 
 
-_MANAGED, _USE = catalog.MANAGED_STEPS
+_MANAGED, _USE = layouts.MANAGED_STEPS
 
 
 def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
@@ -183,9 +237,9 @@ def from_modules(system: System, preferences: Preferences) -> Iterator[ToolkitCa
 
 def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """Search the folders in which installers and distributions put toolkits, newest first where there are several."""
-    for text in catalog.SYSTEM_ROOTS:
+    for text in layouts.SYSTEM_ROOTS:
         yield from _from_root(system, "well-known folder", Path(text))
-    for parent, prefix in catalog.VERSIONED_ROOTS:
+    for parent, prefix in layouts.VERSIONED_ROOTS:
         names = [name for name in system.list_dir(Path(parent)) if name.startswith(prefix)]
         for name in sorted(names, key=version_key, reverse=True):
             yield from _from_root(system, "well-known folder", Path(parent) / name)
@@ -193,7 +247,7 @@ def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate
 
 def from_hpc_sdk(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """Search the toolkits inside NVIDIA's HPC SDK, newest first."""
-    base = Path(catalog.HPC_SDK_ROOT)
+    base = Path(layouts.HPC_SDK_ROOT)
     roots = [
         base / arch / version / "cuda" / release
         for arch in system.list_dir(base)
@@ -218,7 +272,7 @@ STEPS: dict[str, tuple[ToolkitStep, ...]] = {
 """The steps of each group of `preferences.GROUPS`."""
 
 
-_JOINED = Path(catalog.CLANG_ROOT).parts
+_JOINED = Path(layouts.CLANG_ROOT).parts
 
 
 def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:

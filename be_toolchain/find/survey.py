@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from be_toolchain import settings
 from be_toolchain.errors import HostCompilerNotFoundError, Probe, ToolchainError, UnsupportedHostCompilerError, correct
-from be_toolchain.find.compilers import Compilers
-from be_toolchain.find.hosts import HostCandidate, conda_prefixes, host_candidates
+from be_toolchain.find.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
+from be_toolchain.find.compilers import Compilers, HostCandidate, conda_prefixes, host_candidates
 from be_toolchain.find.search import toolkit_candidates
-from be_toolchain.find.toolkit_search import find_toolkit, place_of, who_named
-from be_toolchain.known import catalog
+from be_toolchain.find.toolkit import find_toolkit, place_of, who_named
+from be_toolchain.known import layouts
 from be_toolchain.known.versions import version_key
-from be_toolchain.machine.system import System
-from be_toolchain.machine.system_packages import distribution_of, host_package
-from be_toolchain.model import ClangCuda, HostCompiler, HostLimits, Nvcc, Toolchain, ToolchainRequest
-from be_toolchain.rules.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
-from be_toolchain.settings import table
-from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
-from be_toolchain.settings.preferences import Preferences, parse_preferences
+from be_toolchain.machine.system import System, distribution_of, host_package
+from be_toolchain.settings import ConfigurationFile, Preferences, parse_configuration, parse_preferences
+from be_toolchain.values import ClangCuda, HostCompiler, HostLimits, Nvcc, Toolchain, ToolchainRequest
 
 
 class Survey(NamedTuple):
@@ -75,7 +72,7 @@ def survey(
     preferences = parse_preferences(system.environ, parse_configuration(configuration))
     compilers = Compilers(system, preferences, request.cxx)
     environment = tuple(
-        (name, system.environ[name]) for name in sorted(catalog.COMPILE_VARIABLES) if system.environ.get(name)
+        (name, system.environ[name]) for name in sorted(layouts.COMPILE_VARIABLES) if system.environ.get(name)
     )
     result = Survey(toolchain=Toolchain(environment=environment))
     if request.need_cxx or request.need_cuda:
@@ -215,15 +212,15 @@ def _host_error(
     most = limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"
-        repair = f"{named} is here and fits: {table.CXX.variable}={fitting.path}"
+        repair = f"{named} is here and fits: {settings.CXX.variable}={fitting.path}"
     else:
         wanted = f"one that it accepts, such as g++-{most}" if most else "another C++ compiler"
-        repair = f"install {wanted}, and if it is not on PATH name it with {table.CXX.variable}=/path/to/g++"
+        repair = f"install {wanted}, and if it is not on PATH name it with {settings.CXX.variable}=/path/to/g++"
     return UnsupportedHostCompilerError(
         f"{nvcc} accepts {render_limits(limits)}, "
         f"{'but not the compiler that was named' if fitting else 'and no such compiler was found'}",
         probes=probes,
-        hints=(repair, f"or use the present one at your own risk: {table.ALLOW_UNSUPPORTED.variable}=1"),
+        hints=(repair, f"or use the present one at your own risk: {settings.ALLOW_UNSUPPORTED.variable}=1"),
     )
 
 
@@ -246,5 +243,5 @@ def _finish(result: Survey, system: System) -> Toolchain:
 
 def _is_named(compiler: HostCompiler) -> bool:
     """Return whether the C++ compiler was named, by a caller, a variable or a project's file."""
-    named = ("argument cxx", *table.CXX.variables, *table.PLAIN_CXX.variables)
+    named = ("argument cxx", *settings.CXX.variables, *settings.PLAIN_CXX.variables)
     return compiler.found_via in named or compiler.found_via.startswith("cxx in ")

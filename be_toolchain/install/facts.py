@@ -7,20 +7,19 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
-from be_toolchain.find.clang_toolkit import find_clang
+from be_toolchain.find.clang import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.find.devices import probe_devices
 from be_toolchain.install.managed import ManagedStore
-from be_toolchain.install.model import Situation
-from be_toolchain.known import catalog
-from be_toolchain.known.distributions import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
-from be_toolchain.machine.store_paths import INTERRUPTED
-from be_toolchain.machine.system import System
-from be_toolchain.machine.system_packages import distribution_of
-from be_toolchain.machine.trust.own_store import find_store
-from be_toolchain.settings.preferences import parse_preferences
+from be_toolchain.install.plan import Situation
+from be_toolchain.known import layouts
+from be_toolchain.known.layouts import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
+from be_toolchain.machine.files import INTERRUPTED
+from be_toolchain.machine.system import System, distribution_of
+from be_toolchain.machine.trust import find_store
+from be_toolchain.settings import parse_preferences
 
-_CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)
+_CUDA_WHEELS = frozenset(row.pip for row in layouts.COMPONENTS)
 
 
 def gather_situation(system: System, *, site: Path | None = None) -> Situation:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
-from be_toolchain.model import Family, HostLimits
+from be_toolchain.values import Family, HostLimits
 
 
 def release_of(version: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from be_toolchain.machine.plain_environ import plain_environ
-from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
-from be_toolchain.machine.trust.regular_file import open_regular, read_beginning
+from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System, plain_environ
+from be_toolchain.machine.trust import open_regular, read_beginning
 
 if TYPE_CHECKING:
     import subprocess
@@ -99,7 +98,7 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
-        from be_toolchain.machine.trust.folder_trail import judge_folder_at
+        from be_toolchain.machine.trust import judge_folder_at
 
         expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         if expanded.is_absolute():
@@ -124,7 +123,7 @@ class LocalSystem(System):
 
     def ask_server(self, url: str, name: str) -> str:
         """See `System.ask_server`."""
-        from be_toolchain.machine.http_exchange import exchange, parse_server
+        from be_toolchain.machine.http import exchange, parse_server
 
         try:
             reply = exchange(parse_server(url), "GET", name, whole_s=2.0)
@@ -140,7 +139,7 @@ class LocalSystem(System):
 
     def private_key_problem(self, path: Path) -> str:
         """See `System.private_key_problem`."""
-        from be_toolchain.machine.trust.folder_trust import distrust_secret
+        from be_toolchain.machine.trust import distrust_secret
 
         try:
             with open_regular(path) as file:
@@ -150,7 +149,7 @@ class LocalSystem(System):
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
-        from be_toolchain.machine.trust.folder_trail import distrusted_on_way
+        from be_toolchain.machine.trust import distrusted_on_way
 
         try:
             return next((f"{place} {reason}" for place, reason in distrusted_on_way(path)), "")

@@ -1,8 +1,9 @@
-"""The interface to a machine, and what it answers with."""
+"""The variables for programs whose output is read. Pure."""
 
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -203,3 +204,83 @@ class System(ABC):
             path = Path(name)
             return path if path.is_absolute() and self.is_program(path) else None
         return next((folder / name for folder in self.path_dirs if self.is_program(folder / name)), None)
+
+
+_COMMANDS = (
+    (("debian", "ubuntu"), "apt-get install g++", "apt-get install clang-19 (or another from clang-16 on)"),
+    (("fedora", "rhel", "centos"), "dnf install gcc-c++", "dnf install clang"),
+    (("suse",), "zypper install gcc-c++", "zypper install clang"),
+    (("arch",), "pacman -S gcc", "pacman -S clang"),
+    (("alpine",), "apk add g++", "apk add clang"),
+)
+"""By words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``: for the system's own C++ compiler, and for a clang that
+compiles CUDA."""
+
+_CONDA = ("conda install gxx", "conda install -c conda-forge clangxx")
+"""The same for all other distributions."""
+
+
+def distribution_of(system: System) -> str:
+    """Return the machine's distribution and those that it is like, as words."""
+    return parse_os_release(system.read_text(Path("/etc/os-release")) or "")
+
+
+def parse_os_release(text: str) -> str:
+    r"""Read ``ID`` and ``ID_LIKE`` from the text of ``/etc/os-release``, as words.
+
+    Examples
+    --------
+    >>> parse_os_release('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian')
+    'ubuntu debian'
+    """
+    values = dict(re.findall(r"^(ID|ID_LIKE)=\"?([^\"\n]*)", text, re.MULTILINE))
+    return " ".join(filter(None, (values.get("ID"), values.get("ID_LIKE"))))
+
+
+def host_package(distribution: str) -> str:
+    """Return the command that installs the system's C++ compiler.
+
+    Examples
+    --------
+    >>> host_package("ubuntu debian")
+    'apt-get install g++'
+    """
+    return _commands(distribution)[0]
+
+
+def clang_package(distribution: str) -> str:
+    """Return the command that installs a clang that compiles CUDA.
+
+    Examples
+    --------
+    >>> clang_package("fedora")
+    'dnf install clang'
+    """
+    return _commands(distribution)[1]
+
+
+def _commands(distribution: str) -> tuple[str, str]:
+    """Return the commands in the row of a distribution."""
+    words = set(distribution.split())
+    return next(((host, clang) for names, host, clang in _COMMANDS if words.intersection(names)), _CONDA)
+
+
+PRINT_VARIABLES = (
+    *("CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS", "CC_PRINT_OPTIONS", "CC_PRINT_PROC_STAT", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("COLLECT_NO_DEMANGLE", "FORCE_COLOR", "GCC_COLORS", "GCC_EXTRA_DIAGNOSTIC_OUTPUT", "GCC_URLS", "LANGUAGE"),
+    *("MAKEFLAGS", "MFLAGS", "NINJA_STATUS", "SHELLOPTS", "TERM_URLS"),
+)
+"""Variables by which people and surroundings, such as Jupyter and make, have programs print otherwise."""
+
+
+def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:
+    """The variables for a program whose output is read: messages in the C locale and without colours.
+
+    Examples
+    --------
+    >>> plain_environ({"CLICOLOR_FORCE": "1", "HOME": "/home/me"})
+    {'HOME': '/home/me', 'LC_ALL': 'C', 'TERM': 'dumb'}
+    """
+    left_out = {*PRINT_VARIABLES, *unset}
+    kept = {name: value for name, value in environ.items() if name not in left_out}
+    return kept | {"LC_ALL": "C", "TERM": "dumb"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 
 import be_runtime
-from be_runtime.xla.coordination import find_job_store
+from be_runtime.jax.coordination import find_job_store
 
 path, number, count, port = Path(sys.argv[1]), *map(int, sys.argv[2:])
 if count > 1:

@@ -12,9 +12,9 @@ from typing import Any
 
 import jax
 
-from be_runtime.kernels.operation.benchmark import sample_runners
-from be_runtime.tune.machine import flush_bytes
-from be_runtime.xla import jax_primitive
+from be_runtime.jax import transforms
+from be_runtime.kernels.benchmark import sample_runners
+from be_runtime.tune.timing import flush_bytes
 
 
 def time_size(example: Any, tuned: Any, given: list[Any], job: dict[str, Any]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def time_size(example: Any, tuned: Any, given: list[Any], job: dict[str, Any]) -
     is_gpu = device.platform != "cpu"
     default = (example.gpu_product if is_gpu else example.cpu_product)(**tuned.configs[0])
     ways = {"tuned": tuned, "default": default, "flush": lambda *_arrays: ()}
-    runners = {name: jax_primitive.repeated(way, given, device, size) for name, way in ways.items()}
+    runners = {name: transforms.repeated(way, given, device, size) for name, way in ways.items()}
     samples = sample_runners(runners, 2, job["rounds"], job["calls"])
     flush = samples.pop("flush") if size else [0.0] * job["rounds"]
     found = {name: [s - f for s, f in zip(samples[name], flush, strict=True)] for name in ("tuned", "default")}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from be_runtime.xla.jax_port import ffi_include_dir
+from be_runtime.jax.port import ffi_include_dir
 
 from ..bench import KERNELS, Bench
 from ..figure import Figure, Row

@@ -24,7 +24,7 @@ CASES = (
     Case(label="import be_runtime, jax imported", modules=("be_runtime", "jax"), goal_s=25e-3),
     Case(label="import be_toolchain", modules=("be_toolchain",), goal_s=30e-3),
     # The package imports its parts on first use: this is what a program that resolves a toolchain pays.
-    Case(label="import be_toolchain.find.resolver", modules=("be_toolchain.find.resolver",)),
+    Case(label="import be_toolchain.find.record", modules=("be_toolchain.find.record",)),
 )
 
 

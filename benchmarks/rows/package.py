@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from be_runtime.ship.locate import package_in
-from be_runtime.ship.package_build import build_package
+from be_runtime.ship.build import build_package
+from be_runtime.ship.package import package_in
 
 from ..bench import Bench
 from ..figure import Figure, Row

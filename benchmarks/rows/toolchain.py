@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from be_toolchain import CudaToolkit
-from be_toolchain.model import Nvcc
+from be_toolchain.values import Nvcc
 
 from ..bench import Bench
 from ..figure import Figure, Row, Unavailable

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 
-from be_runtime.cache import BuildOutput, Store, make_key
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.keys import make_key
 
 from ..bench import KERNELS, Bench, interleave
 from ..figure import Figure, Row

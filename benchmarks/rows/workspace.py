@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from be_runtime.xla.jax_port import ffi_include_dir
+from be_runtime.jax.port import ffi_include_dir
 
 from ..bench import KERNELS, Bench
 from ..figure import Figure, Row

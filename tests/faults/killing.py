@@ -20,13 +20,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, Store, make_key
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.keys import make_key
 from tests.faults.dying import die_at
 from tests.support.faults import Tally, chance
 
 HANGS_AFTER_S = 20
-_CACHE = re.compile(r"/be_runtime/cache/")
-_ALL = re.compile(r"/be_runtime/cache/|/shutil\.py$|<frozen (?:os|posixpath)>")
+_CACHE = re.compile(r"/be_runtime/store/")
+_ALL = re.compile(r"/be_runtime/store/|/shutil\.py$|<frozen (?:os|posixpath)>")
 """The cache's code, and the same with what it calls to make and remove folders."""
 _DAY_S = 86_400.0
 _NAMES = ("one", "two", "three")

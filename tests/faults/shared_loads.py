@@ -23,11 +23,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import be_runtime.cache.builder  # noqa: F401 - before it forks
-from be_runtime.cache import BuildOutput, Entry, make_key
+import be_runtime.store.publish  # noqa: F401 - before it forks
 from be_runtime.errors import BuildError, CacheError, LoadError
-from be_runtime.load.find_or_build import use_entry
+from be_runtime.load.load import use_entry
 from be_runtime.load.process import PROCESS
+from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.keys import make_key
 from tests.faults import answering
 
 HANGS_AFTER_S = 100.0

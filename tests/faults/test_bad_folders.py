@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.cache import BuildOutput, Entry, Store, make_key
-from be_runtime.cache.folder.layout import base_folder
-from be_runtime.cache.upkeep.staging import sweep
-from be_runtime.load.find_or_build import use_entry
+from be_runtime.load.load import use_entry
 from be_runtime.load.process import PROCESS
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.folder import base_folder
+from be_runtime.store.keys import make_key
+from be_runtime.store.publish import sweep
 from tests.faults.shared_loads import DAY_S, Plan, Worker, make_headers, rows
 from tests.support.faults import FIRST_SEED, LEVEL, effort, first_of, longer
 from tests.support.runtime import ROOT, environment, run_python

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.keys import make_key
 from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.runtime import environment
 

@@ -21,7 +21,7 @@ sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
 import be_runtime
 from tests.faults import answering
-from be_runtime.cache import BuildOutput, Store, make_key
+from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import make_key
 from be_runtime.errors import BuildError, CacheError, LoadError
 disk, header = Path("disk").absolute(), Path("x.h").absolute()
 

@@ -17,50 +17,43 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from be_runtime.bundle.index import parse_index, reading
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
-from be_runtime.cache.validity.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
-from be_runtime.compile.inputs.depfile import parse_depfile
-from be_runtime.compile.inputs.records import parse_records
-from be_runtime.compile.messages.diagnose import diagnose
-from be_runtime.compile.nvcc import dry_run
-from be_runtime.compile.plan.compile_commands import merge_commands
-from be_runtime.compile.run.ninja_log import parse_ninja_log
+from be_runtime.compile import nvcc
+from be_runtime.compile.execute import parse_ninja_log
+from be_runtime.compile.inputs import parse_depfile, parse_records
+from be_runtime.compile.messages import diagnose
+from be_runtime.compile.plan import merge_commands
 from be_runtime.errors import BeRuntimeError
-from be_runtime.expressions import evaluate, parse_expression
-from be_runtime.generate.contents import parse_contents
-from be_runtime.load.own_code import checkout_digest
+from be_runtime.jax.coordination import JobStore
+from be_runtime.load.identity import checkout_digest
 from be_runtime.settings import Settings
-from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, pack
-from be_runtime.sharing.job import Job
-from be_runtime.sharing.place import WantedEntry
-from be_runtime.sharing.roots import Roots
-from be_runtime.sharing.travelling_entry import Shareable, unpack_entry
-from be_runtime.ship.declaration import parse_declaration
-from be_runtime.ship.kernel_tables import read_table
-from be_runtime.ship.programs.container import open_container
+from be_runtime.ship.declaration import parse_declaration, read_table
+from be_runtime.ship.programs import open_container
 from be_runtime.ship.show import describe_file, render_description
-from be_runtime.xla.coordination import JobStore
+from be_runtime.signature.expressions import evaluate, parse_expression
+from be_runtime.store.archive import MAGIC, ArchiveError, Head, pack
+from be_runtime.store.bundle import parse_index, reading
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.contents import parse_contents
+from be_runtime.store.job import Job
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
+from be_runtime.store.travelling import Roots, Shareable, WantedEntry, unpack_entry
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi
-from be_toolchain.find.record import ObservingSystem, load_record, record_key, record_path, save_record
-from be_toolchain.find.resolver import resolve
+from be_toolchain.find.record import ObservingSystem, load_record, record_key, record_path, resolve, save_record
 from be_toolchain.install.facts import parse_minimums, parse_present
 from be_toolchain.install.installers import parse_pip_report, parse_uv_compile
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.known import versions
-from be_toolchain.known.distributions import parse_dist_infos, parse_requirement
-from be_toolchain.machine.http_exchange import exchange, parse_server
+from be_toolchain.known.layouts import parse_dist_infos, parse_requirement
+from be_toolchain.machine.files import MANIFEST, seal, unseal, user_file
+from be_toolchain.machine.http import exchange, parse_server
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.sealed_json import seal, unseal
-from be_toolchain.machine.store_paths import MANIFEST, user_file
-from be_toolchain.machine.system_packages import parse_os_release
-from be_toolchain.machine.trust.safe_folders import are_safe
-from be_toolchain.model import ToolchainRequest
-from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
-from be_toolchain.settings.preferences import parse_preferences
-from be_toolchain.settings.table import RUNTIME
+from be_toolchain.machine.system import parse_os_release
+from be_toolchain.machine.trust import are_safe
+from be_toolchain.settings import RUNTIME, ConfigurationFile, parse_configuration, parse_preferences
+from be_toolchain.values import ToolchainRequest
 from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
 from tests.support.faults import Tallies, chance, effort, seeds
 from tests.support.jobs import StoreClient
@@ -202,7 +195,7 @@ PURE: dict[str, Reader] = {
     **{
         f"printed, {read.__name__}": Reader(texts("tools.txt"), as_printed, read, (ToolchainError,)) for read in PRINTED
     },
-    "printed, dry run": Reader(texts("tools.txt"), as_printed, dry_run.parse_dryrun, (ToolchainError,)),
+    "printed, dry run": Reader(texts("tools.txt"), as_printed, nvcc.parse_dryrun, (ToolchainError,)),
     "messages of compilers": Reader(texts("compilers.txt"), as_text, lambda text: diagnose(text, *SOURCES), ()),
     "depfiles": Reader(["k.o: k.cu \\\n /opt/my\\ dir/a.h \\\n $$x\nk.o: b.h\n"], as_text, parse_depfile, ()),
     "logs of ninja": Reader([NINJA], as_text, parse_ninja_log, ()),

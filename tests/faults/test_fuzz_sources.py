@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from be_runtime.call.kernel_signature import read_signature
+from be_runtime.call.signature import read_signature
+from be_runtime.compile.codegen import Binding, render_unit
 from be_runtime.errors import BeRuntimeError
-from be_runtime.generate.codegen import Binding, render_unit
-from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
-from be_runtime.source_text import SourceText
-from be_runtime.spec.discovery import discover
-from be_runtime.spec.grammar import parse_spec, render_spec
+from be_runtime.kernels.raw_compiler import parse_name, read_prototype
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.discovery import discover
+from be_runtime.signature.grammar import parse_spec, render_spec
 from tests.faults.fuzzing import CPP, LARGEST, arg_spec, judge, source, time_limit, wanted_functions
 from tests.support.faults import FIRST_SEED, Tallies, chance, effort, longer, seeds
 from tests.support.large_sources import SOURCES, Large, measure

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import Store
+from be_runtime.store.cache import Store
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
+from be_toolchain.install.installers import check_wheel
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.plan import PARTS
-from be_toolchain.install.wheel_files import check_wheel
-from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
+from be_toolchain.machine.files import INTERRUPTED, SELECTED
 from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.runtime import ROOT, environment

@@ -24,9 +24,9 @@ import be_toolchain
 for module in pkgutil.walk_packages(be_toolchain.__path__, "be_toolchain."):  # which may lie where the user can't read
     module.name == "be_toolchain.__main__" or importlib.import_module(module.name)
 from be_toolchain.cli import main as cli
-from be_toolchain.find import resolver
+from be_toolchain.find import record as resolver
 from be_toolchain.machine import local_system
-from be_toolchain.settings import configuration
+from be_toolchain import settings as configuration
 from be_toolchain.install.managed import ManagedStore
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 os.environ["HOME"] = "/nonexistent"

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 import be_runtime
 from be_runtime import CompiledModule
-from be_runtime.kernels.cuda.calls import Obtained, launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Kernel
-from be_runtime.kernels.cuda.launcher import own_launcher
-from be_runtime.xla.arrays import array_spec
+from be_runtime.jax.arrays import array_spec
+from be_runtime.kernels.launcher import Geometry, Kernel, Obtained, launch, new_session, own_launcher
 from tests.support import runtime
 
 KERNELS = Path(__file__).parent / "cuda_kernels"
@@ -38,13 +36,13 @@ def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
 
 def launch_once(kernel: Kernel, x: Any) -> Any:
     """A call of a kernel without parameters, by one thread, whose result is like `x`."""
-    from be_runtime.xla import jax_call
-    from be_runtime.xla.split import Split
+    from be_runtime.jax import calls
+    from be_runtime.jax.split import Split
 
     obtained, one = Obtained(kernel, own_launcher(new_session())), (1, 1, 1)
     targets, attributes, _ = launch(obtained, Geometry(one, one), [], None)
     given = {"targets": targets, "attributes": attributes, "split": Split((("i",),), (("i",),))}
-    (result,) = jax_call.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)
+    (result,) = calls.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)
     return result
 
 

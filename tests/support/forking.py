@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from be_runtime.cache import BuildOutput, Store, make_key
-from be_runtime.compile.plan.build_plan import BuildPlan, Edge
-from be_runtime.compile.run.execute import Runner
-from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile.execute import Runner, resolve_ninja
+from be_runtime.compile.plan import BuildPlan, Edge
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.keys import make_key
 from be_toolchain.machine.local_system import LocalSystem
 
 HANGS_AFTER_S = 16.0

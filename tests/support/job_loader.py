@@ -15,7 +15,7 @@ import time
 import jax
 
 import be_runtime
-from be_runtime.xla.coordination import find_job_store
+from be_runtime.jax.coordination import find_job_store
 
 
 def main(number: int, count: int, port: int, plan: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from be_runtime.xla.attribute_values import as_jax
+from be_runtime.jax.arrays import as_jax
 
 
 def kernel_calls(function: Callable[..., Any], *arrays: Any) -> list[Any]:

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache import make_key
+from be_runtime.compile.codegen import bind, render_inline_source, render_named_types, render_unit
 from be_runtime.errors import BeRuntimeError
-from be_runtime.generate.bind import bind
-from be_runtime.generate.codegen import render_inline_source, render_named_types, render_unit
 from be_runtime.load.identity import request_fields
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
-from be_runtime.source_text import SourceText
-from be_runtime.spec.cpp.program import LARGEST
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.cpp.program import LARGEST
+from be_runtime.store.keys import make_key
 from tests.support.speed import usual_seconds
 
 ROOT = Path(__file__).resolve().parents[2]

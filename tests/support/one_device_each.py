@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import be_runtime
-from be_runtime.cache.validity.manifest import parse_manifest
+from be_runtime.store.manifest import parse_manifest
 from tests.support import jobs
 from tests.support.jax_names import make_mesh
 from tests.support.runtime import script

@@ -14,7 +14,7 @@ from be_runtime.errors import BeRuntimeError
 from be_runtime.settings import Settings
 from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
-from be_toolchain.settings.table import RUNTIME, SEARCH, Setting
+from be_toolchain.settings import RUNTIME, SEARCH, Setting
 from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels

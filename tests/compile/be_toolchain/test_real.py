@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import CudaToolkit, ToolchainRequest, gencode_flags, resolve
-from be_toolchain.known import catalog
+from be_toolchain.known import layouts
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.model import Nvcc
+from be_toolchain.values import Nvcc
 from tests.support.accounts import ME, needs_root, open_place, run_as
 from tests.support.machines import cuda_of
 from tests.support.requirements import OPTIONAL, in_full
@@ -158,7 +158,7 @@ def test_nvcc_honours_the_variables_that_count_as_changing_a_compile(tmp_path: P
     command = (str(toolkit.nvcc), "--dryrun", "-ccbin", str(toolkit.host_compiler.path), "x.cu")
     names = {"NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CUDAFE_FLAGS", "PTXAS_FLAGS"}
     names |= {"INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES"}
-    assert names <= set(catalog.COMPILE_VARIABLES)
+    assert names <= set(layouts.COMPILE_VARIABLES)
     for name in names:
         text = local(tmp_path, **{name: "-I/marked"}).run(command).text
         commands = [line for line in text.splitlines() if not re.match(r"#\$ \w+=", line)]

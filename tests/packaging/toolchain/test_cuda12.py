@@ -11,18 +11,15 @@ import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
-from be_runtime.kernels.cuda import nvrtc
-from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.images import Compiled
-from be_runtime.kernels.cuda.prototype import parse_name
-from be_runtime.kernels.cuda.raw_compiler import compile_raw
-from be_runtime.kernels.cuda.raw_source import RawKernel
+from be_runtime.kernels import nvrtc
+from be_runtime.kernels.launcher import Compiled, new_session
+from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, CudaNotFoundError
-from be_toolchain.find.clang_toolkit import find_clang
+from be_toolchain.find.clang import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.settings.preferences import Preferences
+from be_toolchain.settings import Preferences
 from tests.support import cuda, requirements
 from tests.support.fresh_environments import Environment, make_environment
 from tests.support.machines import cuda_of

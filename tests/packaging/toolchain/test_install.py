@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from be_toolchain.doctor.doctor import examine_machine, render_report
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
-from be_toolchain.machine.store_paths import INTERRUPTED
-from be_toolchain.report.doctor import examine_machine
-from be_toolchain.report.report_text import render_report
+from be_toolchain.machine.files import INTERRUPTED
 from tests.packaging.wheel.conftest import uv
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
 from tests.support.machines import cuda_of

@@ -11,17 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime.abi import ABI, FFI_CLAIM, OLDEST, check_abi
 from be_runtime.call.resolve import PRESENT
+from be_runtime.compile.codegen import Binding
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import LoadError
-from be_runtime.generate.codegen import Binding
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers
-from be_runtime.kernels.cuda import describe
-from be_runtime.own_files import NATIVE_DIR
-from be_runtime.source_text import SourceText
-from be_runtime.spec.discovery import discover
-from be_runtime.xla.jax_port import ffi_include_dir
+from be_runtime.jax.port import ffi_include_dir
+from be_runtime.kernels import launcher
+from be_runtime.own_files import ABI, FFI_CLAIM, NATIVE_DIR, OLDEST, check_abi
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.discovery import discover
+from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers
 from tests.support.element_types import ROWS
 from tests.support.small_types import dtype_of
 
@@ -36,9 +35,9 @@ def covered() -> dict[str, Any]:
     (entry,) = discover([SourceText(name="f", text=STATEFUL)])
     binding = Binding(entry=entry, symbol="SYMBOL", export="f")
     handlers = (binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True), binding.instantiate)
-    geometry = describe.Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
-    params = (describe.pointer_param(1, 2, 32), describe.array_param(3, 4, 64), describe.scalar_param(b"\1\2"))
-    encoded = describe.encode_params(params)
+    geometry = launcher.Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
+    params = (launcher.pointer_param(1, 2, 32), launcher.array_param(3, 4, 64), launcher.scalar_param(b"\1\2"))
+    encoded = launcher.encode_params(params)
     return {
         "ffi": FFI_CLAIM,
         "files": (LIBRARY, CONTENTS),
@@ -46,7 +45,7 @@ def covered() -> dict[str, Any]:
         "handlers": handlers,
         "absent arrays": PRESENT,
         "attributes": {row.name: (row.attr_type.name, row.attr_parts) for row in ATTR_TYPES.values()},
-        "launch": {"kernel": describe.ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encoded},
+        "launch": {"kernel": launcher.ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encoded},
         "launcher": native_declarations("launcher.cc"),
         "host calls": native_declarations("host_call.cc"),
     }
@@ -68,7 +67,7 @@ def test_what_the_number_stands_for_changes_with_it():
     found = covered()
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
     assert RECORDED.get(ABI) == digest, (
-        "what compiled modules and Python share has changed: raise ABI in be_runtime/abi.py if modules that were "
+        "what compiled modules and Python share has changed: raise ABI in be_runtime/own_files.py if modules that were "
         "compiled before no longer work, and record the new hash here; else you did not mean it, unless the change "
         f"is one that they do without. It is now {digest}:\n" + "\n".join(map(str, found.items()))
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_toolchain.rules.runtime_settings import find_bad_settings
-from be_toolchain.settings.table import RUNTIME
+from be_toolchain.find.coherence import find_bad_settings
+from be_toolchain.settings import RUNTIME
 
 GOLDEN = (Path(__file__).parent / "golden" / "settings.txt").read_text(encoding="utf-8")
 

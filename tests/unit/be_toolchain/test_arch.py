@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from be_toolchain.arch import Arch, gencode_flags, parse_archs, render_archs
 from be_toolchain.errors import ArchError
-from be_toolchain.model import check_archs
+from be_toolchain.values import check_archs
 from tests.support.machines import cuda_of, healthy
 
 ARCHS = st.builds(Arch, st.integers(2, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))

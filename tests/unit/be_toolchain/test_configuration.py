@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.errors import PreferenceError
+from be_toolchain.machine.files import APP, FILE, user_file
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import APP, FILE, user_file
-from be_toolchain.machine.trust.folder_trust import distrusted_places
-from be_toolchain.report.doctor import examine_machine
-from be_toolchain.settings.configuration import (
+from be_toolchain.machine.trust import distrusted_places
+from be_toolchain.settings import (
     KEYS,
     Configuration,
     ConfigurationFile,
@@ -23,8 +23,8 @@ from be_toolchain.settings.configuration import (
     PassedOverWarning,
     find_configuration,
     parse_configuration,
+    parse_preferences,
 )
-from be_toolchain.settings.preferences import parse_preferences
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
 from tests.support.machines import MemorySystem, cuda_of, healthy
 

@@ -15,7 +15,7 @@ import pytest
 from be_toolchain import __version__
 from be_toolchain.cli import main as cli
 from be_toolchain.machine.system import System
-from be_toolchain.report.exit_codes import USAGE_ERROR
+from be_toolchain.terminal import USAGE_ERROR
 from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, healthy, with_compiler
 from tests.support.terminals import Terminal
 

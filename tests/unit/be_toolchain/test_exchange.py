@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain.machine.bounded import FIRST_S, run_bounded
-from be_toolchain.machine.http_exchange import HttpReply, exchange, parse_server
+from be_toolchain.machine.http import FIRST_S, HttpReply, exchange, parse_server, run_bounded
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.faulty_server import FAULTS, GOOD, FaultyServer, closed_port, faulty_server, full_backlog
 

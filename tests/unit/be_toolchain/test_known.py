@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from be_toolchain.known import fatbin, versions
-from be_toolchain.known.distributions import normalize, parse_dist_info, parse_dist_infos, parse_requirement
 from be_toolchain.known.fatbin import Image, main, render_fatbin
-from be_toolchain.model import HostLimits
+from be_toolchain.known.layouts import normalize, parse_dist_info, parse_dist_infos, parse_requirement
+from be_toolchain.values import HostLimits
 
 GCC = """Using built-in specs.
 COLLECT_GCC=g++

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import be_toolchain
+from be_toolchain import settings
 from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.find import search
-from be_toolchain.known import catalog
-from be_toolchain.settings import configuration, preferences, table
+from be_toolchain.known import layouts
 
 ABOVE = Path(be_toolchain.__file__).parents[1]
 """The folder that the package is in."""
@@ -41,7 +41,7 @@ def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
     [
         ("import be_toolchain", HEAVY),
         ("import be_toolchain; be_toolchain.resolve", ["subprocess", "rich"]),
-        (f"from be_toolchain.known import distributions as d; d.parse_dist_infos({FOLDERS!r})", ["packaging"]),
+        (f"from be_toolchain.known import layouts as d; d.parse_dist_infos({FOLDERS!r})", ["packaging"]),
         ("from be_toolchain.cli import main; main.main(['list', '--names'])", ["shtab"]),
     ],
 )
@@ -60,19 +60,19 @@ def test_an_import_elsewhere_than_on_linux_says_what_to_do(package: str, platfor
 
 
 def test_rows_of_data_fit_each_other():
-    assert tuple(search.STEPS) == preferences.GROUPS
-    assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)
-    variables = [name for row in (*table.RUNTIME.values(), *table.SEARCH) for name in row.variables]
+    assert tuple(search.STEPS) == settings.GROUPS
+    assert set(layouts.PROBE_UNSET) <= set(layouts.COMPILE_VARIABLES)
+    variables = [name for row in (*settings.RUNTIME.values(), *settings.SEARCH) for name in row.variables]
     assert len(set(variables)) == len(variables)
-    assert {name for row in table.SEARCH for name in row.variables} < set(table.RECORD_VARIABLES)
+    assert {name for row in settings.SEARCH for name in row.variables} < set(settings.RECORD_VARIABLES)
 
 
 def test_the_documented_order_and_wishes_are_the_real_ones():
     text = (ABOVE / "docs" / "toolchain.md").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == preferences.GROUPS
-    assert set(re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)) == set(configuration.KEYS)
-    rows = (table.NVCC, table.PREFER, table.CXX, table.ALLOW_UNSUPPORTED)
-    variables = (*table.HOMES.variables, *catalog.MODULE_VARIABLES, *(row.variable for row in rows))
+    assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == settings.GROUPS
+    assert set(re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)) == set(settings.KEYS)
+    rows = (settings.NVCC, settings.PREFER, settings.CXX, settings.ALLOW_UNSUPPORTED)
+    variables = (*settings.HOMES.variables, *layouts.MODULE_VARIABLES, *(row.variable for row in rows))
     assert all(f"`{name}`" in text for name in variables)
 
 

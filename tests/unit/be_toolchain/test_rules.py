@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from be_toolchain.doctor.doctor import examine_machine, render_report
+from be_toolchain.find.coherence import (
+    LEAST_ROOM_BYTES,
+    find_bad_settings,
+    find_cache,
+    judge_folder,
+    judge_jax,
+    judge_room,
+    probe_surroundings,
+    temporary_dir,
+)
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.report.doctor import examine_machine
-from be_toolchain.report.report_text import render_report
-from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
-from be_toolchain.rules.runtime_settings import find_bad_settings
-from be_toolchain.rules.surroundings import find_cache, probe_surroundings, temporary_dir
 from tests.support.accounts import ME, needs_root, open_place, run_as
 from tests.support.machines import MemorySystem, healthy
 from tests.support.requirements import OPTIONAL
@@ -102,8 +108,8 @@ def test_the_doctor_counts_the_cache():
 
 
 LOOK = """
-from be_toolchain.report.doctor import _cache_finding
-from be_toolchain.rules.surroundings import probe_surroundings
+from be_toolchain.doctor.doctor import _cache_finding
+from be_toolchain.find.coherence import probe_surroundings
 from pathlib import Path
 for name in {names!r}:
     system = local_system.LocalSystem({{"BE_CACHE_DIR": name, "HOME": "/nonexistent"}})

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
-from be_runtime.compile.plan.build_plan import Edge
-from be_runtime.compile.run.progress import Progress
+from be_runtime.compile.plan import Edge
+from be_runtime.compile.progress import Progress
 from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, FindingError, SourceSpan
 from be_runtime.settings import Settings
+from be_runtime.store.folder import CacheWarning, usable_cache_dir
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.machine.local_system import LocalSystem
@@ -72,7 +72,7 @@ def machine() -> MemorySystem:
     return made
 
 
-@pytest.mark.filterwarnings("ignore::be_toolchain.settings.configuration.PassedOverWarning")
+@pytest.mark.filterwarnings("ignore::be_toolchain.settings.PassedOverWarning")
 @pytest.mark.parametrize("words", ["which cxx", "env", "doctor --json", "doctor", "doctor --verbose"])
 def test_what_is_for_programs_is_whole_but_on_a_terminal(capfdbinary: pytest.CaptureFixture[bytes], words: str):
     """The doctor is for people: it has its own colors there, and nothing else that steers anywhere."""
@@ -110,7 +110,7 @@ def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 
 def test_a_warning_about_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (tmp_path / "other",))
+    monkeypatch.setattr("be_runtime.store.folder.temporary_dirs", lambda: (tmp_path / "other",))
     usual = tmp_path / EVIL
     usual.write_text("")
     with pytest.warns(CacheWarning) as caught:

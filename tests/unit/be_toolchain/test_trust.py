@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache.folder import guard
-from be_runtime.cache.folder.location import usable_cache_dir
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
+from be_runtime.store import folder as folder_module
+from be_runtime.store.folder import usable_cache_dir
+from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust.folder_trust import distrust, distrust_entry
-from be_toolchain.machine.trust.regular_file import NotRegularError, open_regular, read_part, read_regular
-from be_toolchain.report.doctor import examine_machine
+from be_toolchain.machine.trust import NotRegularError, distrust, distrust_entry, open_regular, read_part, read_regular
 from tests.support.accounts import ME, STRANGER, needs_root, open_place, run_as
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 from tests.support.machines import healthy
@@ -86,7 +85,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
     assert says in facts.obstacle
     assert bool(facts.obstacle) == bool(says)
     with pytest.raises(CacheError) if says else nullcontext():
-        guard.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), LocalSystem())))
+        folder_module.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), LocalSystem())))
 
     machine = healthy(BE_CACHE_DIR=str(folder))
     machine.folders[str(folder)] = facts._replace(executable=True, free_bytes=None)
@@ -165,7 +164,7 @@ def test_the_folders_above_the_accounts_home_do_not_count(open_place: Path, monk
     (open_place / "home").symlink_to(real)
     assert obstacle(home / "cache")
     assert obstacle(home / "cache", HOME=str(home))  # a variable makes no account
-    monkeypatch.setattr("be_toolchain.machine.trust.folder_trail.account_home", lambda: f"{open_place}/home/me")
+    monkeypatch.setattr("be_toolchain.machine.trust.account_home", lambda: f"{open_place}/home/me")
     assert not obstacle(home / "cache")
     assert not obstacle(open_place / "home" / "me" / "cache")
     home.chmod(0o777)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.source_text import SourceText
-from be_runtime.spec.discovery import discover
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.discovery import discover
 from benchmarks import __main__ as runner
 from benchmarks.bench import HERE, KERNELS, Bench, child_environment
 from benchmarks.build_log import perfect_seconds

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.bundle.run_paths import read_image
 from be_runtime.cli.main import main
-from be_runtime.ship.hooks.image_needs import read_needs
+from be_runtime.ship.wheel import read_needs
+from be_runtime.store.images import read_image
 from tests.compile.be_runtime.processes import python
 from tests.support.hostile_files import plant
 from tests.support.requirements import host_compiler, in_full

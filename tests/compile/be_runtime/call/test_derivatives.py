@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 import be_runtime
 from be_runtime import ArgumentError, CompiledModule, GradientError, TransformError, gradcheck
-from be_runtime.xla import jax_internals
+from be_runtime.jax import internals
 from tests.support.jax_names import make_mesh, set_mesh
 from tests.support.requirements import OPTIONAL
 
@@ -50,7 +50,7 @@ def ruled(m: CompiledModule) -> Function:
 
 def has_high_level_primitives() -> bool:
     try:
-        jax_internals.high_level_primitive()
+        internals.high_level_primitive()
     except TransformError:
         return False
     return True

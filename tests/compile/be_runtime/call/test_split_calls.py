@@ -25,13 +25,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from be_runtime import CompiledModule, GatherWarning, TransformError
-from be_runtime.xla import jax_internals, partition
+from be_runtime.jax import internals, partition
 from tests.support.jax_names import make_mesh
 from tests.support.requirements import OPTIONAL
 from tests.support.runtime import ROOT, environment, run_python
 
 PROGRAM = Path(__file__).parent / "programs" / "split_calls.py"
-SUMS = jax_internals.sums_parts()
+SUMS = internals.sums_parts()
 Lines = dict[str, dict[str, Any]]
 
 NEEDS_ALL = "the kernel needs all of it; parallel[{}] in the arg_spec says that it can be split"

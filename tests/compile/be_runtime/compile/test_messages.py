@@ -17,8 +17,8 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, BuildError
-from be_runtime.cache import THIS_PROCESS
-from be_runtime.load.find_or_build import say_waiting
+from be_runtime.load.load import say_waiting
+from be_runtime.store.lock import THIS_PROCESS
 from tests.compile.be_runtime.load.sources import source, value
 from tests.support.requirements import in_full
 from tests.support.runtime import PRINTING, call, forwarding_compiler, libraries

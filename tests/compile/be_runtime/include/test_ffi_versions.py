@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.abi import FFI_CLAIM
-from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.launcher import new_session
 from be_runtime.load.native_library import native_library
+from be_runtime.own_files import FFI_CLAIM
 from tests.support import launch_frame
 
 SOURCE = r"""

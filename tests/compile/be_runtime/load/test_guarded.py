@@ -17,8 +17,8 @@ import pytest
 
 import be_runtime
 from be_runtime import CompiledModule, FindingError
+from be_runtime.jax import port
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
-from be_runtime.xla import jax_port
 from tests.support.runtime import call, environment, libraries, real_compiler, run_python
 
 PLANTED = r"""
@@ -270,7 +270,7 @@ planted = be_runtime.load_cpp_inline("planted", sys.argv[1])
 text = lambda: str(jax.jit(lambda x: planted.good(x, by=2.0)).lower(jnp.ones(3)).as_text())
 before, method = text(), be_runtime.KernelFunction.__call__
 planted.good(jnp.ones(3), by=1.0)
-assert "be_runtime.load.guarded" not in sys.modules
+assert "be_runtime.load.checked_mode" not in sys.modules
 with be_runtime.debug():
     assert "be_check" in text()
     assert be_runtime.KernelFunction.__call__ is not method
@@ -564,7 +564,7 @@ def test_each_call_of_a_pretended_gpu(tmp_path: Path):
     driver, made = tmp_path / "libcuda.so.1", tmp_path / "guarded_device"
     common: list[Any] = [real_compiler(), "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([*common, "-shared", "-fPIC", HERE / "programs/pretended_driver.cc", "-o", driver], check=True)
-    places = [f"-I{NATIVE_DIR}", f"-I{INCLUDE_DIR}", f"-isystem{jax_port.ffi_include_dir()}"]
+    places = [f"-I{NATIVE_DIR}", f"-I{INCLUDE_DIR}", f"-isystem{port.ffi_include_dir()}"]
     end = [str(driver), "-ldl", f"-Wl,-rpath,{tmp_path}"]
     subprocess.run([*common, *places, HERE / "programs/guarded_device.cc", "-o", made, *end], check=True)
     done = subprocess.run([made], check=True, capture_output=True, text=True, timeout=60)

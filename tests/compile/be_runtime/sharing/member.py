@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from be_runtime.cache import make_key
-from be_runtime.sharing.job import MOST_BYTES, Job
-from be_runtime.sharing.place import COME, WantedEntry
-from be_runtime.xla.coordination import JobStore, find_job_store
+from be_runtime.jax.coordination import JobStore, find_job_store
+from be_runtime.store.job import MOST_BYTES, Job
+from be_runtime.store.keys import make_key
+from be_runtime.store.travelling import COME, WantedEntry
 from tests.support import jobs
 
 

@@ -21,7 +21,7 @@ SLACK_S = 10.0
 
 BEGIN = """
 import os, sys, time
-from be_runtime.sharing.fsspec_cache import FsspecCache
+from be_runtime.store.remote import FsspecCache
 """
 USE = f"""{BEGIN}
 import fsspec

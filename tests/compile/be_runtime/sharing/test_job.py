@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from be_runtime.xla.coordination import JobStore
+from be_runtime.jax.coordination import JobStore
 from tests.compile.be_runtime.scaling import scaling
 from tests.compile.be_runtime.sharing.member import Member, Plan
 from tests.support import jobs

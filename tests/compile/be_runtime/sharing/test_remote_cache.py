@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.cache import Store
-from be_runtime.cache.validity.lookup import read_manifest
 from be_runtime.settings import Settings
-from be_runtime.sharing.archive import pack, unpack
-from be_runtime.sharing.remote import open_remote
-from be_toolchain.settings.remote_source import RemoteSource
+from be_runtime.store.archive import pack, unpack
+from be_runtime.store.cache import Store
+from be_runtime.store.lookup import read_manifest
+from be_runtime.store.remote import open_remote
+from be_toolchain.settings import RemoteSource
 from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.file_server import FileServer, serving
@@ -29,11 +29,12 @@ PROCESS = f"""
 import sys, jax
 before = set(sys.modules)
 import be_runtime
-from be_runtime.cache import Store
-from be_runtime.cache.validity.lookup import read_manifest
+from be_runtime.store.cache import Store
+from be_runtime.store.lookup import read_manifest
 path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
 new = set(sys.modules) - before
-imported = sorted(name for name in new if name.startswith("be_runtime.sharing.") or name in ("cryptography", "fsspec"))
+shared = [f"be_runtime.store.{name}" for name in ("places", "remote", "travelling")]
+imported = sorted(new.intersection([*shared, "cryptography", "fsspec"]))
 print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """
 WRITES: dict[str, Any] = {"BE_REMOTE_CACHE_WRITE": "1"}
@@ -101,7 +102,7 @@ def test_a_process_compiles_and_another_imports_what_it_takes_to_load(tmp_path: 
     assert in_process(tmp_path / "a", server.url, **WRITES)[::2] == ("", "")
     source, imported, said = in_process(tmp_path / "b", server.url)
     assert (source, said) == (server.url, "")
-    assert "be_runtime.sharing.http_cache" in imported
+    assert "be_runtime.store.remote" in imported
     assert not {"cryptography", "fsspec"} & set(imported)
     assert in_process(tmp_path / "b", server.url) == (server.url, [], ""), "a warm load imports nothing of this"
 
@@ -118,7 +119,7 @@ def test_what_is_damaged_is_said_and_compiled_here(machines: Machines, server: F
 
 
 def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, server: FileServer, tmp_path: Path):
-    signing = pytest.importorskip("be_runtime.sharing.signing")
+    signing = pytest.importorskip("be_runtime.store.archive")
     (private, public), (_, other) = signing.make_keys(), signing.make_keys()
     key = tmp_path / "key"
     signing.write_private_key(key, private)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.cli.main import main
-from be_runtime.kernels.cuda.images import kernel_of, lacking
+from be_runtime.kernels.launcher import kernel_of, lacking
+from be_runtime.store.images import open_folder
 from be_toolchain.arch import Arch
 from tests.compile.be_runtime.processes import python
 from tests.compile.be_runtime.scaling import scaling

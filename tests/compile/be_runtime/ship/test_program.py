@@ -25,8 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import be_runtime
 from be_runtime import ArgumentError, CompiledModule, LoadError, RegistrationError
-from be_runtime.bundle import baseline
 from be_runtime.cli.main import main
+from be_runtime.store import images as images_module
 from tests.compile.be_runtime.processes import python
 from tests.support.requirements import OPTIONAL
 from tests.support.runtime import ROOT, run_python
@@ -164,12 +164,12 @@ def test_every_flipped_byte_is_refused(program: be_runtime.ExportedProgram):
 
 def test_files_of_other_machines(module: CompiledModule, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
-        patch.setattr("be_runtime.ship.programs.exported.platform.machine", lambda: "riscv64")
+        patch.setattr("be_runtime.ship.programs.platform.machine", lambda: "riscv64")
         data = be_runtime.export(module.sums, X.reshape(8, 8))
     with pytest.raises(LoadError, match="was built for riscv64"):
         be_runtime.load_exported(data)
     data = be_runtime.export(lambda x: module.smooth(x, by=7.0), X, baseline="x86-64-v4")
-    monkeypatch.setattr(baseline, "_flags", lambda _: baseline.required_flags("x86-64-v3"))
+    monkeypatch.setattr(images_module, "_flags", lambda _: images_module.required_flags("x86-64-v3"))
     with pytest.raises(LoadError, match=r"needs a CPU of level x86-64-v4, and this one lacks avx512bw"):
         be_runtime.load_exported(data)
 

@@ -17,8 +17,8 @@ import pytest
 
 import be_runtime
 from be_runtime.cli.main import main
-from be_runtime.ship.hooks.wheel_kernels import source_files
 from be_runtime.ship.package import Package
+from be_runtime.ship.wheel import source_files
 from be_runtime.tune.winners import Winner
 from tests.compile.be_runtime.processes import python
 from tests.support.runtime import environment, run_python

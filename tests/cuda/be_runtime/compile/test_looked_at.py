@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.cache.validity.manifest import parse_manifest
+from be_runtime.store.manifest import parse_manifest
 from tests.cuda.built import images, inline
 from tests.support import looked_at
 from tests.support.looked_at import INCLUDES, LINKED, MAYBE, ONE, TWO, Case, apply, archives, both, filled

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import BuildError
+from be_runtime.store.manifest import parse_manifest
 from tests.cuda.built import UNCOMPRESSED, built, inline, log
 from tests.support.cuda import device_code, instructions, source
 from tests.support.requirements import in_full

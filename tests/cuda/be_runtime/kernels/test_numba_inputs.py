@@ -24,7 +24,7 @@ pytest.importorskip(
 )
 from numba import cuda
 
-from be_runtime.kernels.numba.gpu.numba_compiler import compile_numba
+from be_runtime.kernels.numba.gpu import compile_numba
 from tests.support import numba_kernels
 
 X = np.zeros(4, np.float32)
@@ -91,11 +91,11 @@ def test_a_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: 
         (call,) = kernel_calls(numba_cuda_kernel(case.kernel, outs, **case.launch), *case.inputs)
         return str(attributes(call)["kernel"])
 
-    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.compile_numba", compiled)
+    monkeypatch.setattr("be_runtime.kernels.numba.gpu.compile_numba", compiled)
     first = find_id()
     assert find_id() == first
     assert compiled.call_count == 1
     # A checkout of ours on another host has other times: the kernel is compiled anew, and the program is the same.
-    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.own_code_digest", lambda: "another checkout")
+    monkeypatch.setattr("be_runtime.kernels.numba.gpu.own_code_digest", lambda: "another checkout")
     assert find_id() == first
     assert compiled.call_count == 2

@@ -11,13 +11,10 @@ import pytest
 import be_runtime
 from be_runtime.cli import main as cli
 from be_runtime.errors import BuildError
-from be_runtime.kernels.cuda import nvrtc
-from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.images import Compiled, obtain_kernel
-from be_runtime.kernels.cuda.prototype import parse_name
-from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
-from be_runtime.kernels.cuda.raw_source import RawKernel
-from be_runtime.load.session import Session
+from be_runtime.kernels import nvrtc
+from be_runtime.kernels.launcher import Compiled, new_session, obtain_kernel
+from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin
+from be_runtime.load.registry import Session
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.requirements import in_full

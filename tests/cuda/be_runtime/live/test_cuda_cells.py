@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 import be_runtime
-from be_runtime.notebook.magics import load_ipython_extension, unload_ipython_extension
+from be_runtime.notebook import load_ipython_extension, unload_ipython_extension
 
 CELL = """#include "brainevent/common.h"
 __global__ void kernel(float* y) { y[0] = VALUE; }

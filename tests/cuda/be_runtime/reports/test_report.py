@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.cache import Store
 from be_runtime.cli.main import main
-from be_runtime.reports.inspection_tools import find_inspection_tools
-from be_runtime.reports.make_report import report_library
-from be_runtime.reports.module_report import KernelReport, ModuleReport
-from be_runtime.reports.occupancy import _MULTIPROCESSORS, occupancy
+from be_runtime.inspection import find_inspection_tools
+from be_runtime.report import _MULTIPROCESSORS, KernelReport, ModuleReport, occupancy, report_library
+from be_runtime.store.cache import Store
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem

@@ -12,9 +12,9 @@ import pytest
 
 import be_runtime
 from be_runtime import LoadError
-from be_runtime.ship.locate import package_in
-from be_runtime.ship.package_build import build_package
-from be_runtime.xla import jax_export
+from be_runtime.jax import exporting
+from be_runtime.ship.build import build_package
+from be_runtime.ship.package import package_in
 from be_toolchain.arch import Arch
 from tests.support.cuda import ARCH
 
@@ -41,16 +41,16 @@ def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: P
     assert symbols == ["be_graph_gpu_program_negate", "be_launch"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax_export, "device_archs", lambda: {"cpu": []})
+        patch.setattr(exporting, "device_archs", lambda: {"cpu": []})
         loaded = be_runtime.load_exported(path)
     assert not [name for name in be_runtime.list_registered_targets() if name in asked["targets"]]
     with jax.default_device(jax.devices("cpu")[0]), pytest.raises(ValueError, match="exported for platforms"):
         loaded.call(x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax_export, "device_archs", lambda: {"cpu": [], "CUDA": ["7.5"]})
+        patch.setattr(exporting, "device_archs", lambda: {"cpu": [], "CUDA": ["7.5"]})
         with pytest.raises(LoadError, match="can't run here: its code for sm_80/sm_90 does not run on sm_75"):
             be_runtime.load_exported(path)
-        patch.setattr(jax_export, "device_archs", lambda: {"cpu": [], "CUDA": ["9.0"]})
+        patch.setattr(exporting, "device_archs", lambda: {"cpu": [], "CUDA": ["9.0"]})
         again = be_runtime.load_exported(path)
         with pytest.raises(LoadError, match=r"was built ahead of time for 8.0, 9.0, and not for 12.0"):
             be_runtime.export(again.call, x, platforms=["cuda"], archs="12.0")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.checking.detectors import find_detectors
+from be_runtime.debugging.sanitizers import find_detectors
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.planted.try_all import PROGRAM, kernels
 from tests.support.runtime import environment

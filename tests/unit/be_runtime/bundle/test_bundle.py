@@ -23,17 +23,23 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.abi import ABI
-from be_runtime.bundle import index
-from be_runtime.bundle.baseline import check_baseline, require_baseline
-from be_runtime.bundle.elf_header import library_problem
-from be_runtime.bundle.index import CodeImage, ImageTarget, Index, parse_index, render_index, target_name
-from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_trusted
-from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.bundle.whole_files import KEPT, is_whole
-from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
-from be_runtime.generate.contents import Handlers, render_contents
+from be_runtime.own_files import ABI
+from be_runtime.store import bundle as bundle_module
+from be_runtime.store.bundle import CodeImage, ImageTarget, Index, ModuleRecord, parse_index, render_index, target_name
+from be_runtime.store.contents import Handlers, render_contents
+from be_runtime.store.images import (
+    KEPT,
+    Bundle,
+    check_baseline,
+    is_whole,
+    library_problem,
+    map_bytes,
+    open_folder,
+    open_trusted,
+    require_baseline,
+)
+from be_runtime.store.write_bundle import write_bundle
 from tests.support.accounts import STRANGER, needs_root, open_place
 
 __all__ = ["open_place"]  # a fixture
@@ -333,8 +339,8 @@ def target(name: str, digest: str = KNOWN, **stages: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        ("update brainevent-toolchain here", [{"format": index.FORMAT + 1}, {"abi": ABI + 1}]),
-        ("build it again with this release", [{"format": index.FORMAT - 1}]),
+        ("update brainevent-toolchain here", [{"format": bundle_module.FORMAT + 1}, {"abi": ABI + 1}]),
+        ("build it again with this release", [{"format": bundle_module.FORMAT - 1}]),
         ("build here again with this", [{"abi": 0}]),
         ("damaged", [{"abi": "1"}, {"images": []}, {"targets": {"f": {}}}, {"modules": None}, {"machine": 64}]),
         ("damaged", [{"images": {KNOWN: {"kind": "script", "platform": "cpu", "size": 1}}}]),
@@ -356,9 +362,12 @@ def test_another_format_or_abi_says_which_side_to_update(message: str, changes: 
 def test_a_damaged_index_is_named_and_errors_of_ours_pass(text: str):
     with pytest.raises(LoadError, match="some/place has a damaged index"):
         parse_index(text, "some/place")
-    with pytest.raises(LoadError, match="some/place has a damaged index: KeyError: 'x'"), index.reading("some/place"):
+    with (
+        pytest.raises(LoadError, match="some/place has a damaged index: KeyError: 'x'"),
+        bundle_module.reading("some/place"),
+    ):
         INDEX.modules["x"]
-    with pytest.raises(ArgumentError, match="ours"), index.reading("some/place"):
+    with pytest.raises(ArgumentError, match="ours"), bundle_module.reading("some/place"):
         raise ArgumentError("ours")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.keys import make_key
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import CacheWarning, Store, usable_cache_dir
-from be_runtime.cache.folder.location import temporary_dirs
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
+from be_runtime.store.cache import Store
+from be_runtime.store.folder import CacheWarning, temporary_dirs, usable_cache_dir
+from be_toolchain.machine.files import CACHE
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import CACHE
 from be_toolchain.machine.system import FolderFacts
 from tests.support.accounts import STRANGER, needs_root, open_place
 from tests.support.mounts import run_in_mounts
@@ -142,7 +142,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     place = Place(tmp_path)
-    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (place.temporary,))
+    monkeypatch.setattr("be_runtime.store.folder.temporary_dirs", lambda: (place.temporary,))
     return place
 
 
@@ -232,7 +232,7 @@ def test_a_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(pla
 @pytest.mark.parametrize("account", ["home", ""])
 def test_another_users_home_gets_no_cache(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str):
     """The command sudo may leave HOME as it was."""
-    monkeypatch.setattr("be_toolchain.machine.trust.folder_trail.account_home", lambda: account and f"{tmp_path}/own")
+    monkeypatch.setattr("be_toolchain.machine.trust.account_home", lambda: account and f"{tmp_path}/own")
     (tmp_path / "own").mkdir()
     os.chown(place.home, STRANGER, STRANGER)
     assert place.choose() == (tmp_path / "own" / ".cache" / CACHE if account else place.temporary)
@@ -246,7 +246,9 @@ _ON_MOUNTS = """
 import os, subprocess, sys
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
-from be_runtime.cache import BuildOutput, Store, make_key, usable_cache_dir
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.folder import usable_cache_dir
+from be_runtime.store.keys import make_key
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
@@ -285,7 +287,7 @@ def test_a_cache_on_file_systems_unlike_a_disk_of_ones_own(tmp_path: Path):
 _AS_A_USER = """
 import os, sys, warnings
 from pathlib import Path
-from be_runtime.cache.folder.location import temporary_dirs, usable_cache_dir
+from be_runtime.store.folder import temporary_dirs, usable_cache_dir
 from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
 uid, os.environ["TMPDIR"], *homes = sys.argv[1:]

@@ -18,11 +18,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.cache import BuildOutput, Entry, make_key
-from be_runtime.cache.folder.layout import lock_file
-from be_runtime.cache.folder.lock import key_lock, remove_if_free
 from be_runtime.errors import CacheError
-from be_toolchain.machine.sealed_json import seal, unseal
+from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.folder import lock_file
+from be_runtime.store.keys import make_key
+from be_runtime.store.lock import key_lock, remove_if_free
+from be_toolchain.machine.files import seal, unseal
 from tests.support.runtime import run_python
 from tests.unit.be_runtime.cache.conftest import Bench
 
@@ -63,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal now_s
         now_s += seconds
 
-    monkeypatch.setattr("be_runtime.cache.folder.lock.time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr("be_runtime.store.lock.time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
 
 
 @pytest.mark.usefixtures("clock")
@@ -174,7 +175,7 @@ assert process.only(str, make) == "slow"
 importing = threading.Event()
 class Slow:
     def find_spec(self, name, path=None, target=None):
-        if name == "be_runtime.cache.builder":
+        if name == "be_runtime.store.publish":
             importing.set()
             time.sleep(0.3)
 sys.meta_path.insert(0, Slow())
@@ -195,8 +196,8 @@ assert os.waitpid(child, 0)[1] == 0
 _FORKING = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from be_runtime.cache import BuildOutput, Store, make_key
-from be_runtime.cache.folder.lock import key_lock
+from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import make_key
+from be_runtime.store.lock import key_lock
 from be_runtime.errors import CacheError
 from be_runtime.load.process import Process
 from be_toolchain.machine.forks import ThreadLock
@@ -215,7 +216,7 @@ _PRELUDE = """
 import json, os, sys, time
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
-from be_runtime.cache import BuildOutput, CacheKey, Store
+from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import CacheKey
 store, key, log = Store(Path(sys.argv[2])), CacheKey.from_json(sys.argv[3]), sys.argv[4]
 """
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import BuildOutput, CacheKey, Recorded, Store, make_key
-from be_runtime.cache.folder.layout import variant_name
-from be_runtime.cache.publish import GRACE_NS, superseded
-from be_runtime.cache.upkeep.staging import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, is_abandoned
 from be_runtime.errors import CacheError
-from be_toolchain.machine.sealed_json import seal, unseal
+from be_runtime.store.cache import BuildOutput, Recorded, Store
+from be_runtime.store.folder import variant_name
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.publish import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, GRACE_NS, is_abandoned, superseded
+from be_toolchain.machine.files import seal, unseal
 from tests.unit.be_runtime.cache.conftest import Bench, tree
 
 

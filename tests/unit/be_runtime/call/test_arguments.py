@@ -16,15 +16,14 @@ import pytest
 from be_runtime.call import shapes
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.function import KernelFunction
-from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import CallSignature, resolve
+from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.spec.cpp.words import split_words
-from be_runtime.spec.grammar import parse_spec, render_spec
-from be_runtime.spec.model import Param, Role
-from be_runtime.xla.arrays import ArraySpec
-from be_runtime.xla.attribute_values import Fields, Numbers, Value, as_jax
+from be_runtime.jax.arrays import ArraySpec, Fields, Numbers, Value, as_jax
+from be_runtime.signature.cpp.lexer import split_words
+from be_runtime.signature.grammar import parse_spec, render_spec
+from be_runtime.signature.model import Param, Role
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 GOLDEN = Path(__file__).parent / "golden"

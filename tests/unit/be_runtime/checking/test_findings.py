@@ -10,13 +10,24 @@ from typing import Any
 import pytest
 
 from be_runtime import ArgumentError, Findings, checks
-from be_runtime.checking.check_program import choose_tools, rewinder
-from be_runtime.checking.children import TOOLS, Detectors, Invocation, Tool, plan_child
-from be_runtime.checking.device_reports import entry_points, read_device_report
-from be_runtime.checking.host_reports import read_host_report
-from be_runtime.checking.merged_findings import ToolRun, as_json, distinct, render, with_callers, with_names
-from be_runtime.checks import CHECKS, Checks, call_text, parse_checks
-from be_runtime.findings import Finding
+from be_runtime.checks import CHECKS, Checks, Finding, call_text, parse_checks
+from be_runtime.debugging.check import choose_tools, rewinder
+from be_runtime.debugging.sanitizers import (
+    TOOLS,
+    Detectors,
+    Invocation,
+    Tool,
+    ToolRun,
+    as_json,
+    distinct,
+    entry_points,
+    plan_child,
+    read_device_report,
+    read_host_report,
+    render,
+    with_callers,
+    with_names,
+)
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -12,23 +12,20 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.bundle.carried import Demand
-from be_runtime.compile import graph
-from be_runtime.compile.clang.clang_flags import translate
-from be_runtime.compile.clang.plan_clang import Packer, split_clang
+from be_runtime.compile import flags, graph
+from be_runtime.compile.clang import Packer, split_clang, translate
+from be_runtime.compile.codegen import bind
 from be_runtime.compile.cuda_compiler import CudaCompiler, cuda_compiler
-from be_runtime.compile.plan import flags
-from be_runtime.compile.plan.build_plan import BuildPlan, Edge, UnitBuild
-from be_runtime.compile.plan.libraries import link_flags
-from be_runtime.compile.plan.unit_files import files_named, unit_files
-from be_runtime.generate.bind import bind
-from be_runtime.load.portable import portable_request
+from be_runtime.compile.flags import link_flags
+from be_runtime.compile.plan import BuildPlan, Edge, UnitBuild, files_named, unit_files
+from be_runtime.load.identity import portable_request
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.source_text import SourceText
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.store.bundle import Demand
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
-from be_toolchain.model import CudaToolkit, HostCompiler
+from be_toolchain.values import CudaToolkit, HostCompiler
 from tests.support.machines import MemorySystem
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden, edges_text, shell_text
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.compile.inputs.depfile import parse_depfile
-from be_runtime.compile.inputs.header_search import include_folders, names_asked_for
-from be_runtime.compile.symbols import Definitions, definitions, separating_options
+from be_runtime.compile.graph import Definitions, definitions, separating_options
+from be_runtime.compile.inputs import include_folders, names_asked_for, parse_depfile
 
 RULES = {
     "k.o: k.cc \\\n /usr/include/a.h \\\n /usr/include/b.h\n": ["k.cc", "/usr/include/a.h", "/usr/include/b.h"],

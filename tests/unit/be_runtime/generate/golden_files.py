@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import be_runtime
-from be_runtime.compile.plan.build_plan import Edge
+from be_runtime.compile.plan import Edge
 from be_runtime.errors import BeRuntimeError
 
 UPDATE = "BE_UPDATE_GOLDEN"

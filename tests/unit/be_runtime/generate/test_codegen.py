@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from be_runtime.compile.codegen import Binding, bind, line_directive, render_include, render_inline_source, render_unit
+from be_runtime.compile.codegen_attributes import c_string
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
-from be_runtime.generate.bind import bind
-from be_runtime.generate.codegen import Binding, line_directive, render_include, render_inline_source, render_unit
-from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
-from be_runtime.source_text import SourceText
-from be_runtime.spec.cpp import program
-from be_runtime.spec.cpp.outline import outline
-from be_runtime.spec.discovery import discover
-from be_runtime.spec.model import EntryPoint, Param, Role
+from be_runtime.signature.cpp import program
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.cpp.outline import outline
+from be_runtime.signature.discovery import discover
+from be_runtime.signature.model import EntryPoint, Param, Role
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 PLAIN = """

@@ -10,11 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from be_runtime.debugging.watch import FollowedModule, MadeModule, Stamp, stamp_of
 from be_runtime.errors import BuildError
-from be_runtime.live.followed import FollowedModule, MadeModule, Stamp, stamp_of
 from be_runtime.request.arguments import cpp_request, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
-from be_runtime.source_text import SourceText
+from be_runtime.signature.cpp.lexer import SourceText
 
 SOURCE, HEADER = "/a/k.cc", "/a/k.h"
 UNIT = Unit("k", (SourceText(SOURCE, "text"),), Path(SOURCE))

@@ -12,20 +12,18 @@ from typing import Any
 
 import pytest
 
-from be_runtime.bundle.carried import Demand
 from be_runtime.load import identity
-from be_runtime.load.identity import module_key, request_fields
-from be_runtime.load.own_code import checkout_digest
-from be_runtime.load.portable import portable_request
+from be_runtime.load.identity import checkout_digest, module_key, portable_request, request_fields
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.arguments import cpp_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.sharing.roots import key_roots, movable_key, naming_flags
-from be_runtime.source_text import SourceText
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.store.bundle import Demand
+from be_runtime.store.travelling import key_roots, movable_key, naming_flags
 from be_toolchain import __version__
 from be_toolchain.arch import Arch
-from be_toolchain.model import HostCompiler, Toolchain
+from be_toolchain.values import HostCompiler, Toolchain
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 from tests.support.runtime import environment, run_python
 
@@ -123,7 +121,7 @@ def test_a_module_without_libraries_keeps_none_so_its_handlers_are_compiled_with
 
 
 SITE = Path(__file__).parents[4]
-CODE = "from be_runtime.load.own_code import own_code_digest; print(own_code_digest())"
+CODE = "from be_runtime.load.identity import own_code_digest; print(own_code_digest())"
 
 
 @pytest.fixture(name="site")
@@ -147,7 +145,7 @@ CHANGED = (
 
 def test_a_change_anywhere_is_another_identity(site: Path, tmp_path: Path):
     before = {digest(site, tmp_path / "memo")}
-    for name in (*CHANGED, "be_runtime/spec/more/deep/module.py"):
+    for name in (*CHANGED, "be_runtime/signature/more/deep/module.py"):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         with (site / name).open("a") as file:
             file.write("\n")

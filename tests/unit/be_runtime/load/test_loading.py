@@ -16,15 +16,15 @@ from unittest.mock import Mock, call
 import pytest
 
 import be_runtime
-from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.call.function import KernelFunction
 from be_runtime.errors import CacheError, LoadError, RegistrationError
-from be_runtime.generate.contents import Handlers
-from be_runtime.load.find_or_build import use_entry
+from be_runtime.load.load import use_entry
 from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
-from be_runtime.load.registry import Registry, Target
-from be_runtime.load.session import Session
+from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.contents import Handlers
+from be_runtime.store.keys import make_key
 from be_toolchain.machine.local_system import LocalSystem
 
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.abi import ABI
-from be_runtime.bundle.archs import serves
-from be_runtime.bundle.index import IMAGES, INDEX
-from be_runtime.cache import BuildOutput, CacheKey, Entry, Store
-from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.errors import CacheError
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
 from be_runtime.load import identity, prebuilt
 from be_runtime.load.identity import module_key
+from be_runtime.own_files import ABI
 from be_runtime.request.arguments import cuda_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.source_text import SourceText
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.store.bundle import IMAGES, INDEX, serves
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers, render_contents
+from be_runtime.store.eviction import EntryInfo
+from be_runtime.store.keys import CacheKey
 from be_toolchain.arch import parse_archs
-from be_toolchain.model import HostCompiler, Toolchain
+from be_toolchain.values import HostCompiler, Toolchain
 from tests.support.accounts import STRANGER, needs_root, open_place
 
 __all__ = ["open_place"]  # a fixture

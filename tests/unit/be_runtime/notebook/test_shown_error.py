@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, SpecError
-from be_runtime.notebook.cell_options import parse_cell_options
-from be_runtime.notebook.shown_error import error_html
+from be_runtime.notebook import error_html, parse_cell_options
 from be_toolchain.errors import HostCompilerNotFoundError, ToolchainError
 from tests.unit.be_runtime.generate.golden_files import check_golden
 

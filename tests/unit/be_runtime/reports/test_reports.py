@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError
-from be_runtime.reports.machine_code import Loop, classify, hottest_loop, read_kernels
-from be_runtime.reports.module_report import KernelReport, ModuleReport, Phase, check_blocks
-from be_runtime.reports.occupancy import Occupancy, occupancy
-from be_runtime.reports.resource_usage import Usage, parse_ptxas, parse_resources
+from be_runtime.inspection import Loop, classify, hottest_loop, read_kernels
+from be_runtime.report import (
+    KernelReport,
+    ModuleReport,
+    Occupancy,
+    Phase,
+    Usage,
+    check_blocks,
+    occupancy,
+    parse_ptxas,
+    parse_resources,
+)
 from be_toolchain.arch import Arch
 from tests.unit.be_runtime.generate.golden_files import check_golden
 

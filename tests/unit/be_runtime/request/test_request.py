@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from be_runtime.api import load_cpp_file, load_cpp_inline, load_cuda_file, load_cuda_inline
 from be_runtime.errors import ArgumentError, SourceNotFoundError
-from be_runtime.kernels.cuda.calls import choose_archs as choose_archs_of_a_kernel
-from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.launcher import choose_archs as choose_archs_of_a_kernel
+from be_runtime.kernels.launcher import new_session
 from be_runtime.request import arguments, options
-from be_runtime.request.flag_paths import absolute_paths
-from be_runtime.request.native_cpu import identify_cpu
+from be_runtime.request.options import absolute_paths, identify_cpu
 from be_runtime.request.tools import choose_archs
 from be_runtime.settings import Settings
 from be_toolchain import ToolchainRequest, resolve

@@ -14,13 +14,23 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.errors import ArgumentError
-from be_runtime.sharing import archive
-from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, Verify, pack, resigned, unpack
-from be_runtime.sharing.export_file import ExportWriter, read_export
-from be_runtime.sharing.roots import Roots, key_roots, movable_key, naming_flags, unnamed_paths
-from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
+from be_runtime.store import archive
+from be_runtime.store.archive import MAGIC, ArchiveError, Head, Verify, pack, resigned, unpack
+from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.travelling import (
+    ExportWriter,
+    Roots,
+    Shareable,
+    key_roots,
+    movable_key,
+    naming_flags,
+    pack_entry,
+    read_export,
+    unnamed_paths,
+    unpack_entry,
+)
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 

@@ -13,22 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import BuildOutput, make_key
 from be_runtime.errors import ArgumentError, CacheError
+from be_runtime.jax.coordination import JobStore
 from be_runtime.settings import Settings
-from be_runtime.sharing import signing
-from be_runtime.sharing.archive import Head, pack
-from be_runtime.sharing.exchange import Exchange
-from be_runtime.sharing.fsspec_cache import FsspecCache
-from be_runtime.sharing.imported import Imported
-from be_runtime.sharing.job import Job
-from be_runtime.sharing.place import WantedEntry
-from be_runtime.sharing.remote import Health, Link, RemoteCache, name_remote, open_remote
-from be_runtime.sharing.roots import Roots
-from be_runtime.sharing.travelling_entry import Shareable
-from be_runtime.xla.coordination import JobStore
+from be_runtime.store import archive
+from be_runtime.store.archive import Head, pack
+from be_runtime.store.cache import BuildOutput
+from be_runtime.store.job import Job
+from be_runtime.store.keys import make_key
+from be_runtime.store.places import Exchange
+from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
+from be_runtime.store.travelling import Imported, Roots, Shareable, WantedEntry
 from be_toolchain.errors import PreferenceError
-from be_toolchain.settings.remote_source import RemoteSource
+from be_toolchain.settings import RemoteSource
 from tests.support.faulty_server import GOOD, FaultyServer, faulty_server
 from tests.support.jobs import StoreClient
 from tests.support.machines import MemorySystem
@@ -322,7 +319,7 @@ def test_the_users_file_has_to_mean_something_and_to_be_theirs(text: str):
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
     uses: dict[tuple[str, str], Callable[[], object]] = {
         ("fsspec", "s3"): lambda: FsspecCache("s3://bucket", 1),
-        ("cryptography.hazmat.primitives.asymmetric", "signing"): signing.make_keys,
+        ("cryptography.hazmat.primitives.asymmetric", "signing"): archive.make_keys,
     }
     for (package, extra), use in uses.items():
         monkeypatch.setitem(sys.modules, package, None)

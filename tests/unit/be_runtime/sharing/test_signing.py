@@ -12,14 +12,14 @@ import pytest
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
-from be_runtime.sharing.remote import open_signer
+from be_runtime.store.archive import ArchiveError, Head, pack, unpack
+from be_runtime.store.remote import open_signer
 from be_toolchain.machine.local_system import LocalSystem
 
 pytest.importorskip("cryptography")
 
-from be_runtime.cli.cache import keys as commands
-from be_runtime.sharing.signing import make_keys, read_signer, read_verifier
+from be_runtime.cli import cache_change as commands
+from be_runtime.store.archive import make_keys, read_signer, read_verifier
 from tests.support.accounts import open_place
 
 __all__ = ["open_place"]  # a fixture

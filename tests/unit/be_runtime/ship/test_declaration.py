@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError, SourceNotFoundError, SpecError
-from be_runtime.ship.changes import MISSING, changed_source, record_sources
-from be_runtime.ship.declaration import Declaration, parse_declaration
-from be_runtime.ship.hooks import setuptools as hook
-from be_runtime.ship.hooks import wheel_kernels
-from be_runtime.ship.hooks.image_needs import Needs
-from be_runtime.ship.hooks.platform_tags import parse_policies, platform_tag
-from be_runtime.ship.hooks.wheel_kernels import WheelOptions, parse_options, project_table, wheel_packages
-from be_runtime.ship.kernel_builds import build_function
-from be_runtime.ship.kernel_tables import call_options, declared_function, read_table
-from be_runtime.ship.links_out import refuse_links_out
-from be_runtime.ship.modules import request_of
-from be_runtime.ship.package import Package
-from be_runtime.ship.package_build import build_package
+from be_runtime.ship import setuptools as hook
+from be_runtime.ship import wheel
+from be_runtime.ship.build import build_package
+from be_runtime.ship.declaration import Declaration, call_options, declared_function, parse_declaration, read_table
+from be_runtime.ship.kernels import build_function
+from be_runtime.ship.package import MISSING, Package, changed_source, record_sources, refuse_links_out, request_of
+from be_runtime.ship.wheel import (
+    Needs,
+    WheelOptions,
+    parse_options,
+    parse_policies,
+    platform_tag,
+    project_table,
+    wheel_packages,
+)
 from tests.support.hostile_files import refused_at_once
 
 MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encoding="utf-8")
@@ -253,7 +255,7 @@ def test_packages_are_found_below_the_project_and_in_src(tmp_path: Path):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "kernels.toml").touch()
     found = wheel_packages(parse_options({"packages": ["flat", "inner.deep", "lib/odd"]}, "t"), tmp_path)
-    assert list(map(wheel_kernels.place, found)) == ["flat/_kernels", "inner/deep/_kernels", "odd/_kernels"]
+    assert list(map(wheel.place, found)) == ["flat/_kernels", "inner/deep/_kernels", "odd/_kernels"]
     assert [each.name for each in wheel_packages(WheelOptions(), tmp_path)] == ["flat"]
     with pytest.raises(ArgumentError, match="no package 'missing' below"):
         wheel_packages(parse_options({"package": "missing"}, "t"), tmp_path)
@@ -264,7 +266,7 @@ def test_an_sdist_gets_sources_and_nothing_that_was_built(tmp_path: Path):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).touch()
     (package,) = wheel_packages(WheelOptions(), tmp_path)
-    assert wheel_kernels.source_files(package, tmp_path) == ["p/a.cc", "p/include/a.h", "p/kernels.toml"]
+    assert wheel.source_files(package, tmp_path) == ["p/a.cc", "p/include/a.h", "p/kernels.toml"]
 
 
 def test_setuptools_projects_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -274,16 +276,16 @@ def test_setuptools_projects_of_others_are_left_alone(tmp_path: Path, monkeypatc
     (tmp_path / "pyproject.toml").write_text("[tool.other]\n")
     hook.finalize(object())
     (tmp_path / "pyproject.toml").write_text("[tool.be-runtime]\narchs = ['9.0']\n")
-    assert wheel_kernels.project_table(tmp_path) == {"archs": ["9.0"]}
+    assert wheel.project_table(tmp_path) == {"archs": ["9.0"]}
     with pytest.raises(AttributeError):  # an object is no distribution
         hook.finalize(object())
-    monkeypatch.setitem(sys.modules, "be_runtime.ship.hooks.setuptools_commands", None)
+    monkeypatch.setitem(sys.modules, "be_runtime.ship.setuptools_commands", None)
     with pytest.raises(SystemExit, match="kernels need setuptools>=77"):
         hook.finalize(object())
 
 
 def test_an_error_ends_a_backend_with_its_text_and_hints():
-    with pytest.raises(SystemExit, match="error: wrong\nhint: right"), wheel_kernels.leaving_as_text():
+    with pytest.raises(SystemExit, match="error: wrong\nhint: right"), wheel.leaving_as_text():
         raise ArgumentError("wrong", hints=("right",))
 
 

@@ -13,23 +13,22 @@ from pathlib import Path
 import pytest
 
 import be_runtime
-from be_runtime.bundle.index import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
-from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.cli.main import main
 from be_runtime.errors import ArgumentError, LoadError, SourceNotFoundError
+from be_runtime.jax.exporting import read_program
 from be_runtime.load import prebuilt
 from be_runtime.request.arguments import cpp_request, file_units
 from be_runtime.request.options import Unit
-from be_runtime.sharing.signing import read_signer, read_verifier
-from be_runtime.ship.kernel_tables import read_source, read_table
+from be_runtime.ship.declaration import read_source, read_table
 from be_runtime.ship.package import find_package
-from be_runtime.ship.programs.container import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
+from be_runtime.ship.programs import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
+from be_runtime.store.archive import read_signer, read_verifier
+from be_runtime.store.bundle import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
+from be_runtime.store.images import open_folder
 from be_runtime.tune.winners import write_package
-from be_runtime.xla.jax_export import read_program
 from be_toolchain.find.record import load_record, record_path
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust.regular_file import LARGE
-from be_toolchain.machine.trust.zip_files import MOST_FILES
+from be_toolchain.machine.trust import LARGE, MOST_FILES
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"

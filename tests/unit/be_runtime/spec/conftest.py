@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from be_runtime.source_text import SourceText
-from be_runtime.spec.discovery import discover
-from be_runtime.spec.grammar import render_spec
-from be_runtime.spec.model import EntryPoint
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.discovery import discover
+from be_runtime.signature.grammar import render_spec
+from be_runtime.signature.model import EntryPoint
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 

@@ -12,18 +12,16 @@ import pytest
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import BeRuntimeError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
-from be_runtime.source_text import SourceText
-from be_runtime.spec import discovery
-from be_runtime.spec.cpp import macros as macros_module
-from be_runtime.spec.cpp import program
-from be_runtime.spec.cpp import types as types_module
-from be_runtime.spec.cpp.cpp_params import Shape, parse_params
-from be_runtime.spec.cpp.lexer import Token, significant
-from be_runtime.spec.cpp.macros import Macros, parse_define
-from be_runtime.spec.cpp.types import CppTypes
-from be_runtime.spec.discovery import discover
-from be_runtime.spec.grammar import MOST, parse_spec, render_spec
-from be_runtime.spec.model import EntryPoint
+from be_runtime.signature import discovery
+from be_runtime.signature.cpp import macros as macros_module
+from be_runtime.signature.cpp import params as types_module
+from be_runtime.signature.cpp import program
+from be_runtime.signature.cpp.lexer import SourceText, Token, significant
+from be_runtime.signature.cpp.macros import Macros, parse_define
+from be_runtime.signature.cpp.params import CppTypes, Shape, parse_params
+from be_runtime.signature.discovery import discover
+from be_runtime.signature.grammar import MOST, parse_spec, render_spec
+from be_runtime.signature.model import EntryPoint
 from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
 from tests.unit.be_runtime.generate.golden_files import check_golden

@@ -6,8 +6,8 @@ import pytest
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import SpecError
-from be_runtime.spec.cpp.cpp_params import CPP_SCALARS
-from be_runtime.spec.model import Role
+from be_runtime.signature.cpp.params import CPP_SCALARS
+from be_runtime.signature.model import Role
 from tests.unit.be_runtime.spec.conftest import each, found, inferred, tokens_of
 
 SCALARS = {

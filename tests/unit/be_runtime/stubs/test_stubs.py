@@ -12,10 +12,18 @@ import pytest
 from be_runtime.call.resolve import CallSignature
 from be_runtime.cli import main as cli
 from be_runtime.cli.parser import build_parser
-from be_runtime.spec.grammar import parse_spec
-from be_runtime.spec.model import Role
-from be_runtime.stubs.python_stub import imported_names, python_stub
-from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
+from be_runtime.signature.grammar import parse_spec
+from be_runtime.signature.model import Role
+from be_runtime.stubs import (
+    MARK,
+    StubFunction,
+    class_name,
+    imported_names,
+    python_stub,
+    render_class,
+    render_function,
+    render_stub,
+)
 from tests.unit.be_runtime.generate.golden_files import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,12 +13,20 @@ import numpy as np
 import pytest
 
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.operation import benchmark
+from be_runtime.kernels import benchmark
 from be_runtime.tune import timing, winners
-from be_runtime.tune.buckets import bucket_of, nearest
-from be_runtime.tune.configs import expand, name_of
 from be_runtime.tune.timing import choose, differs
-from be_runtime.tune.winners import TunedDevice, Winner, find_winner, parse_winners, render_winners
+from be_runtime.tune.winners import (
+    TunedDevice,
+    Winner,
+    bucket_of,
+    expand,
+    find_winner,
+    name_of,
+    nearest,
+    parse_winners,
+    render_winners,
+)
 
 
 def test_extents_are_rounded_up_to_powers_of_two():

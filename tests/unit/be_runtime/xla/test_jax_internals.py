@@ -19,9 +19,9 @@ from jax._src.custom_partitioning_sharding_rule import SdyShardingRule
 from packaging.version import Version
 
 import be_runtime
-from be_runtime.xla import jax_internals
-from be_runtime.xla.coordination import JobStore, JobStoreError, find_job_store
-from be_runtime.xla.fault_names import FaultNames
+from be_runtime.jax import internals
+from be_runtime.jax.coordination import JobStore, JobStoreError, find_job_store
+from be_runtime.jax.fault_names import FaultNames
 from tests.support.runtime import run_python
 
 JAX = Version(jax.__version__)
@@ -64,26 +64,26 @@ def test_a_name_is_in_the_releases_that_are_stated(name: str):
     last = {"0.11.2": "0.11.1"}.get(gone)
     stated = f"before {gone}" if first == OLDEST else f"{first} to {last}" if gone else f"since {first}"
     row = rf"^``{re.escape(name)}``.* {stated}$|^{name} .* {stated}$"
-    assert re.search(row, jax_internals.__doc__ or "", re.MULTILINE)
+    assert re.search(row, internals.__doc__ or "", re.MULTILINE)
 
 
 OF_LOWERING = "custom_call full_like_aval ir_attribute lower_fun TokenSet dtype_to_ir_type lower_with_sharding_in_types"
 
 
 def test_the_names_of_lowering_are_in_all_releases():
-    assert [name for name in OF_LOWERING.split() if not hasattr(jax_internals.mlir, name)] == []
+    assert [name for name in OF_LOWERING.split() if not hasattr(internals.mlir, name)] == []
 
 
 def test_no_other_file_knows_private_names():
     private = re.compile(r"^\s*(from|import) (jax\._src|jaxlib\.?\w* import xla_client)", re.MULTILINE)
     paths = Path(be_runtime.__file__).parent.rglob("*.py")
-    assert [path.name for path in paths if private.search(path.read_text())] == ["jax_internals.py"]
+    assert [path.name for path in paths if private.search(path.read_text())] == ["internals.py"]
 
 
 def test_values_vary_alike_outside_of_shard_map():
     one: Any = jax.numpy.ones(3)
-    assert [each is one for each in jax_internals.vary_alike(one, one)] == [True, True]
-    assert jax_internals.varying(jax.typeof(one)) == frozenset()
+    assert [each is one for each in internals.vary_alike(one, one)] == [True, True]
+    assert internals.varying(jax.typeof(one)) == frozenset()
 
 
 def store(error: str = "") -> JobStore:
@@ -113,7 +113,7 @@ def test_a_job_of_several_processes_has_a_store_and_what_is_not_as_expected_is_n
 
 
 def test_who_has_not_imported_jax_is_in_no_job():
-    code = "import sys, be_runtime.xla.coordination as here\nprint(here.find_job_store(), 'jax' in sys.modules)"
+    code = "import sys, be_runtime.jax.coordination as here\nprint(here.find_job_store(), 'jax' in sys.modules)"
     assert run_python(code).stdout.split() == ["None", "False"]
 
 

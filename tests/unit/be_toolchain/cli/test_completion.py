@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from be_toolchain.cli import main as cli
+from be_toolchain.cli.main import render_variables
 from be_toolchain.cli.parser import PARTS, SHELLS
-from be_toolchain.cli.shell import render_variables
 from tests.support.machines import SITE, MemorySystem, with_compiler
 
 ROOT = Path(__file__).parents[4]

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
+from be_toolchain.terminal import INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
 from tests.support.requirements import in_full
 
 ROOT = Path(__file__).parents[4]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from be_toolchain.arch import Arch
-from be_toolchain.find.device_memory import device_archs
+from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.find.devices import Device, DeviceReport, ask_aside, parse_driver_release, parse_smi, probe_devices
+from be_toolchain.find.record import device_archs
 from be_toolchain.machine.system import RunResult
-from be_toolchain.report.doctor import examine_machine
 from tests.support.machines import Libcuda, MemorySystem
 
 Change = Callable[[MemorySystem], object]

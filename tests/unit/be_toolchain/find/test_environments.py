@@ -13,12 +13,10 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
+from be_toolchain.doctor.doctor import Report, examine_machine, render_report
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.survey import survey
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.report.doctor import examine_machine
-from be_toolchain.report.model import Report
-from be_toolchain.report.report_text import render_report
 from tests.support.environments import ROWS, Row, machine_of
 from tests.support.machines import SITE, Answering, MemorySystem, cuda_of, healthy
 
@@ -27,7 +25,7 @@ TARGET = "targets/x86_64-linux"
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.verdict], ids=lambda row: row.name)
-@pytest.mark.filterwarnings("ignore::be_toolchain.settings.configuration.PassedOverWarning")
+@pytest.mark.filterwarnings("ignore::be_toolchain.settings.PassedOverWarning")
 def test_found(row: Row):
     toolchain = resolve(row.request, system=machine_of(row))
 

@@ -13,10 +13,10 @@ import pytest
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
-from be_toolchain.known import catalog
+from be_toolchain.known import layouts
+from be_toolchain.machine.files import seal, unseal
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.sealed_json import seal, unseal
-from be_toolchain.settings.table import RECORD_VARIABLES
+from be_toolchain.settings import RECORD_VARIABLES
 from tests.support.machines import SITE, MemorySystem, cuda_of, healthy
 from tests.support.requirements import OPTIONAL
 
@@ -168,7 +168,7 @@ def test_every_variable_that_the_search_reads_is_part_of_the_record(machine: Mem
     assert watched.read <= set(RECORD_VARIABLES)
 
 
-@pytest.mark.parametrize("name", catalog.COMPILE_VARIABLES)
+@pytest.mark.parametrize("name", layouts.COMPILE_VARIABLES)
 def test_variables_that_change_a_compile_change_the_fingerprint(machine: MemorySystem, name: str):
     plain = resolve(CUDA, system=machine)
     change_environ(name, "/usr/bin/g++")(machine)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.cli.shell import shell_variables
+from be_toolchain.cli.main import shell_variables
+from be_toolchain.doctor.smoke import run_smoke
 from be_toolchain.find.devices import probe_devices
-from be_toolchain.install.clang_tree import join_wheels, try_clang
+from be_toolchain.install.compilers import join_wheels, try_clang
 from be_toolchain.known.fatbin import Image, render_fatbin
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.report.smoke import run_smoke
 from tests.support.machines import Libcuda, MemorySystem, cuda_of, with_compiler
 
 VERSIONS = {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-cuda-runtime-cu12": "12.9.79"}

@@ -9,10 +9,22 @@ import pytest
 
 from be_toolchain import errors
 from be_toolchain.errors import CudaNotFoundError, CudaUnavailableError, InstallError
-from be_toolchain.install.model import Goal, InstallPlan, InstallRequest, Situation, Wheel, render_plan
-from be_toolchain.install.plan import PARTS, SIZES_MB, ZIG, choose_goals, mixture_of, plan_install
-from be_toolchain.install.repair import find_repairs
-from be_toolchain.known.catalog import CUDA12_WHEELS, PIP_TOOLKIT
+from be_toolchain.install.apply import find_repairs
+from be_toolchain.install.plan import (
+    PARTS,
+    SIZES_MB,
+    ZIG,
+    Goal,
+    InstallPlan,
+    InstallRequest,
+    Situation,
+    Wheel,
+    choose_goals,
+    mixture_of,
+    plan_install,
+    render_plan,
+)
+from be_toolchain.known.layouts import CUDA12_WHEELS, PIP_TOOLKIT
 
 SITE, STORE = Path("/venv/lib/python3.11/site-packages"), Path("/home/ada/.local/share/be_toolchain/toolchains")
 PLAIN = Situation(site=SITE, store=STORE)

@@ -16,16 +16,15 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
+from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.errors import HostCompilerNotFoundError, StoreError, UnsupportedHostCompilerError
 from be_toolchain.install.apply import wipe
-from be_toolchain.install.managed import ManagedStore
-from be_toolchain.install.wheel_files import check_wheel
-from be_toolchain.install.workplace import WORK, find_dead, make_workplace, sweep_dead
+from be_toolchain.install.installers import check_wheel
+from be_toolchain.install.managed import WORK, ManagedStore, find_dead, make_workplace, sweep_dead
+from be_toolchain.machine.files import store_dir
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import store_dir
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
-from be_toolchain.report.doctor import examine_machine
+from be_toolchain.machine.trust import distrust_managed, find_managed, find_store
 from tests.support.accounts import STRANGER, make, needs_root, open_place
 from tests.support.machines import MemorySystem, cuda_of, healthy, with_compiler
 
@@ -262,7 +261,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from be_toolchain.install.managed import ManagedStore
-from be_toolchain.install.workplace import make_workplace
+from be_toolchain.install.managed import make_workplace
 with ManagedStore(Path(sys.argv[1])).stage() as stage, make_workplace() as work:
     for folder in (stage, work):
         (folder / "tree").mkdir()

@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 
 import be_runtime
 from be_runtime.dtypes import DTYPES
-from be_runtime.xla import jax_internals
+from be_runtime.jax import internals
 from tests.support.jax_names import make_mesh, set_mesh, shard_map
 
 KERNELS = Path(__file__).parents[1] / "kernels.cc"
@@ -264,7 +264,7 @@ def dtypes() -> None:
         given = (x % 2 if row.bits < 4 else x).astype(jnp.dtype(row.name))
         case = functools.partial(Case, kind="automatic")
         case(row.name, group="alone")(m.copy, [given], [ROWS], lambda x: x)
-        if jax_internals.sums_parts():
+        if internals.sums_parts():
             few = (x == 0).astype(given.dtype)  # their sums are exact in all types
             wide = np.complex128 if given.dtype.kind == "c" else np.float64
             total = lambda x, wide=wide: x[::2].astype(wide).sum(0).astype(x.dtype)  # noqa: E731

@@ -20,11 +20,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
-from be_runtime.compile.run import execute
-from be_runtime.compile.run.execute import Runner, Step, render_log
-from be_runtime.compile.run.parallel import run_parallel
-from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile import execute
+from be_runtime.compile.execute import Runner, Step, render_log, resolve_ninja
+from be_runtime.compile.parallel import run_parallel
+from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.runtime import PRINTING, processes_with

@@ -13,8 +13,7 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
-from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage, encode_params, pointer_param
+from be_runtime.kernels.launcher import Geometry, Kernel, KernelImage, encode_params, new_session, pointer_param
 from be_runtime.load.native_library import native_library
 from be_toolchain import probe_devices
 from be_toolchain.arch import Arch

@@ -18,11 +18,10 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cuda_kernel
-from be_runtime.call.call_options import check_options
-from be_runtime.kernels.numba.callable.callback import Memory, python_function
-from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
-from be_runtime.kernels.numba.cpu.compiled import host_functions
-from be_runtime.kernels.numba.cpu.signature import Signature
+from be_runtime.call.attributes import check_options
+from be_runtime.kernels.numba.callable import Memory, python_function
+from be_runtime.kernels.numba.cpu import called_function, host_array_function, host_functions
+from be_runtime.kernels.numba.cpu_handler import Signature
 from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
 

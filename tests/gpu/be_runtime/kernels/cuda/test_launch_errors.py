@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.kernels.cuda.calls import choose_archs, new_session
-from be_runtime.kernels.cuda.describe import Kernel, KernelImage
+from be_runtime.kernels.launcher import Kernel, KernelImage, choose_archs, new_session
 from tests.support.cuda import launch_once
 
 SOURCE = """

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.kernels.cuda.describe import Kernel
-from be_runtime.kernels.cuda.launcher import Again, Launcher
+from be_runtime.kernels.launcher import Again, Kernel, Launcher
 from tests.support import launch_frame
 from tests.support.cuda import load_exercise
 from tests.support.kernel_calls import attributes, kernel_calls

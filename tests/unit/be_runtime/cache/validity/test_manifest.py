@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.cache import CacheKey, make_key
-from be_runtime.cache.validity import manifest as records
-from be_runtime.cache.validity.manifest import Files, Manifest, parse_manifest, render_manifest
-from be_toolchain.machine.sealed_json import seal, unseal
+from be_runtime.store import manifest as records
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.manifest import Files, Manifest, parse_manifest, render_manifest
+from be_toolchain.machine.files import seal, unseal
 
 TEXT, NUMBER = st.text(max_size=4), st.integers()
 RECORD = st.builds(records.FileRecord, TEXT, NUMBER, NUMBER, NUMBER, NUMBER, TEXT)

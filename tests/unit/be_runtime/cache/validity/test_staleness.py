@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import BuildOutput, FileRecord, Files, Manifest, Recorded, shadowing_paths
-from be_runtime.cache.publish import build_began, record_files
-from be_runtime.cache.validity.absent import group_absent
-from be_runtime.cache.validity.examine import examine, record_file
-from be_runtime.cache.validity.manifest import RACY_MARGIN_NS
-from be_runtime.cache.validity.verify import is_unchanged
+from be_runtime.store.cache import BuildOutput, Recorded
+from be_runtime.store.examine import examine, record_file
+from be_runtime.store.lookup import is_unchanged
+from be_runtime.store.manifest import RACY_MARGIN_NS, FileRecord, Files, Manifest, group_absent, shadowing_paths
+from be_runtime.store.publish import build_began, record_files
 from tests.unit.be_runtime.cache.conftest import Bench
 
 

@@ -18,17 +18,18 @@ from types import SimpleNamespace
 import pytest
 
 import be_runtime
-from be_runtime.cache import BuildOutput, Entry, Store, make_key
-from be_runtime.cache.validity.manifest import parse_manifest, render_manifest
+from be_runtime.cli import cache_common as cache_text
+from be_runtime.cli import cache_show
 from be_runtime.cli import main as cli
-from be_runtime.cli.cache import listing, show_entry, why
-from be_runtime.cli.cache import text as cache_text
-from be_runtime.cli.cache.command import COMMANDS
+from be_runtime.cli.commands import CACHE_COMMANDS
 from be_runtime.cli.parser import build_parser
-from be_runtime.load.own_code import own_code_digest
+from be_runtime.load.identity import own_code_digest
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.sharing.archive import Head, pack
-from be_runtime.sharing.export_file import ExportWriter
+from be_runtime.store.archive import Head, pack
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.keys import make_key
+from be_runtime.store.manifest import parse_manifest, render_manifest
+from be_runtime.store.travelling import ExportWriter
 from tests.unit.be_runtime.generate.golden_files import check_golden
 
 
@@ -98,7 +99,7 @@ def test_the_page_shows_every_command():
     page = (Path(__file__).parents[5] / "docs" / "caching.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m be_runtime (cache .*)", page, re.MULTILINE)
     shown = [build_parser().parse_args(shlex.split(line, comments=True)).subcommand for line in lines]
-    assert sorted(shown) == sorted(COMMANDS)
+    assert sorted(shown) == sorted(CACHE_COMMANDS)
 
 
 EACH = (
@@ -142,7 +143,7 @@ class Shell:
         self.began_s = self.now_s = time.time()
         monkeypatch.setenv("BE_CACHE_DIR", str(self.root))
         monkeypatch.setattr(cache_text, "time", SimpleNamespace(time=lambda: self.now_s))
-        for module in (listing, show_entry, why):
+        for module in (cache_show, cache_show, cache_show):
             monkeypatch.setattr(module, "ago", self._ago)
         self.edit("one")
 

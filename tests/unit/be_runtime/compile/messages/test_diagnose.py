@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from be_runtime.compile.messages.diagnose import diagnose
-from be_runtime.compile.messages.warned import find_warnings, warnings_text
+from be_runtime.compile.messages import diagnose, find_warnings, warnings_text
 from tests.unit.be_runtime.generate.golden_files import check_golden
 
 OUTPUTS = Path(__file__).parent / "golden" / "outputs.txt"

@@ -11,24 +11,22 @@ from pathlib import Path, PurePath
 import pytest
 
 import be_runtime
-from be_runtime.compile.nvcc.device_images import device_images
-from be_runtime.compile.nvcc.dry_run import parse_dryrun
-from be_runtime.compile.nvcc.plan_headers import (
+from be_runtime.compile.nvcc import device_images, parse_dryrun, rename, split_phases
+from be_runtime.compile.nvcc_headers import (
     are_left,
     checks,
     header_macros,
     headers_text,
     is_shadowed,
     is_understood,
+    make_preamble,
     names_in_headers,
     preprocessing,
     probes,
     use_kept_headers,
+    use_preamble,
 )
-from be_runtime.compile.nvcc.plan_phases import rename, split_phases
-from be_runtime.compile.nvcc.plan_preamble import make_preamble, use_preamble
-from be_runtime.compile.plan.build_plan import UnitBuild
-from be_runtime.compile.plan.unit_files import files_named
+from be_runtime.compile.plan import UnitBuild, files_named
 from tests.unit.be_runtime.generate.golden_files import check_golden, edges_text
 
 RECORDED = Path(__file__).parent / "recorded"

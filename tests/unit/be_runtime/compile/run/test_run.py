@@ -13,11 +13,18 @@ import rich.console
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.compile.plan.build_plan import Edge
-from be_runtime.compile.run import progress
-from be_runtime.compile.run.jobs import JOB_BYTES, available_memory_bytes, job_count
-from be_runtime.compile.run.ninja import escape_path, escape_value, render_ninja, shell_command
-from be_runtime.compile.run.ninja_log import parse_ninja_log
+from be_runtime.compile import progress
+from be_runtime.compile.execute import (
+    JOB_BYTES,
+    available_memory_bytes,
+    escape_path,
+    escape_value,
+    job_count,
+    parse_ninja_log,
+    render_ninja,
+    shell_command,
+)
+from be_runtime.compile.plan import Edge
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.machines import MemorySystem
 from tests.support.terminals import Terminal

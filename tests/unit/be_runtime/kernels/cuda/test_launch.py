@@ -13,20 +13,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime import cuda_kernel
-from be_runtime.cache import Store, make_key
-from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
+from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda import describe
-from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.describe import Form, Kernel, KernelImage
-from be_runtime.kernels.cuda.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
-from be_runtime.kernels.cuda.images import Compiled, Origin, kernel_of, obtain_kernel
-from be_runtime.kernels.cuda.sizes import Sizes, read_sizes
-from be_runtime.spec.model import Param, Role
-from be_runtime.xla.arrays import ArraySpec
-from be_runtime.xla.split import Split
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.jax.split import Split
+from be_runtime.kernels import launcher
+from be_runtime.kernels.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
+from be_runtime.kernels.launcher import (
+    Compiled,
+    Form,
+    Kernel,
+    KernelImage,
+    Origin,
+    kernel_of,
+    new_session,
+    obtain_kernel,
+)
+from be_runtime.kernels.raw import Sizes, read_sizes
+from be_runtime.signature.model import Param, Role
+from be_runtime.store.cache import Store
+from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
@@ -205,12 +213,12 @@ def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
 
 @given(st.binary(min_size=1, max_size=8))
 def test_a_scalar_keeps_its_bytes(value: bytes):
-    assert struct.pack("<q", describe.scalar_param(value).first)[: len(value)] == value
+    assert struct.pack("<q", launcher.scalar_param(value).first)[: len(value)] == value
 
 
 @given(st.tuples(st.text(max_size=4), st.binary(max_size=4)), st.tuples(st.text(max_size=4), st.binary(max_size=4)))
 def test_content_tells_images_apart(one: tuple[str, bytes], other: tuple[str, bytes]):
-    ids = [describe.content_id([KernelImage(Arch(9, 0), *each)]) for each in (one, other)]
+    ids = [launcher.content_id([KernelImage(Arch(9, 0), *each)]) for each in (one, other)]
     assert (ids[0] == ids[1]) == (one == other)
     assert all(len(each) == 32 for each in ids)
 

@@ -13,17 +13,24 @@ import pytest
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
-from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.describe import KernelParam
-from be_runtime.kernels.cuda.nvrtc import Nvrtc, libraries, missing_header_hints, places
-from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
-from be_runtime.kernels.cuda.raw import cuda_kernel
-from be_runtime.kernels.cuda.raw_calls import bind_params, scalar_params
-from be_runtime.kernels.cuda.raw_compiler import compile_raw
-from be_runtime.kernels.cuda.raw_headers import Headers, Search, find_headers, named_paths
-from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
-from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from be_runtime.xla.split import Split
+from be_runtime.jax.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
+from be_runtime.jax.split import Split
+from be_runtime.kernels.launcher import KernelParam, new_session
+from be_runtime.kernels.nvrtc import Nvrtc, libraries, missing_header_hints, places
+from be_runtime.kernels.raw import bind_params, cuda_kernel, scalar_params
+from be_runtime.kernels.raw_compiler import (
+    Headers,
+    RawKernel,
+    Search,
+    compile_raw,
+    entry_in_cubin,
+    find_headers,
+    for_nvrtc,
+    instantiated,
+    named_paths,
+    parse_name,
+    read_prototype,
+)
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
 from tests.support.machines import SITE, File, MemorySystem

@@ -17,15 +17,19 @@ import pytest
 import be_runtime
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.kernels.numba import numba_source
-from be_runtime.kernels.numba.cpu.report import MESSAGE_SIZE, report
-from be_runtime.kernels.numba.cpu.signature import check_count, signature_of
-from be_runtime.kernels.numba.function_content import function_content
-from be_runtime.kernels.numba.gpu.ptx_words import check_words
-from be_runtime.kernels.numba.numba_hints import augmented, hints
-from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, numpy_mismatch
-from be_runtime.kernels.numba.numba_source import direct_writes
-from be_runtime.xla.arrays import ArraySpec
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels.numba import source as source_module
+from be_runtime.kernels.numba.cpu_handler import MESSAGE_SIZE, check_count, report, signature_of
+from be_runtime.kernels.numba.gpu import check_words
+from be_runtime.kernels.numba.source import (
+    augmented,
+    direct_writes,
+    explain_compilation,
+    function_content,
+    hints,
+    import_error,
+    numpy_mismatch,
+)
 from tests.support.runtime import environment, run_python
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
@@ -100,7 +104,7 @@ def test_what_is_said_of_refused_kernels():
         rows.append(f"{inputs} inputs, the stream: {answer(check_count, adds, 'f', signature, ('the stream',))}")
     signature = signature_of([X], [X])
     rows += [f"any number: {answer(check_count, each, 'f', signature)}" for each in (takes_any, with_default)]
-    two, one = (answer(numba_source.check_count, adds, inputs, 1) for inputs in (2, 1))
+    two, one = (answer(source_module.check_count, adds, inputs, 1) for inputs in (2, 1))
     rows.append(f"two on a GPU: {two} {one}")
     rows += [answer(signature_of, *each, ("bfloat16",)) for each in (([X, N], [X]), ([X, HALF], [X]), ([X], [X, HALF]))]
     check_golden(Path(__file__).parent / "golden" / "refused.txt", "\n".join(rows) + "\n")
@@ -114,7 +118,7 @@ def test_only_dtypes_and_ranks_count():
 @pytest.mark.parametrize("function", [lambda *arrays: None, lambda x, out=None: None, lambda x, *, out: None])
 def test_a_kernel_on_a_gpu_has_named_arrays_alone(function: Any):
     with pytest.raises(ArgumentError, match="the arrays of a call, each named"):
-        numba_source.check_count(function, 1, 1)
+        source_module.check_count(function, 1, 1)
 
 
 PTX = """
@@ -132,18 +136,18 @@ PTX = """
 
 
 def test_ptx_says_what_it_lacks_what_it_has_and_which_axis_is_free():
-    assert numba_source.missing_functions(PTX) == ("cudaCGGetIntrinsicHandle", "numba_helper")
-    assert numba_source.entry_in_ptx(PTX) == "_ZN4main5scale$E"
+    assert source_module.missing_functions(PTX) == ("cudaCGGetIntrinsicHandle", "numba_helper")
+    assert source_module.entry_in_ptx(PTX) == "_ZN4main5scale$E"
     axes = {"": 2, "%ctaid.x %nctaid.x": 2, "%ctaid.z": 1, "%nctaid.z": 1, "%ctaid.z %ctaid.y": 0}
     for registers, axis in axes.items():
-        assert numba_source.free_axis("\n".join(f"mov.u32 %r1, {each};" for each in registers.split())) == axis
+        assert source_module.free_axis("\n".join(f"mov.u32 %r1, {each};" for each in registers.split())) == axis
 
 
 @pytest.mark.parametrize("axis", [1, 2])
 def test_batched_source_takes_slices(axis: int):
     block, kernel = SimpleNamespace(blockIdx=SimpleNamespace(y=2, z=3)), Mock()
     namespace: dict[str, Any] = {"cuda": block, "kernel": kernel}
-    exec(numba_source.batched_source("scale", 2, axis), namespace)  # noqa: S102 - what is tested
+    exec(source_module.batched_source("scale", 2, axis), namespace)  # noqa: S102 - what is tested
     namespace["scale_batched"](np.arange(1), np.arange(5))
     kernel.assert_called_once_with(0, axis + 1)
 
@@ -347,7 +351,7 @@ def test_numpy_s_own_things_are_known_by_name_and_what_it_makes_by_content():
 
 def test_the_same_in_every_process():
     code = (
-        "import sys; from be_runtime.kernels.numba.function_content import function_content\n"
+        "import sys; from be_runtime.kernels.numba.source import function_content\n"
         "namespace = {'__name__': 'defined_by_a_test'}; exec(sys.argv[1], namespace)\n"
         "print(function_content(namespace['kernel']).digest)"
     )

@@ -28,9 +28,9 @@ from be_runtime import (
     defjvp,
     general_batching_rule,
 )
-from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
-from be_runtime.kernels.operation.benchmark import BenchmarkRecord, BenchmarkResult
-from be_runtime.xla.jax_primitive import repeated
+from be_runtime.jax.transforms import repeated
+from be_runtime.kernels.benchmark import BenchmarkRecord, BenchmarkResult
+from be_runtime.kernels.dispatch import KernelEntry, Kernels, check_name, check_platform
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 X = jnp.arange(3.0)

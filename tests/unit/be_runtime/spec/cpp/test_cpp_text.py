@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime.errors import SpecError
-from be_runtime.source_text import SourceText
-from be_runtime.spec.cpp.declarations import MacroCall
-from be_runtime.spec.cpp.lexer import _KINDS, _SIGN, _SPACE, _WORD, Kind, Token, scan, significant
-from be_runtime.spec.cpp.macros import Macros, parse_define
-from be_runtime.spec.cpp.outline import outline
-from be_runtime.spec.discovery import discover
+from be_runtime.signature.cpp.lexer import _KINDS, _SIGN, _SPACE, _WORD, Kind, SourceText, Token, scan, significant
+from be_runtime.signature.cpp.macros import Macros, parse_define
+from be_runtime.signature.cpp.outline import MacroCall, outline
+from be_runtime.signature.discovery import discover
 from tests.support.speed import usual_seconds
 from tests.unit.be_runtime.spec.conftest import each, found, tokens_of
 

@@ -22,12 +22,11 @@ import pytest
 import be_runtime
 from be_runtime import ArgumentError, BuildError, LoadError, list_registered_targets, numba_kernel
 from be_runtime.dtypes import BY_NAME
-from be_runtime.kernels.numba.cpu.host_library import build_host_kernel
-from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
-from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
+from be_runtime.jax.port import ffi_include_dir
+from be_runtime.kernels.numba.cpu_handler import Parameter, Signature, intrinsics
+from be_runtime.kernels.numba.cpu_library import build_host_kernel
 from be_runtime.load.process import PROCESS
 from be_runtime.own_files import NATIVE_DIR
-from be_runtime.xla.jax_port import ffi_include_dir
 from tests.support.jax_names import enable_x64
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import call, environment, real_compiler, run_python

@@ -1,1 +1,0 @@
-"""Validity of entries: manifests, and checks of the recorded files. Imports `folder`."""

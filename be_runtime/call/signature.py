@@ -1,0 +1,315 @@
+"""Signatures of calls from Python."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from be_runtime.call.attributes import hold, known_dtype
+from be_runtime.call.resolve import CallSignature
+from be_runtime.call.shapes import is_derived
+from be_runtime.errors import ArgumentError, SpecError
+from be_runtime.signature.cpp.lexer import split_words
+from be_runtime.signature.expressions import Expression
+from be_runtime.signature.grammar import parse_spec, render_spec
+from be_runtime.signature.model import AttrKind, Many, Param, Role, axis_names, expressions
+
+if TYPE_CHECKING:
+    import inspect
+
+
+_ATTRIBUTE = re.compile(r"attrs?\.(\w+)")
+_ORDER = (Role.ARG, Role.RET, Role.SCRATCH)
+_EXAMPLE = "signature='arg[n k] arg[k] ret[n]:like(0)'"
+
+
+def read_signature(
+    label: str, given: object, names: Sequence[str] = (), scalars: Sequence[Param] = ()
+) -> CallSignature | None:
+    """Read the argument ``signature`` of a function that makes a kernel callable.
+
+    Parameters
+    ----------
+    label : str
+        Name of the kernel, for messages.
+    given : str, sequence of str or None
+        Tokens, as one text or one by one.
+    names : sequence of str
+        Names of the kernel's arrays: inputs, outputs, scratch memory.
+    scalars : sequence of Param
+        Scalars of the kernel. Those that have no token are as the kernel declares them.
+
+    Raises
+    ------
+    SpecError
+        A token can't be understood, or does not fit the kernel.
+
+    Examples
+    --------
+    >>> signature = read_signature("f", "arg[n k] ret[ceil(n / 2)]:float32", ["x", "y"])
+    >>> [(param.name, param.role.value) for param in signature.params]
+    [('x', 'arg'), ('y', 'ret')]
+    """
+    if given is None:
+        return None
+    tokens = _tokens(label, given)
+    mentioned = {match[1] for token in tokens if (match := _ATTRIBUTE.match(token))}
+    implied = [f"attr.{each.name}:{known_dtype(each).name}" for each in scalars if each.name not in mentioned]
+    params = parse_spec([*tokens, *implied], function=label)
+    declared = {param.name: param for param in scalars}
+    for param, token in zip(params, tokens, strict=False):
+        problem = _problem(param, declared)
+        if problem:
+            raise SpecError(f"{label}: {token!r} {problem}")
+    _check_order(label, params, tokens)
+    typed = [p._replace(dtype=declared[p.name].dtype) if p.role is Role.ATTR else p for p in params]
+    known = integers(typed)
+    for param in typed:
+        for expression in expressions(param.axes):
+            check_names(label, expression, known)
+    rest = iter(names)
+    return CallSignature(label, tuple(p._replace(name=next(rest, "")) if p.role in _ORDER else p for p in typed))
+
+
+def _tokens(label: str, given: object) -> Sequence[str]:
+    if isinstance(given, str):
+        return [word for _, word in split_words(given)]
+    if isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
+        return given
+    raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))
+
+
+def _problem(param: Param, scalars: dict[str, Param]) -> str:
+    """Say why a kernel without host code can't have a parameter; empty if it can."""
+    if param.role in (Role.STREAM, Role.STATE):
+        return "is for functions with host code; a kernel has arg, ret, attr and scratch"
+    if param.many is not Many.ONE:
+        return "stands for any number of arrays; write one token for each array of the kernel"
+    if param.role is Role.SCRATCH and param.axes is None:
+        return "does not say how many bytes, as scratch[4*n] does"
+    if param.role is not Role.ATTR:
+        return ""
+    scalar = scalars.get(param.name)
+    if scalar is None:
+        has = f"; its scalars are {', '.join(scalars)}" if scalars else ", which has none: a number is an array, arg[]"
+        return f"names no scalar of the kernel{has}"
+    dtype = known_dtype(scalar)
+    if param.kind is not AttrKind.SCALAR or param.dtype not in (None, dtype):
+        return f"contradicts the kernel, whose parameter {param.name} is {dtype.name}"
+    if param.default is not None and hold(param.default, dtype) is None:
+        return f"has a default that is not a valid {dtype.name}"
+    return ""
+
+
+def _check_order(label: str, params: Sequence[Param], tokens: Sequence[str]) -> None:
+    """Check that arrays come in the order of the kernel's parameters."""
+    last = 0
+    for param, token in zip(params, tokens, strict=False):
+        place = _ORDER.index(param.role) if param.role in _ORDER else last
+        if place < last:
+            raise SpecError(f"{label}: {token!r} comes too late: a kernel takes inputs, then outputs, then scratch")
+        last = place
+
+
+def integers(params: Sequence[Param]) -> frozenset[str]:
+    """Return the names that an expression may use: axes of inputs, and integer attributes as ``attr.NAME``."""
+    numbers = (p for p in params if p.role is Role.ATTR and known_dtype(p).kind in ("int", "uint"))
+    axes = axis_names(param.axes for param in params if param.role is Role.ARG)
+    return frozenset(axes) | {f"attr.{param.name}" for param in numbers}
+
+
+def check_names(what: str, expression: Expression, known: frozenset[str]) -> None:
+    """Check that an expression uses only known names.
+
+    Raises
+    ------
+    SpecError
+    """
+    for name in expression.names:
+        if name not in known:
+            kind = "an integer attribute" if name.startswith("attr.") else "an axis of an input"
+            raise SpecError(f"{what}: {expression} has {name!r}, which is not {kind}")
+
+
+_NUMBERS = {"uint": "int"}
+_ARRAY, _STRUCT, _LIST = "jax.typing.ArrayLike", "jax.ShapeDtypeStruct", "collections.abc.Sequence"
+_ARRAYS = {Many.ONE: _ARRAY, Many.OPTIONAL: f"{_ARRAY} | None", Many.ANY: f"{_LIST}[{_ARRAY}]"}
+_MODULE = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
+
+
+class Argument(NamedTuple):
+    """One argument of a call.
+
+    Parameters
+    ----------
+    name : str
+        Name, or ``**attributes``.
+    type : str
+        Type, its names with their modules.
+    default : str
+        Text of the default, ``...`` for one that has no literal; empty if every call passes it.
+    is_keyword : bool
+        True if it is passed by name, false if by position.
+    """
+
+    name: str
+    type: str
+    default: str = ""
+    is_keyword: bool = True
+
+
+def _dictionary(_param: Param) -> str:
+    return "dict[str, typing.Any]"
+
+
+def call_arguments(
+    signature: CallSignature, *, has_outs: bool = False, struct: Callable[[Param], str] = _dictionary
+) -> list[Argument]:
+    """List the arguments of a call: arrays by position, attributes by name, and `outs`.
+
+    Parameters
+    ----------
+    signature : CallSignature
+    has_outs : bool
+        True if the function has `outs` among its options.
+    struct : callable
+        Function that returns the type of an attribute with fields.
+
+    Examples
+    --------
+    >>> from be_runtime.signature.grammar import parse_spec
+    >>> params = parse_spec(["arg[n]", "attr.mode:enum(up down)=up", "ret[n]"])
+    >>> [(each.name, each.default) for each in call_arguments(CallSignature("ops.f", params))]
+    [('argument0', ''), ('mode', "'up'"), ('outs', 'None')]
+    """
+    attributes, rets = signature.with_role(Role.ATTR), signature.with_role(Role.RET)
+    spelt = [param for param in attributes if not keyword.iskeyword(param.name)]
+    derived = has_outs or all(is_derived(ret, signature.with_role(Role.ARG)) for ret in rets)
+    outs = _STRUCT if _is_single(rets) else f"{_LIST}[{_STRUCT}]"
+    outs = f"{outs} | collections.abc.Callable[..., typing.Any]"
+    return [
+        *_arrays(signature),
+        *(Argument(param.name, _type(param, struct), _default(param)) for param in spelt),
+        Argument("outs", f"{outs} | None", "None") if derived else Argument("outs", outs),
+        *([Argument("**attributes", "typing.Any")] if len(spelt) < len(attributes) else []),
+    ]
+
+
+def _arrays(signature: CallSignature) -> list[Argument]:
+    """List the inputs; the last ones may be left out if they are optional."""
+    taken = {"outs", *(param.name for param in signature.with_role(Role.ATTR))}
+    found: list[Argument] = []
+    args = signature.with_role(Role.ARG)
+    for number, param in enumerate(args):
+        name = param.name or f"argument{number}"
+        while name in taken or keyword.iskeyword(name):
+            name += "_"
+        taken.add(name)
+        may_end = all(later.many is Many.OPTIONAL for later in args[number:])
+        found.append(Argument(name, _ARRAYS[param.many], "None" if may_end else "", is_keyword=False))
+    return found
+
+
+def _is_single(rets: Sequence[Param]) -> bool:
+    return [ret.many for ret in rets] == [Many.ONE]
+
+
+def _type(param: Param, struct: Callable[[Param], str]) -> str:
+    match param.kind:
+        case AttrKind.SCALAR:
+            return _number(param)
+        case AttrKind.ARRAY:
+            return f"{_LIST}[{_number(param)}] | numpy.typing.NDArray[typing.Any]"
+        case AttrKind.ENUM:
+            return f"typing.Literal[{', '.join(map(repr, param.choices))}]"
+        case AttrKind.STRUCT:
+            return struct(param)
+        case AttrKind.STRING:
+            return "str"
+        case AttrKind.DTYPE:
+            return "numpy.typing.DTypeLike"
+
+
+def _number(param: Param) -> str:
+    kind = known_dtype(param).kind
+    return _NUMBERS.get(kind, kind)
+
+
+def _default(param: Param) -> str:
+    if param.default is None:
+        return ""
+    is_literal = not isinstance(param.default, float) or abs(param.default) < float("inf")
+    return repr(param.default) if is_literal else "..."
+
+
+def struct_fields(param: Param, struct: Callable[[Param], str]) -> dict[str, str]:
+    """Map the fields of an attribute to their types in a ``TypedDict``."""
+    types = {field.name: _type(field, struct) for field in param.fields}
+    has_default = {field.name for field in param.fields if field.default is not None}
+    return {name: f"typing.NotRequired[{kind}]" if name in has_default else kind for name, kind in types.items()}
+
+
+def result_type(signature: CallSignature) -> str:
+    """Return the type of a call's result."""
+    rets = signature.with_role(Role.RET)
+    if _is_single(rets):
+        return "jax.Array"
+    several = ["jax.Array", "..."] if any(ret.many is Many.ANY for ret in rets) else ["jax.Array"] * len(rets)
+    return f"tuple[{', '.join(several)}]"
+
+
+def render_arguments(arguments: Sequence[Argument]) -> list[str]:
+    """Write the parameters as they stand between the parentheses of a definition."""
+    texts = [f"{each.name}: {each.type}{f' = {each.default}' if each.default else ''}" for each in arguments]
+    count = sum(not each.is_keyword for each in arguments)
+    star = ["*"] if any(each.is_keyword and not each.name.startswith("**") for each in arguments) else []
+    return [*texts[:count], *(["/"] if count else []), *star, *texts[count:]]
+
+
+def without_modules(text: str) -> str:
+    """Write types by their last names.
+
+    Examples
+    --------
+    >>> without_modules("collections.abc.Sequence[jax.typing.ArrayLike] | None")
+    'Sequence[ArrayLike] | None'
+    """
+    return _MODULE.sub("", text)
+
+
+def describe(signature: CallSignature) -> str:
+    """Return the author's description, and the arg_spec."""
+    spec = f"arg_spec: {' '.join(render_spec(signature.params))}"
+    return f"{signature.doc}\n\n{spec}" if signature.doc else spec
+
+
+def call_text(signature: CallSignature, *, has_outs: bool = False) -> str:
+    """Write a call with the types of its arguments and of its result."""
+    arguments = ", ".join(render_arguments(call_arguments(signature, has_outs=has_outs)))
+    return without_modules(f"{signature.label.rpartition('.')[2]}({arguments}) -> {result_type(signature)}")
+
+
+def documentation(signature: CallSignature, *, has_outs: bool = False) -> str:
+    """Return the text that `help` shows, with the call as its first line."""
+    return f"{call_text(signature, has_outs=has_outs)}\n\n{describe(signature)}"
+
+
+def inspect_signature(signature: CallSignature, *, has_outs: bool = False) -> inspect.Signature:
+    """Return the signature that `inspect.signature` gives."""
+    import ast
+    from inspect import Parameter, Signature
+
+    def parameter(argument: Argument) -> Parameter:
+        by_name = Parameter.VAR_KEYWORD if argument.name.startswith("**") else Parameter.KEYWORD_ONLY
+        return Parameter(
+            argument.name.lstrip("*"),
+            by_name if argument.is_keyword else Parameter.POSITIONAL_ONLY,
+            default=ast.literal_eval(argument.default) if argument.default else Parameter.empty,
+            annotation=without_modules(argument.type),
+        )
+
+    arguments = call_arguments(signature, has_outs=has_outs)
+    result = without_modules(result_type(signature))
+    return Signature([parameter(each) for each in arguments], return_annotation=result)

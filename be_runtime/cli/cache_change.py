@@ -1,0 +1,246 @@
+"""The commands ``cache keygen`` and ``cache sign``: keys for entries that others load, and signatures by them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+from be_runtime.cli.cache_common import (
+    KERNELS,
+    SHORT,
+    OpenCache,
+    entry_json,
+    key_of,
+    many,
+    now,
+    open_cache,
+    share_of,
+    with_progress,
+)
+from be_runtime.cli.cache_show import manifest_of
+from be_runtime.cli.main import Answer, size_text
+from be_runtime.errors import ArgumentError, CacheError
+from be_runtime.load.identity import own_code_digest
+from be_runtime.load.load import say
+from be_runtime.store.archive import ArchiveError, make_keys, read_signer, resigned, unpack, write_private_key
+from be_runtime.store.eviction import EntryInfo, beyond_limits
+from be_runtime.store.examine import examine
+from be_runtime.store.folder import cache_errors
+from be_runtime.store.manifest import elsewhere
+from be_runtime.store.remote import name_remote, open_signer, open_verifier
+from be_runtime.store.travelling import ExportWriter, pack_entry, read_export
+from be_toolchain.machine.trust import open_regular, read_regular
+from be_toolchain.terminal import printable_line, table
+
+_DAY_S = 86400
+
+
+def prune(arguments: argparse.Namespace) -> Answer:
+    """Remove what is old or too much, and what no load can use if asked for, from each part of the cache."""
+    cache = open_cache()
+    settings = cache.session.settings
+    size_mib = settings.cache_max_size_mib if arguments.max_size is None else arguments.max_size
+    age_days = settings.cache_max_age_days if arguments.max_age is None else arguments.max_age
+    doomed = {
+        info.path: info
+        for store in cache.stores
+        for info in beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now())
+    }
+    if arguments.stale:
+        entries = with_progress(cache.stored(toolchain=True), "looking")
+        doomed |= {info.path: info for info in entries if _is_stale(info)}
+    old = [row for row in cache.imported.archives() if row[1].st_mtime < now() - age_days * _DAY_S]
+    return _remove(cache, [*doomed.values()], old, is_dry=arguments.dry_run)
+
+
+def _is_stale(info: EntryInfo) -> bool:
+    """Return whether no load can use an entry: a file that it was made from has changed or is gone."""
+    try:
+        manifest = manifest_of(info)
+    except CacheError:  # damaged, or removed just now
+        return False
+    key = key_of(info)
+    if key is not None and key.texts("generator") not in ((), (own_code_digest(),)):
+        manifest = elsewhere(manifest)
+    return bool(examine(info.path, manifest).problem)
+
+
+def clear(arguments: argparse.Namespace) -> Answer:
+    """Remove the entries of a name, or all.
+
+    Raises
+    ------
+    ArgumentError
+        There is nothing of the name.
+    """
+    cache = open_cache()
+    doomed = cache.stored(toolchain=arguments.everything)
+    if arguments.name is not None:
+        return _remove(cache, cache.named(arguments.name, doomed), [], is_dry=arguments.dry_run)
+    answer = _remove(cache, doomed, cache.imported.archives(), is_dry=arguments.dry_run)
+    if not arguments.dry_run:
+        cache.session.cache.clear()  # what killed builds left
+    return answer
+
+
+def _remove(
+    cache: OpenCache, doomed: list[EntryInfo], archives: list[tuple[Path, os.stat_result]], *, is_dry: bool
+) -> Answer:
+    carried = [_archive_json(*row) for row in archives]
+    removed = doomed if is_dry else cache.remove(doomed)
+    if not is_dry:
+        with cache_errors(str(cache.imported.folder)):
+            for path, _ in archives:
+                path.unlink(missing_ok=True)
+    size = sum(info.size_bytes for info in removed) + sum(status.st_size for _, status in archives)
+    verb = "would remove" if is_dry else "removed"
+    imported = f" and {many(len(archives), 'imported archive')}" if archives else ""
+    text = f"{verb} {many(len(removed), 'entry', 'entries')}{imported}, {size_text(size)}"
+    if is_dry:
+        rows = [
+            (info.digest[:SHORT], info.name or "(damaged)", info.kind, size_text(info.size_bytes)) for info in doomed
+        ]
+        rows += [(row["digest"][:SHORT], row["name"], "imported", size_text(row["size_bytes"])) for row in carried]
+        text = "\n".join([text, *([table([("entry", "name", "kind", "size"), *rows])] if rows else [])])
+    names = {"removed": [*map(entry_json, removed)], "imported": carried}
+    return Answer(text, {**names, "size_bytes": size, "is_dry_run": is_dry})
+
+
+def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
+    """Return an imported archive as JSON data; the name is empty if it can't be read."""
+    name = ""
+    with contextlib.suppress(OSError, ArchiveError):
+        name = unpack(read_regular(path))[0].name
+    return {"name": name, "digest": path.name, "size_bytes": status.st_size}
+
+
+TRUST = "their code runs in your programs: import only files that you trust"
+
+
+def export(arguments: argparse.Namespace) -> Answer:
+    """Write entries to a file.
+
+    Raises
+    ------
+    ArgumentError
+        There is nothing of a name, nothing that other machines can use, or the file can't be written.
+    """
+    cache = open_cache()
+    sign = open_signer(cache.session.settings, cache.session.system, say)
+    written, left = [], {}
+    with ExportWriter(arguments.file) as file:
+        for info in with_progress(_chosen(cache, arguments.names), "exporting"):
+            try:
+                share = share_of(info, cache.session)
+                file.add(share.key.digest, pack_entry(Path(info.path), manifest_of(info), share, sign))
+            except (ArchiveError, CacheError, OSError) as problem:
+                left[info.digest] = f"{info.name} {info.digest[:SHORT]} {problem}"
+            else:
+                written.append(info)
+        if not written:
+            raise ArgumentError("there is nothing to export", hints=tuple(left.values()))
+    size = arguments.file.stat().st_size
+    lines = [f"{arguments.file}: {many(len(written), 'entry', 'entries')}, {size_text(size)}"]
+    lines += [printable_line(f"left out: {text}") for text in left.values()]
+    names = [{"name": info.name, "kind": info.kind, "digest": info.digest} for info in written]
+    data = {"file": str(arguments.file), "entries": names, "left_out": [*left.values()], "size_bytes": size}
+    return Answer("\n".join(lines), data)
+
+
+def import_file(arguments: argparse.Namespace) -> Answer:
+    """Keep the entries of a file, after all of them were checked.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such file, or it is damaged, or not signed as asked for.
+    """
+    cache = open_cache()
+    session = cache.session
+    source = name_remote(session.settings, session.system, say)
+    if arguments.public_key is not None:
+        source = source._replace(keys=arguments.public_key, keys_named_by="--public-key")
+    verify = open_verifier(source)
+    heads = [head for head, _ in with_progress(read_export(arguments.file, verify), "checking")]
+    for head, data in read_export(arguments.file, verify):
+        cache.imported.store(head.digest, data)
+    signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {TRUST}"
+    names = ", ".join(sorted({head.name for head in heads}))
+    text = f"{many(len(heads), 'entry', 'entries')} in {cache.imported.folder}, {signed}\n{printable_line(names)}"
+    listed = [{"name": head.name, "kind": head.kind, "digest": head.digest, "host": head.host} for head in heads]
+    return Answer(text, {"folder": str(cache.imported.folder), "entries": listed, "is_signed": verify is not None})
+
+
+def _chosen(cache: OpenCache, names: list[str]) -> list[EntryInfo]:
+    """Return the entries to export; without names, our own libraries as well."""
+    entries = [info for info in cache.entries(everything=not names) if not info.is_damaged]
+    if not names:
+        return [info for info in entries if info.kind in KERNELS or _is_own_library(info)]
+    return [info for name in dict.fromkeys(names) for info in cache.named(name, entries)]
+
+
+def _is_own_library(info: EntryInfo) -> bool:
+    """Return whether it is a library of ours that is loaded beside kernels, such as their launcher."""
+    key = key_of(info)
+    return info.kind == "native" and key is not None and bool(key.texts("commands"))
+
+
+KEY_FILE = Path("be-cache.key")
+"""The private key's file, unless one is named."""
+
+
+def keygen(arguments: argparse.Namespace) -> Answer:
+    """Make a pair of keys: the private one in the file `arguments.out`, the public one in the answer.
+
+    Raises
+    ------
+    ArgumentError
+        The file exists or can't be written, or the package cryptography is missing.
+    """
+    path = Path(arguments.out or KEY_FILE).absolute()  # a setting is read in any working folder
+    private, public = make_keys()
+    write_private_key(path, private)
+    text = (
+        f"{path}: the private key, for those who fill a cache: BE_REMOTE_CACHE_PRIVATE_KEY={path}\n"
+        f"the public key, for those who read it: BE_REMOTE_CACHE_PUBLIC_KEY={public}"
+    )
+    return Answer(text, {"private_key_file": str(path), "public_key": public})
+
+
+def sign(arguments: argparse.Namespace) -> Answer:
+    """Sign the export or archive `arguments.file` by the private key in the file `arguments.key`.
+
+    Raises
+    ------
+    ArgumentError
+        One of them is not what it should be, or the package cryptography is missing.
+    """
+    path: Path = arguments.file
+    signer = read_signer(arguments.key, "--key")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with open_regular(path) as opened:
+            is_export = is_zipfile(opened)
+        if is_export:
+            with ExportWriter(path) as file:
+                for head, data in read_export(path):
+                    file.add(head.digest, resigned(data, signer))
+            return _signed(path)
+        data = resigned(read_regular(path), signer)
+        with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
+            opened.write(data)
+        temporary.replace(path)
+    except ArchiveError as error:
+        raise ArgumentError(f"{path} {error}") from None
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None
+    return _signed(path)
+
+
+def _signed(path: Path) -> Answer:
+    return Answer(f"{path} is signed", {"file": str(path)})

@@ -1,0 +1,387 @@
+"""CUDA compiled by clang: its commands, and its host side and device side as commands that run at once."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.compile.execute import find_objcopy
+from be_runtime.compile.flags import line_flags, native_flags
+from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, UnitBuild, UnitFiles
+from be_runtime.errors import ArgumentError
+from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.request.options import CompileOptions
+from be_toolchain.arch import Arch
+from be_toolchain.known import fatbin
+from be_toolchain.values import CudaToolkit
+
+FAST_MATH = (
+    "-fcuda-approx-transcendentals",
+    "-fcuda-flush-denormals-to-zero",
+    *("-mllvm", "-nvptx-prec-divf32=0", "-mllvm", "-nvptx-prec-sqrtf32=0"),
+)
+"""Equivalent of nvcc's ``--use_fast_math``. Unlike clang's ``-ffast-math``, it keeps NaN and infinity."""
+
+_DEVICE, _HOST, _PTXAS = "-Xarch_device", "-Xarch_host", "-Xcuda-ptxas"
+
+_NEEDLESS = frozenset(
+    (
+        *("expt-relaxed-constexpr", "extended-lambda", "expt-extended-lambda"),
+        *("allow-unsupported-compiler", "display-error-number", "generate-dependencies-with-compile"),
+    )
+)
+"""Clang does so always, or has nothing of the kind."""
+
+_NEEDLESS_WITH_VALUE = frozenset(("Xcudafe", "cudafe-options", "diag-suppress", "t", "threads", "split-compile"))
+"""They speak to nvcc's own front end, or divide its work, which is divided here anyway."""
+
+LINES = (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo")
+"""Equivalent of nvcc's ``-lineinfo``."""
+
+_SWITCHES: dict[str, tuple[str, ...]] = {
+    "use_fast_math": FAST_MATH,
+    "lineinfo": LINES,
+    "generate-line-info": LINES,
+    "G": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
+    "device-debug": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
+    "debug": ("-g",),
+    "res-usage": (_PTXAS, "-v"),
+    "resource-usage": (_PTXAS, "-v"),
+    "disable-warnings": ("-w",),
+}
+
+_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
+    "ftz": {"true": ("-fcuda-flush-denormals-to-zero",), "false": ()},
+    "prec-div": {"true": (), "false": ("-mllvm", "-nvptx-prec-divf32=1")},
+    "prec-sqrt": {"true": (), "false": ("-mllvm", "-nvptx-prec-sqrtf32=0")},
+    "fmad": {"true": (), "false": (_DEVICE, "-ffp-contract=off")},
+    "default-stream": {"legacy": (), "null": ()},
+    "rdc": {"false": ()},
+    "relocatable-device-code": {"false": ()},
+    "Werror": {
+        "all-warnings": ("-Werror",),
+        "cross-execution-space-call": (),
+        "deprecated-declarations": ("-Werror=deprecated-declarations",),
+        "reorder": ("-Werror=reorder",),
+    },
+}
+
+_SPELT: dict[str, str] = {
+    "include-path": "-I",
+    "system-include": "-isystem",
+    "define-macro": "-D",
+    "undefine-macro": "-U",
+    "pre-include": "-include",
+    "std": "-std=",
+    "optimize": "-O",
+}
+"""Nvcc's long options, as every compiler has them."""
+
+_LISTS = {
+    "Xptxas": _PTXAS,
+    "ptxas-options": _PTXAS,
+    "Xcompiler": _HOST,
+    "compiler-options": _HOST,
+}
+"""Options that pass comma-separated words on."""
+
+_REGISTERS = frozenset(("maxrregcount",))
+_ARCHS = frozenset(("arch", "gpu-architecture", "gencode", "generate-code"))
+
+_REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        ("rdc", "relocatable-device-code", "dc", "device-c", "dlto", "lto", "dlink-time-opt"),
+        "relocatable device code needs nvlink, which the CUDA 12 wheels lack",
+    ),
+    **dict.fromkeys(("ccbin", "compiler-bindir"), "clang compiles both sides; BE_CXX names another clang"),
+    **dict.fromkeys(("code", "gpu-code"), "use compute_capability= instead"),
+    **dict.fromkeys(("default-stream",), "clang has no default stream for each thread; use the stream argument"),
+    **dict.fromkeys(
+        ("keep", "save-temps", "ptx", "cubin", "fatbin", "optf", "options-file", "dryrun", "run", "Xnvlink", "Xfatbin"),
+        "it changes the output of nvcc, and there is no nvcc here",
+    ),
+}
+
+_TAKES_VALUE = frozenset((*_NEEDLESS_WITH_VALUE, *_VALUES, *_SPELT, *_LISTS, *_REGISTERS, *_ARCHS))
+
+
+def translate(flags: Sequence[str]) -> tuple[str, ...]:
+    """The flags for clang; those that nvcc shares with other compilers stay as they are.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        As they are given to nvcc.
+
+    Raises
+    ------
+    ArgumentError
+        A flag has no counterpart, or a value that nvcc does not know.
+
+    Examples
+    --------
+    >>> translate(["-maxrregcount=64", "-Xcompiler", "-march=native", "--expt-relaxed-constexpr", "-DN=2"])
+    ('-Xcuda-ptxas', '--maxrregcount=64', '-Xarch_host', '-march=native', '-DN=2')
+    """
+    found: list[str] = []
+    rest = iter(flags)
+    for flag in rest:
+        name, equals, value = flag.lstrip("-").partition("=")
+        if not flag.startswith("-"):
+            found.append(flag)
+        elif name in _TAKES_VALUE and not flag.startswith("-std="):
+            found += _with_value(flag, name, value if equals else next(rest, ""))
+        elif name in _NEEDLESS:
+            continue
+        elif name in _SWITCHES:
+            found += _SWITCHES[name]
+        elif name in _REFUSED:
+            raise _refused(flag, name)
+        else:
+            found.append(flag)
+    return tuple(found)
+
+
+def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
+    """An option of nvcc's and its value."""
+    if name in _LISTS:
+        for word in _words(flag, name, value):
+            yield from (_LISTS[name], word)
+    elif name in _SPELT:
+        option = _SPELT[name]
+        yield from (f"{option}{value}",) if option in {"-std=", "-O"} else (option, value)
+    elif name in _REGISTERS:
+        yield from (_PTXAS, f"--maxrregcount={value}")
+    elif name in _ARCHS:
+        yield from _archs(flag, value)
+    elif name in _VALUES:
+        if value not in _VALUES[name]:
+            raise _refused(flag, name)
+        yield from _VALUES[name][value]
+
+
+def _words(flag: str, name: str, value: str) -> list[str]:
+    """The words that nvcc passes on, which its shell reads."""
+    try:
+        return shlex.split(value.replace(",", " "))
+    except ValueError:
+        raise _refused(flag, name) from None
+
+
+def _archs(flag: str, value: str) -> Iterator[str]:
+    """The architectures of ``-arch=sm_90`` or ``-gencode=arch=compute_90,code=[sm_90,compute_90]``."""
+    codes = re.findall(r"\b(sm|compute)_(\d+[af]?)\b", value.partition("code=")[2] or value)
+    if not codes:
+        raise _refused(flag, "code")
+    for number in dict.fromkeys(number for _, number in codes):
+        yield f"--cuda-gpu-arch=sm_{number}"
+    for kind, number in codes:
+        if kind == "compute":
+            yield f"--cuda-include-ptx=sm_{number}"
+
+
+def _refused(flag: str, name: str) -> ArgumentError:
+    """The error for a flag without a counterpart."""
+    reason = _REFUSED.get(name, "nvcc does not know its value")
+    return ArgumentError(
+        f"extra_cuda_cflags contains {flag!r}, and clang compiles CUDA here: {reason}",
+        hints=("leave it out, or use a toolkit with nvcc: python -m be_toolchain doctor says what is here",),
+    )
+
+
+_BUILTINS = INCLUDE_DIR / "brainevent" / "detail" / "clang_cuda.h"
+_STANDARD = "-std=c++17"
+_ARCH, _PTX, _NO_PTX = "--cuda-gpu-arch=", "--cuda-include-ptx=", "--no-cuda-include-ptx="
+_LEVELS = ("-O0", "-O1", "-O2", "-O3")
+_PLACEHOLDER = "placeholder"
+
+
+class Packer(NamedTuple):
+    """The programs beside clang.
+
+    Parameters
+    ----------
+    python : str
+        Runs `fatbin`.
+    fatbin : str
+        The file of `be_toolchain.known.fatbin`.
+    objcopy : str
+        Exchanges a section of an object.
+    """
+
+    python: str
+    fatbin: str
+    objcopy: str
+
+
+def clang_compile(
+    toolkit: CudaToolkit, options: CompileOptions, archs: tuple[Arch, ...], includes: Sequence[str]
+) -> tuple[str, ...]:
+    """Clang's command for one author unit, up to the files.
+
+    Parameters
+    ----------
+    toolkit : CudaToolkit
+        One without nvcc.
+    options : CompileOptions
+    archs : tuple of Arch
+        Machine code for each, and PTX for the highest without a suffix; an author's own architectures win.
+    includes : sequence of str
+        Flags for folders of headers.
+    """
+    flags = translate(options.cflags)
+    argv = [str(toolkit.host_compiler.path), "-x", "cuda", f"--cuda-path={toolkit.root}", "-Wno-unknown-cuda-version"]
+    if not any(flag.startswith(("-std=", "--std=")) for flag in flags):
+        argv.append(_STANDARD)
+    if not any(flag.startswith("-O") for flag in flags):
+        argv.append(f"-O{options.optimization_level}")
+    if not any(flag.startswith(_ARCH) for flag in flags):
+        argv += _arch_flags(archs)
+    else:
+        argv.append(f"{_NO_PTX}all")
+    if options.use_fast_math:
+        argv += FAST_MATH
+    own = [*native_flags(options), *line_flags(options)]
+    host = [part for flag in own for part in ("-Xarch_host", flag)]
+    lines = LINES if options.line_info else ()
+    return (*argv, "-fPIC", "-fvisibility=hidden", *host, *lines, "-include", str(_BUILTINS), *includes, *flags)
+
+
+def _arch_flags(archs: tuple[Arch, ...]) -> tuple[str, ...]:
+    """The architectures as clang's driver takes them."""
+    ordered = sorted(set(archs))
+    generic = [arch for arch in ordered if not arch.suffix]
+    ptx = (f"{_PTX}{generic[-1].sm}",) if generic else ()
+    return (*(f"{_ARCH}{arch.sm}" for arch in ordered), f"{_NO_PTX}all", *ptx)
+
+
+def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Packer) -> UnitBuild:
+    """The commands that compile one unit, host side and device sides at once.
+
+    Parameters
+    ----------
+    command : sequence of str
+        From `clang_compile`.
+    unit : UnitFiles
+    ptxas : str
+        The program.
+    packer : Packer
+    """
+    source, target = unit.source, unit.object
+    archs = [flag.removeprefix(_ARCH) for flag in command if flag.startswith(_ARCH)]
+    with_ptx = {flag.removeprefix(_PTX) for flag in command if flag.startswith(_PTX)}
+    common, ptxas_flags = _without_driver_flags(command)
+    # Both sides name static device variables after it; clang would hash its whole command line.
+    common = (*common, f"-cuid={sha256(source.encode(errors='surrogateescape')).hexdigest()[:16]}")
+    name = source.rpartition("/")[2]
+    optimize = next((flag for flag in reversed(common) if flag in _LEVELS), "-O3")
+    level = () if any(flag.startswith(("-O", "--opt-level")) or flag == "-g" for flag in ptxas_flags) else (optimize,)
+    edges: list[Edge] = []
+    images: list[str] = []
+    for arch in dict.fromkeys(archs):
+        ptx, cubin = f"{target}.{arch}.ptx", f"{target}.{arch}.cubin"
+        edges.append(_device_edge(common, source, ptx, arch, name))
+        edges.append(_ptxas_edge((ptxas, "-m64", *level, *ptxas_flags), ptx, cubin, arch, name))
+        number = arch.removeprefix("sm_")
+        images.append(f"--image3=kind=elf,sm={number},file={cubin}")
+        images += [f"--image3=kind=ptx,sm={number},file={ptx}"] if arch in with_ptx else []
+    fatbin, host, placeholder = f"{target}.fatbin", f"{target}.host.o", f"{target}.{_PLACEHOLDER}"
+    edges.append(_host_edge(common, source, host, placeholder, name))
+    made = tuple(image.rpartition("file=")[2] for image in images)
+    pack = (packer.python, "-I", "-S", packer.fatbin, "--create", fatbin, *images)
+    edges.append(
+        Edge(pack, inputs=made, outputs=(fatbin,), description=f"packing {name} (fatbinary)", tool="fatbinary")
+    )
+    embed = (packer.objcopy, "--update-section", f".nv_fatbin={fatbin}", host, target)
+    packing = f"packing {name} (objcopy)"
+    edges.append(Edge(embed, inputs=(fatbin, host), outputs=(target,), description=packing, tool="embed"))
+    return UnitBuild(unit=unit, edges=tuple(edges), files=(GeneratedFile(path=placeholder, text=_PLACEHOLDER),))
+
+
+def _without_driver_flags(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command for one side, and the flags in it that are ptxas's."""
+    kept: list[str] = []
+    ptxas: list[str] = []
+    rest = iter(command)
+    for flag in rest:
+        if flag == "-Xcuda-ptxas":
+            ptxas += [value for value in (next(rest, None),) if value is not None]
+        elif not flag.startswith((_ARCH, _PTX, _NO_PTX)):
+            kept.append(flag)
+    return tuple(kept), tuple(ptxas)
+
+
+def _device_edge(common: tuple[str, ...], source: str, ptx: str, arch: str, name: str) -> Edge:
+    depfile = f"{ptx}.d"
+    side = ("--cuda-device-only", f"{_ARCH}{arch}", "-S", "-Wno-unused-command-line-argument")
+    return Edge(
+        argv=(*common, *side, "-MD", "-MF", depfile, source, "-o", ptx),
+        inputs=(source,),
+        outputs=(ptx,),
+        description=f"compiling {name} for {arch}",
+        tool="compile",
+        depfile=depfile,
+    )
+
+
+def _ptxas_edge(command: tuple[str, ...], ptx: str, cubin: str, arch: str, name: str) -> Edge:
+    return Edge(
+        argv=(*command, "--gpu-name", arch, "--output-file", cubin, ptx),
+        inputs=(ptx,),
+        outputs=(cubin,),
+        description=f"assembling {name} for {arch} (ptxas)",
+        tool="ptxas",
+    )
+
+
+def _host_edge(common: tuple[str, ...], source: str, host: str, placeholder: str, name: str) -> Edge:
+    depfile = f"{host}.d"
+    embedded = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", placeholder)
+    side = ("--cuda-host-only", "-Wno-unused-command-line-argument", *embedded)
+    return Edge(
+        argv=(*common, *side, "-MD", "-MF", depfile, "-c", source, "-o", host),
+        inputs=(source, placeholder),
+        outputs=(host,),
+        description=f"compiling {name} for the host",
+        tool="compile",
+        depfile=depfile,
+    )
+
+
+class ClangCompiler(NamedTuple):
+    """Clang's toolkit and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+
+    toolkit: CudaToolkit
+    archs: tuple[Arch, ...]
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Clang with its flags.
+
+        Raises
+        ------
+        ArgumentError
+            An author's flag has no counterpart.
+        """
+        return clang_compile(self.toolkit, options, self.archs, includes)
+
+    def device_link(self, _options: CompileOptions, /) -> None:
+        """None: an author's flag that asks for relocatable device code is refused."""
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
+        """Both sides; None where objcopy, which joins them, is missing."""
+        objcopy = find_objcopy(self.toolkit.host_compiler.path, order.system)
+        if objcopy is None:
+            return None
+        return split_clang(command, unit, str(self.toolkit.ptxas), Packer(sys.executable, fatbin.__file__, objcopy))
+
+    def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
+        """None: clang's sides share no preprocessed text."""
+
+    def asked(self) -> tuple[Path, ...]:
+        """Nothing: clang's phases are known without asking it."""
+        return ()

@@ -1,1 +1,0 @@
-"""CUDA by clang: its phases as edges. Imports `run` and `plan`."""

@@ -1,0 +1,454 @@
+"""Assignment of entry points to the units of a request, and their names in the module. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.compile import codegen_attributes
+from be_runtime.compile.codegen_attributes import (
+    PRESENT,
+    attributes_of,
+    c_string,
+    is_plain,
+    render_rows,
+    render_support,
+    render_usage,
+    render_value,
+)
+from be_runtime.errors import EntryPointNotFoundError
+from be_runtime.request.options import BuildRequest, Language, Unit
+from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature.discovery import discover
+from be_runtime.signature.expressions import Expression, Node
+from be_runtime.signature.grammar import render_spec
+from be_runtime.signature.model import LEADING, Axes, Axis, EntryPoint, Many, Param, Role, axis_names, render_axes
+from be_runtime.store.contents import Handlers, render_contents
+
+_GENERATED = "be_runtime generated code"
+_FEW_TENSORS, _FEW_IN_ALL = 8, 48
+"""Up to so many tensors, an entry point's handler is compiled with it: g++ takes some 5 ms for each, and more for each
+of many. With more than these, calls would not be faster either."""
+
+
+_NAMED_TYPES = (
+    ("BE_INTERNAL_NAMES_HALF", re.compile(r"\bBE_DISPATCH_(?:ALL|FLOATING_AND_HALF)\b|\bb?float16_t\b")),
+    ("BE_INTERNAL_NAMES_COMPLEX", re.compile(r"\bBE_DISPATCH_(?:ALL|COMPLEX)\b|\bcomplex(?:64|128)_t\b")),
+)
+"""Macros with which ``brainevent/common.h`` defines some types, and the text of a source that may need them."""
+_ARRAYS = (Role.ARG, Role.RET)
+_SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
+"""The signs of `GeneralSpec::be_arrays`."""
+
+
+class Binding(NamedTuple):
+    """One entry point, with its names in its unit and outside.
+
+    Parameters
+    ----------
+    entry : EntryPoint
+    symbol : str
+        C identifier, unique in the library. The trampoline is ``be_call_<symbol>``, the handlers are
+        ``be_ffi_<symbol>`` and ``be_graph_<symbol>``.
+    export : str
+        Name in the module: the last part of its target's name.
+    """
+
+    entry: EntryPoint
+    symbol: str
+    export: str
+
+    @property
+    def trampoline(self) -> str:
+        """Name of the function that makes the C++ call."""
+        return f"be_call_{self.symbol}"
+
+    def handler(self, *, allow_cuda_graph: bool) -> str:
+        """Return the symbol of the function that XLA calls."""
+        return f"be_{'graph' if allow_cuda_graph else 'ffi'}_{self.symbol}"
+
+    @property
+    def instantiate(self) -> str:
+        """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
+        return f"be_instantiate_{self.symbol}" if self.entry.with_role(Role.STATE) else ""
+
+
+def line_directive(line: int, name: str) -> str:
+    """Write a ``#line`` directive: the compiler reports the following lines as those of `name`, from `line` on."""
+    return f"#line {line} {c_string(name)}\n"
+
+
+def render_inline_source(sources: Sequence[SourceText]) -> str:
+    """Concatenate sources given as text; messages report each under its own name and line."""
+    return "".join(line_directive(1, source.name) + source.text + "\n" for source in sources)
+
+
+def render_include(path: str) -> str:
+    """Include a source given as a file by its path, so that messages and its relative includes stay right.
+
+    An ``#include`` has no escapes, so the path must not have a quote or a line break.
+    """
+    return f'#include "{path}"\n'
+
+
+def render_named_types(sources: Sequence[SourceText]) -> str:
+    r"""Define the macros for the types that some sources name; CUDA's 16-bit types would cost every other build 0.3 s.
+
+    Examples
+    --------
+    >>> render_named_types([SourceText(name="a.cc", text="BE_DISPATCH_COMPLEX(x.dtype(), T, {})")])
+    '#define BE_INTERNAL_NAMES_COMPLEX\n'
+    """
+    return "".join(
+        f"#define {macro}\n" for macro, words in _NAMED_TYPES if any(words.search(source.text) for source in sources)
+    )
+
+
+CHECKED = "#define BE_INTERNAL_CHECKED\n"
+"""The beginning of a unit whose accesses through tensors are checked."""
+
+
+def render_unit(
+    body: str, module: str, bindings: Sequence[Binding], *, language: Language, checked: bool = False
+) -> str:
+    """Write a unit: the author's source, then the code that makes entry points of its functions.
+
+    Parameters
+    ----------
+    body : str
+        Text from `render_inline_source` or `render_include`.
+    module : str
+        Name of the module, for messages.
+    bindings : sequence of Binding
+        Entry points that this source defines.
+    language : {"cuda", "cpp"}
+        Language of the unit. A CUDA unit checks for failed launches after each call, and its handlers request a stream
+        from XLA. On the CPU XLA has no streams, and a stream parameter receives 0.
+    checked : bool
+        True if accesses through tensors are checked. A CUDA entry point then waits for its kernels.
+    """
+    parts = [body, line_directive(1, _GENERATED)]
+    parts += [f'#include "{header}"\n' for header in _headers(bindings)]
+    counts = [len(binding.entry.with_role(Role.ARG)) + _result_count(binding.entry) for binding in bindings]
+    for binding, count in zip(bindings, counts, strict=True):
+        inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
+        parts += [
+            render_support(attributes_of(binding.entry), binding.symbol),
+            _trampoline(binding, language, checked=checked),
+            line_directive(1, _GENERATED),
+            _handlers(module, binding, language, inline=inline, checked=checked),
+        ]
+    return "".join(parts)
+
+
+def _headers(bindings: Sequence[Binding]) -> list[str]:
+    headers = ["brainevent/common.h", "brainevent/detail/entry.h"]
+    if any(_is_general(binding.entry) for binding in bindings):
+        headers.append("brainevent/detail/general_call.h")
+    elif not all(is_plain(param) for binding in bindings for param in attributes_of(binding.entry)):
+        headers.append("brainevent/detail/attr_values.h")
+    return [*headers, *{header: None for binding in bindings for header in codegen_attributes.headers(binding.entry)}]
+
+
+def _is_general(entry: EntryPoint) -> bool:
+    """Return whether calls differ in the number of their arrays, so that `be_handle_general` takes them."""
+    return any(param.many is not Many.ONE for param in entry.params)
+
+
+def _result_count(entry: EntryPoint) -> int:
+    """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
+    return len(entry.with_role(Role.RET)) + len(codegen_attributes.declared_scratch(entry))
+
+
+def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
+    entry = binding.entry
+    table, check = _axes_check(binding)
+    check = codegen_attributes.preparation(entry, binding.symbol, language) + check
+    call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}};"
+    launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
+    if checked and language == "cuda":
+        call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
+        launch_check += " BE_INTERNAL_THROW_ACCESS"
+    kind = "FrameCall" if codegen_attributes.needs_frame(entry, language) else "Call"
+    kind = "GeneralCall" if _is_general(entry) else kind
+    head = codegen_attributes.state_record(entry, binding.symbol)
+    head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
+    return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
+
+
+def _axes_check(binding: Binding) -> tuple[str, str]:
+    """Write a table of the declared axes, and the statement that checks a call against it; empty without axes.
+
+    Scratch memory is checked as a result that may have leading axes; if its size is a number, where it is made.
+    """
+    entry = binding.entry
+    scratch = [
+        None if codegen_attributes.fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
+        for param in codegen_attributes.declared_scratch(entry)
+    ]
+    arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
+    if all(axes is None for axes in arrays):
+        return "", ""
+    names = axis_names(arrays)
+    table = f"be_axes_{binding.symbol}"
+    lines: list[str] = []
+    rows = [
+        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)
+    ]
+    lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
+    args = len(entry.with_role(Role.ARG))
+    given = ("_general", "") if _is_general(entry) else ("", f" {args}, {len(arrays) - args},")
+    check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
+    return "\n".join(lines) + "\n", check
+
+
+def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:
+    """Write the row of one array, and add the constants that it names to `lines`."""
+    if axes is None:
+        return "{nullptr, nullptr, 0, false, nullptr}"
+    kept = [axis for axis in axes if axis != LEADING]
+    computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
+    for function, axis in zip(computed, kept, strict=True):
+        if isinstance(axis, Expression):
+            value = _arithmetic(axis.node, names, binding)
+            lines.append(
+                f"static int64_t {function}([[maybe_unused]] const int64_t* be_axes, "
+                f"[[maybe_unused]] const ::BE::detail::Call& be_call) {{ return {value}; }}"
+            )
+    lines.append(f"static constexpr int64_t {table}[] = {{{', '.join([*(_extent(a, names) for a in kept), '0'])}}};")
+    functions = "nullptr"
+    if any(isinstance(axis, Expression) for axis in kept):
+        functions = f"be_extents_{table}"
+        lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
+    is_open = str(LEADING in axes).lower()
+    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"
+
+
+def _extent(axis: Axis, names: Sequence[str]) -> str:
+    if isinstance(axis, Expression):
+        return "::BE::detail::kComputed"
+    return str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})"
+
+
+_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
+"""Names of operations in ``be_compute`` that are not those of `be_runtime.signature.expressions`."""
+
+
+def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
+    if isinstance(node, int):
+        return f"INT64_C({node})"
+    if isinstance(node, str) and node.startswith("attr."):
+        attrs = binding.entry.with_role(Role.ATTR)
+        index = [param.name for param in attrs].index(node.removeprefix("attr."))
+        return f"static_cast<int64_t>({_call_argument(attrs[index], index, binding)})"
+    if isinstance(node, str):
+        return f"be_axes[{names.index(node)}]"
+    operation, operands = node
+    values = ", ".join(_arithmetic(operand, names, binding) for operand in operands)
+    return f"::be_compute('{_OPERATIONS.get(operation, operation)}', {values})"
+
+
+def _call_arguments(binding: Binding) -> list[str]:
+    position = dict.fromkeys(Role, 0)
+    arguments = []
+    for param in binding.entry.params:
+        index = position[param.role]
+        position[param.role] += 1
+        arguments.append(_call_argument(param, index, binding))
+    return arguments
+
+
+def _call_argument(param: Param, index: int, binding: Binding) -> str:
+    if param.role in _ARRAYS and _is_general(binding.entry):
+        return _general_array(param, index, binding.entry)
+    match param.role:
+        case Role.ARG:
+            return f"be_call.be_args[{index}]"
+        case Role.RET:
+            return f"be_call.be_rets[{index}]"
+        case Role.STREAM:
+            return "::BE::detail::StreamValue{be_call.be_stream}"
+        case Role.ATTR:
+            return render_value(param, index, binding.symbol)
+        case Role.SCRATCH | Role.STATE:
+            return codegen_attributes.argument(param, index)
+    raise AssertionError(f"no C++ value for {param.role}")
+
+
+def _general_array(param: Param, index: int, entry: EntryPoint) -> str:
+    """Write the C++ value of a parameter that takes arrays, in a call whose arrays are known when it comes."""
+    is_ret = param.role is Role.RET
+    slot = f"be_call.be_slots[{index + is_ret * len(entry.with_role(Role.ARG))}]"
+    match param.many:
+        case Many.ONE:
+            return f"*{slot}"
+        case Many.OPTIONAL:
+            return f"::BE::detail::OptionalTensor{{{slot}}}"
+        case Many.ANY:
+            return f"be_call.be_many[{int(is_ret)}]"
+
+
+def _handlers(module: str, binding: Binding, language: Language, *, inline: bool, checked: bool) -> str:
+    entry, symbol = binding.entry, binding.symbol
+    attrs = attributes_of(entry)
+    table = f"be_attrs_{symbol}" if attrs else "nullptr"
+    spec, body, kind = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle", "Call"
+    if codegen_attributes.needs_frame(entry, language):
+        body, kind = body + ("_FRAME" if inline else "_frame"), "FrameCall"
+    code = binding.trampoline
+    if inline and not _is_general(entry):
+        code = f"(BE_INTERNAL_CODE({kind}, be_entry_{symbol}, {code}))"
+    lines = []
+    if attrs:
+        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
+    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM))
+    row = _entry_row(module, binding, table, has_stream=has_stream)
+    if _is_general(entry):
+        spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
+    lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
+    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
+    recordable = "::BE::detail::kCommandBufferCompatible" if codegen_attributes.is_recordable(entry) else "0"
+    for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
+        handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
+        lines += [
+            f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame);",
+            f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame) {{",
+            f"  BE_INTERNAL_ENTER(be_frame, {table}.name)",
+            f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
+            "}",
+        ]
+    lines += [
+        f"BE_INTERNAL_HANDLER void (*const be_code_{symbol})();",
+        f"void (*const be_code_{symbol})() = reinterpret_cast<void (*)()>({code});",
+    ]
+    return "\n".join(lines) + "\n" + codegen_attributes.instantiate_handler(entry, symbol, binding.instantiate, table)
+
+
+def _entry_row(module: str, binding: Binding, table: str, *, has_stream: bool) -> str:
+    entry = binding.entry
+    attrs = attributes_of(entry)
+    fields = [
+        c_string(f"{module}.{binding.export}"),
+        str(len(entry.with_role(Role.ARG))),
+        str(_result_count(entry)),
+        str(len(attrs)),
+        "true" if has_stream else "false",
+        table,
+        c_string(render_usage(attrs) or "none"),
+        *([] if all(map(is_plain, attrs)) else [f"be_more_{binding.symbol}"]),
+    ]
+    return ", ".join(fields)
+
+
+def _general_row(entry: EntryPoint, row: str) -> str:
+    arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
+    arrays += _SIGNS[Many.ONE] * len(codegen_attributes.declared_scratch(entry))
+    present = len(entry.with_role(Role.ATTR)) if PRESENT in attributes_of(entry) else -1
+    return f"{{{row}}}, {c_string(arrays)}, {present}"
+
+
+_NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
+
+
+def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
+    """Find the entry points of each unit, by the unit's stem.
+
+    In a request of several units, a name that only one of them defines is used as it is; a name that several define
+    becomes ``<stem>.<name>`` for each. Symbols name the module and the function: they are part of the targets' names,
+    which XLA's messages show.
+
+    Raises
+    ------
+    SpecError
+        Discovery fails, or no unit has an entry point.
+    """
+    entries = _discover_units(request)
+    counts = Counter(entry.name for found in entries.values() for entry in found)
+    module, alone = _identifier(request.name), len(request.units) == 1
+    return {
+        stem: tuple(
+            Binding(
+                entry=entry,
+                symbol=f"{module}_{entry.name}" if alone else f"{module}_{_unit_symbol(stem)}_{entry.name}",
+                export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
+            )
+            for entry in found
+        )
+        for stem, found in entries.items()
+    }
+
+
+def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
+    """Write the list of a module's handlers, see `be_runtime.store.contents`."""
+    return render_contents(
+        {
+            binding.export: Handlers(
+                plain=binding.handler(allow_cuda_graph=False),
+                graph=binding.handler(allow_cuda_graph=True),
+                warning=_race(binding.entry) if language == "cuda" else "",
+                call_name=binding.entry.call_name,
+                spec=render_spec((*binding.entry.params, *binding.entry.rules)),
+                names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
+                doc=binding.entry.doc,
+                instantiate=binding.instantiate,
+            )
+            for found in bindings.values()
+            for binding in found
+        }
+    )
+
+
+def _race(entry: EntryPoint) -> str:
+    """Return the warning about launches outside of XLA's stream; empty if the source has none."""
+    if not entry.launches_out_of_order:
+        return ""
+    fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
+    return (
+        f"launches a kernel, but {fault}: XLA and the kernel do not wait for each other, so the kernel may read "
+        "arguments before they are written, and its results may be read too early; take `int64_t stream` as a "
+        "parameter and launch with <<<blocks, threads, 0, (cudaStream_t)stream>>>"
+    )
+
+
+def _identifier(text: str) -> str:
+    return _NOT_IDENTIFIER.sub("_", text)
+
+
+def _unit_symbol(stem: str) -> str:
+    """Make a C identifier that is unique to a stem."""
+    return f"{_identifier(stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
+
+
+def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:
+    units, functions = request.units, request.functions
+    if len(units) == 1:
+        return {units[0].stem: discover(units[0].sources, functions)}  # type: ignore[arg-type]  # judged by discover
+    if functions is None:
+        found = {unit.stem: _annotated(unit) for unit in units}
+        if not any(found.values()):
+            discover([source for unit in units for source in unit.sources], None)  # raises, naming all sources
+        return found
+    return _named(units, functions)
+
+
+def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
+    try:
+        return discover(unit.sources, None)
+    except EntryPointNotFoundError as error:
+        if error.span is not None:
+            raise
+        return ()
+
+
+def _named(units: Sequence[Unit], functions: Any) -> dict[str, tuple[EntryPoint, ...]]:
+    """Look up every given name in every unit; a name in none of them is an error."""
+    found = {unit.stem: discover(unit.sources, functions, is_partial=True) for unit in units}
+    known = {entry.name for entries in found.values() for entry in entries}
+    missing = next((name for name in functions if name not in known), None)
+    if missing is not None:
+        wanted = {missing: functions[missing]} if isinstance(functions, Mapping) else [missing]
+        discover([source for unit in units for source in unit.sources], wanted)  # raises, with the closest names of all
+    return found

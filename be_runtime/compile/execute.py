@@ -1,0 +1,543 @@
+"""Execution of a build plan with ninja in a folder, a report of the steps, and other child processes.
+
+Only this file of be_runtime starts processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, TextIO
+
+from be_runtime.compile.plan import BuildPlan, Edge
+from be_runtime.compile.progress import Progress
+from be_runtime.errors import BuildError, BuildTimeoutError
+from be_toolchain.machine.forks import no_fork
+from be_toolchain.machine.system import System, plain_environ
+
+_LINE_ENDS = r"""n=$(printf '\nx'); n=${n%x}; r=$(printf '\r'); """
+_VARIABLES = {"\n": '"$n"', "\r": '"$r"'}
+
+
+def escape_value(text: str) -> str:
+    """Write a text as the value of a ninja variable."""
+    return text.replace("$", "$$")
+
+
+def escape_path(text: str) -> str:
+    """Write a path for ninja's build statement.
+
+    Examples
+    --------
+    >>> print(escape_path("a b:c"))
+    a$ b$:c
+    """
+    return text.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
+def shell_command(argv: Sequence[str], environ: Sequence[tuple[str, str]] = ()) -> str:
+    r"""Write one line for ``/bin/sh`` that runs `argv` with every argument intact, and with some variables.
+
+    Examples
+    --------
+    >>> shell_command(["cc", "a b"], [("LANG", "C")])
+    "LANG=C cc 'a b'"
+    """
+    words = [*(f"{name}={_quote_lines(value)}" for name, value in environ), *map(_quote_lines, argv)]
+    has_line_ends = any(end in text for text in (*argv, *(value for _, value in environ)) for end in _VARIABLES)
+    return (_LINE_ENDS if has_line_ends else "") + " ".join(words)
+
+
+def _quote_lines(argument: str) -> str:
+    """Quote an argument for the shell, with its line ends as variables."""
+    return "".join(_VARIABLES.get(part) or shlex.quote(part) for part in re.split(r"([\n\r])", argument))
+
+
+def render_ninja(edges: Sequence[Edge]) -> str:
+    """Write ``build.ninja`` for a graph of commands; a command's description is its number, which needs no quoting.
+
+    Only files that another command makes are named as inputs: the others exist, and ninja can't express every path.
+    """
+    made = {name for edge in edges for name in edge.outputs}
+    lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]
+    for number, edge in enumerate(edges):
+        outputs = " ".join(map(escape_path, edge.outputs))
+        inputs = " ".join(escape_path(name) for name in edge.inputs if name in made)
+        lines += [
+            f"build {outputs}: run {inputs}",
+            f"  argv = {escape_value(shell_command(edge.argv, edge.environ))}",
+            f"  number = {number}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+_LOG = ".ninja_log"
+_TIMES = re.compile(r"[0-9]{1,18} [0-9]{1,18}")
+
+
+class NinjaLog:
+    """The part of a folder's log that one run of ninja adds; the object is made before ninja starts.
+
+    Ninja adds a command before it prints the status line of the next one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _LOG
+        self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
+        self._seconds: dict[str, float] = {}
+
+    def seconds(self, output: str) -> float | None:
+        """Return the duration of the command that made an output; None if none has made it yet."""
+        if output not in self._seconds and self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read_bytes)
+                added = file.read()
+            self._read_bytes += len(added)
+            self._seconds |= parse_ninja_log(added.decode("utf-8", "surrogateescape"))
+        return self._seconds.get(output)
+
+
+def parse_ninja_log(text: str) -> dict[str, float]:
+    r"""Read the seconds for each output.
+
+    Examples
+    --------
+    >>> parse_ninja_log("# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tmodule.so\tf1\n")
+    {'obj/a.o': 0.12, 'module.so': 0.03}
+    """
+    seconds = {}
+    for line in text.splitlines():
+        start, _, rest = line.partition("\t")
+        fields = rest.split("\t")
+        if len(fields) == 4 and _TIMES.fullmatch(f"{start} {fields[0]}"):
+            seconds[fields[2]] = (int(fields[0]) - int(start)) / 1000
+    return seconds
+
+
+def resolve_ninja(system: System) -> Path:
+    """Find the ninja program: in this Python environment, else on PATH.
+
+    Raises
+    ------
+    BuildError
+        Ninja is not installed.
+    """
+    beside = Path(sysconfig.get_path("scripts")) / "ninja"
+    found = beside if system.is_program(beside) else system.which("ninja")
+    if found is None:
+        raise BuildError("ninja is not installed", hints=("pip install ninja, or conda install ninja",))
+    return found
+
+
+def fast_linker_flags(compiler: Path, system: System) -> tuple[str, ...]:
+    """Return the flag for a faster linker than the compiler's, if its folder has one; an author's flag comes later."""
+    folder = system.realpath(compiler.parent)
+    found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
+    return tuple(f"-fuse-ld={name}" for name in found)[:1]
+
+
+def find_objcopy(compiler: Path, system: System) -> str | None:
+    """Find the program that edits objects, preferably the compiler's own."""
+    triple = re.sub(r"(clang\+\+|g\+\+|c\+\+)(-\d+)?$", "", compiler.name)
+    names = (str(compiler.parent / f"{triple}objcopy"), f"{triple}objcopy", "objcopy", "llvm-objcopy")
+    return next((str(found) for name in names if (found := system.which(name))), None)
+
+
+JOB_BYTES = 5 * 2**28
+"""Memory that one compiler may need: 1.25 GiB, a quarter above cicc's peak over a file full of CUB and Thrust."""
+
+_MEMINFO = Path("/proc/meminfo")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+_UNLIMITED_BYTES = 2**60
+"""A limit above this stands for no limit in cgroup v1."""
+
+
+def job_count(processors: int, available_bytes: int | None, wanted: int | None = None, limit: int | None = None) -> int:
+    """Return the number of commands to run at a time. Pure.
+
+    Parameters
+    ----------
+    processors : int
+        Number of processors that this process may use.
+    available_bytes : int or None
+        Available memory; None if unknown.
+    wanted : int, optional
+        Number that the caller requests; memory is not checked then.
+    limit : int, optional
+        Upper limit.
+
+    Examples
+    --------
+    >>> job_count(16, 8 * 2**30)
+    6
+    >>> job_count(16, 8 * 2**30, wanted=12, limit=10)
+    10
+    """
+    count = wanted
+    if count is None:
+        room = processors if available_bytes is None else available_bytes // JOB_BYTES
+        count = max(1, min(processors, room))
+    return count if limit is None else min(count, limit)
+
+
+def available_memory_bytes(system: System) -> int | None:
+    """Return the memory that this process and its children may still take: the machine's, or a control group's limit.
+
+    It is read from `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of
+    `control groups <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>`_; None if neither can
+    be read.
+    """
+    found = [room for group in _memory_groups(system) if (room := _group_room(system, group)) is not None]
+    meminfo = re.search(r"^MemAvailable:\s+(\d+) kB$", system.read_text(_MEMINFO) or "", re.MULTILINE)
+    if meminfo is not None:
+        found.append(int(meminfo[1]) * 1024)
+    return min(found, default=None)
+
+
+def _memory_groups(system: System) -> list[Path]:
+    """List the folders of this process's control group and its ancestors, each of which may have a limit."""
+    folders: list[Path] = []
+    for line in (system.read_text(_OWN_GROUPS) or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = _GROUPS / "memory" if controllers else _GROUPS
+        path = PurePosixPath(group)
+        folders += [root / str(each).lstrip("/") for each in (path, *path.parents)]
+    return list(dict.fromkeys(folders))
+
+
+def _group_room(system: System, folder: Path) -> int | None:
+    """Return the bytes that a control group may still take; page cache that can be dropped counts as free."""
+    for limit_file, used_file in (
+        ("memory.max", "memory.current"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        limit, used = (_number(system, folder / name) for name in (limit_file, used_file))
+        if limit is not None and used is not None and limit < _UNLIMITED_BYTES:
+            cached = re.search(
+                r"^(?:total_)?inactive_file (\d+)$", system.read_text(folder / "memory.stat") or "", re.MULTILINE
+            )
+            return max(0, limit - used + (int(cached[1]) if cached is not None else 0))
+    return None
+
+
+def _number(system: System, path: Path) -> int | None:
+    text = (system.read_text(path) or "").strip()
+    return int(text) if text.isdecimal() else None
+
+
+_STATUS = "@be@"
+"""Start of each of ninja's status lines, which distinguishes them from a compiler's output."""
+
+_GRACE_S = 2.0
+"""Time for commands to end after they were asked to."""
+
+_ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
+"""Setting by which compilers get their memory in large pages, in large steps: cudafe++ touches 46,000 small ones in a
+quarter of a second, and the kernel takes half of that time.
+https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
+"""
+
+
+_RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def stop_running() -> None:
+    """Ask the builds of all threads to end, after an interrupt: only the main thread is told of it."""
+    for process in tuple(_RUNNING):
+        process.terminate()
+
+
+class Step(NamedTuple):
+    """One finished command.
+
+    Parameters
+    ----------
+    edge : Edge
+    output : str
+        All its output.
+    seconds : float or None
+        Duration; None if it failed.
+    """
+
+    edge: Edge
+    output: str
+    seconds: float | None
+
+    @property
+    def failed(self) -> bool:
+        """True if the command failed, so its output files can't be used."""
+        return self.seconds is None
+
+
+class Ended(NamedTuple):
+    """The end of a child process.
+
+    Parameters
+    ----------
+    code : int or None
+        Exit code, negative for a signal; None if the child was stopped after its time.
+    seconds : float
+    """
+
+    code: int | None
+    seconds: float
+
+
+def run_child(
+    argv: Sequence[str], variables: Mapping[str, str], *, output: TextIO, timeout_s: float | None = None
+) -> Ended:
+    """Run a program with this process's environment and further variables, and wait for its end.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    variables : mapping of str to str
+        Variables beside those of this process.
+    output : file
+        Open file for all its output.
+    timeout_s : float, optional
+        Time after which it is stopped, with all processes that it started.
+    """
+    began = time.monotonic()
+    with no_fork:
+        process = subprocess.Popen(
+            argv, env={**os.environ, **variables}, stdout=output, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+    with _stopping(process, timeout_s) as timed_out:
+        code = process.wait()
+    return Ended(None if timed_out.is_set() else code, time.monotonic() - began)
+
+
+class _Reader:
+    """Reader that splits ninja's output into steps, line by line; ninja's log tells which of them failed."""
+
+    def __init__(self, edges: Sequence[Edge], log: NinjaLog, progress: Progress | None) -> None:
+        self.edges = {str(number): edge for number, edge in enumerate(edges)}
+        self.log, self.progress = log, progress
+        self.steps: list[Step] = []
+        self.loose: list[str] = []
+        self._edge: Edge | None = None
+        self._lines: list[str] = []
+
+    def read(self, lines: Iterable[str]) -> Iterator[Step]:
+        """Return each step as soon as its output is complete, which is when the next one has finished."""
+        for line in lines:
+            if line.startswith(_STATUS):
+                yield from self._finished()
+                self._edge = self.edges.get(line.removeprefix(_STATUS))
+                if self._edge is not None and self.progress is not None:
+                    self.progress.finish(self._edge)
+            elif self._edge is None or line.startswith("ninja: "):
+                self.loose.append(line)
+            else:
+                self._lines.append(line)
+        yield from self._finished()
+
+    def _finished(self) -> Iterator[Step]:
+        if self._edge is not None:
+            step = Step(self._edge, "\n".join(self._lines), self.log.seconds(self._edge.outputs[0]))
+            if step.failed and self._lines and "FAILED: " in self._lines[0]:
+                # Ninja names the outputs and repeats the command first.
+                step = step._replace(output="\n".join(self._lines[2:]))
+            self.steps.append(step)
+            self._edge, self._lines = None, []
+            yield step
+
+
+class Runner:
+    """Runner of plans in one folder, within one time limit for all.
+
+    Parameters
+    ----------
+    folder : Path
+        Existing folder in which commands run.
+    ninja : Path
+        Path of the program.
+    jobs : int
+        Number of commands at a time.
+    environ : mapping of str to str
+        Environment of the commands, to which this class adds some variables.
+    timeout_s : float, optional
+        Time limit, from now on, after which everything is stopped.
+    """
+
+    def __init__(
+        self, folder: Path, *, ninja: Path, jobs: int, environ: Mapping[str, str], timeout_s: float | None = None
+    ) -> None:
+        self.folder = folder
+        self._ninja, self._jobs, self._environ = ninja, jobs, environ
+        self._timeout_s, self._began_s = timeout_s, time.monotonic()
+
+    def run(self, plan: BuildPlan, *, progress: Progress | None = None) -> tuple[Step, ...]:
+        """Run a plan's commands, as `started` does."""
+        with self.started(plan, progress=progress) as steps:
+            return tuple(steps)
+
+    @contextlib.contextmanager
+    def started(
+        self, plan: BuildPlan, *, targets: Sequence[str] = (), progress: Progress | None = None
+    ) -> Iterator[Iterator[Step]]:
+        """Write a plan's files and start its commands, which run while the caller works; on exit all have ended.
+
+        Parameters
+        ----------
+        plan : BuildPlan
+        targets : sequence of str
+            Files to make; by default all.
+        progress : Progress, optional
+            Progress line, which is told of each finished command.
+
+        Yields
+        ------
+        iterator of Step
+            Steps in the order in which they finish. Each one is available when the next one has finished.
+
+        Raises
+        ------
+        BuildError
+            At the end of the iterator: a command failed; ``output`` is that of the first command that failed.
+        BuildTimeoutError
+            At the end of the iterator: the build was stopped.
+        """
+        _write_files(plan, self.folder)
+        reader = _Reader(plan.commands, NinjaLog(self.folder), progress)
+        argv = (str(self._ninja), "-j", str(self._jobs), *targets)
+        variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": _STATUS}
+        if plan.library_path:
+            variables["LD_LIBRARY_PATH"] = plan.library_path
+        try:
+            with no_fork:
+                process = subprocess.Popen(
+                    argv,
+                    cwd=self.folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise BuildError(f"ninja can't be started: {error}", command=argv) from error
+        with _stopping(process, self._left_s()) as timed_out:
+            yield self._steps(process, reader, argv, timed_out)
+
+    def _steps(
+        self, process: subprocess.Popen[str], reader: _Reader, argv: Sequence[str], timed_out: threading.Event
+    ) -> Iterator[Step]:
+        assert process.stdout is not None
+        yield from reader.read(line.rstrip("\n") for line in process.stdout)
+        code = process.wait()
+        if timed_out.is_set():
+            raise BuildTimeoutError(
+                f"the build was stopped after {self._timeout_s:g} s",
+                command=tuple(argv),
+                hints=("raise BE_COMPILE_TIMEOUT_S",),
+            )
+        if code != 0:
+            raise _failure(reader, argv)
+
+    def _left_s(self) -> float | None:
+        if self._timeout_s is None:
+            return None
+        return max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
+
+
+def _write_files(plan: BuildPlan, folder: Path) -> None:
+    for file in plan.files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Rewriting an unchanged file would make ninja build it again.
+        if not path.exists():
+            path.write_text(file.text, encoding="utf-8", errors="surrogateescape")
+    (folder / "build.ninja").write_text(render_ninja(plan.commands), encoding="utf-8", errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterator[threading.Event]:
+    """Leave no process behind, be it after the time limit, an interrupt or an error in this package."""
+    timed_out = threading.Event()
+
+    def stop() -> None:
+        timed_out.set()
+        _stop_session(process)
+
+    timer = threading.Timer(timeout_s, stop) if timeout_s is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    _RUNNING.add(process)
+    try:
+        yield timed_out
+    finally:
+        _RUNNING.discard(process)
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        if process.poll() is None:
+            _stop_session(process)
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _stop_session(process: subprocess.Popen[str]) -> None:
+    """Stop ninja and its commands.
+
+    Each command is a process group of its own: ninja passes the signal on, and waits for commands that ignore it.
+    """
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    give_up = time.monotonic() + _GRACE_S
+    while (members := _session_members(process.pid)) and time.monotonic() < give_up:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _session_members(session: int) -> list[int]:
+    """List a session's running processes, from ``/proc/<pid>/stat``: the state follows the bracketed name."""
+    members = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _parent, _group, its_session = path.read_bytes().rpartition(b")")[2].split()[:4]
+            if int(its_session) == session and state != b"Z":
+                members.append(int(path.parent.name))
+    return members
+
+
+def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
+    step = next((step for step in reader.steps if step.failed), None)
+    if step is None:
+        return BuildError("ninja failed", command=tuple(argv), output="\n".join(reader.loose))
+    output = step.output or "\n".join(reader.loose)
+    return BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=output)
+
+
+def render_log(steps: Sequence[Step]) -> str:
+    """Write a log for people: the commands, their durations and their output."""
+    return "".join(map(_log_entry, steps))
+
+
+def _log_entry(step: Step) -> str:
+    took = "" if step.seconds is None else f": {step.seconds:.2f} s"
+    output = step.output + "\n" if step.output else ""
+    return f"# {step.edge.description}{took}\n$ {shell_command(step.edge.argv)}\n{output}"

@@ -1,0 +1,263 @@
+"""Arguments of compilers and linkers, from options.
+
+An author's own flag wins over ours: g++ takes the last of two, so theirs come last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.request.options import CompileOptions
+from be_toolchain.values import CudaToolkit, HostCompiler
+
+ListFolder = Callable[[Path], Sequence[str]]
+"""A function that lists the names in a folder; empty if the folder does not exist."""
+
+
+def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
+    """Write ``-rpath`` and ``-l`` so that the library is found, by the linker now and by the loader later.
+
+    Parameters
+    ----------
+    ldflags : sequence of str
+        Flags of the author; with an ``-rpath=`` of no folder among them, the loader searches only those of others.
+    library_dirs : sequence of Path
+        Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
+    list_folder : callable
+        Function that lists a folder.
+
+    Examples
+    --------
+    >>> link_flags(["-rpath=/a"], [], lambda folder: ())
+    ('-Xlinker', '-rpath', '-Xlinker', '/a')
+    >>> link_flags(["-lfoo", "-rpath="], [Path("/b")], lambda folder: ["libfoo.so.1"])
+    ('/b/libfoo.so.1',)
+    """
+    is_portable = ("-rpath", "") in _options(ldflags)
+    own = [Path(value) for option, value in _options(ldflags) if option == "-L"]
+    found: list[str] = []
+    for option, value in _options(ldflags):
+        if option == "-rpath":
+            found += rpath(value) if value else ()
+        elif option == "-l" and not value.startswith(":"):
+            flags = _library(value, own, library_dirs, list_folder)
+            found += flags[:1] if is_portable else flags
+        else:
+            found.append(option + value)
+    return tuple(found)
+
+
+def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Split ``-l``, ``-L`` and ``-rpath``, in one piece or two, into (option, value); other flags are (flag, "")."""
+    rest = iter(flags)
+    for flag in rest:
+        if flag in ("-l", "-L", "-rpath"):
+            value = next(rest, None)
+            yield (flag, "") if value is None else (flag, value)
+        elif flag.startswith("-rpath="):
+            yield "-rpath", flag.removeprefix("-rpath=")
+        elif flag.startswith(("-l", "-L")):
+            yield flag[:2], flag[2:]
+        elif flag == "-Xlinker":
+            yield flag, ""
+            yield from ((value, "") for value in (next(rest, None),) if value is not None)
+        else:
+            yield flag, ""
+
+
+def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_folder: ListFolder) -> list[str]:
+    """Return the flags that link the library `name`.
+
+    A wheel has ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
+    instead, and found at run time through its folder.
+    """
+    for folder in dict.fromkeys((*own, *library_dirs)):
+        names = list_folder(folder)
+        if f"lib{name}.so" in names:
+            return [f"-l{name}", *(() if folder in own else rpath(folder))]
+        if f"lib{name}.a" in names:
+            return [f"-l{name}"]
+        versions = [version for each in names if (version := library_version(each, name)) is not None]
+        if versions:
+            newest = ".".join(map(str, max(versions)))
+            return [str(folder / f"lib{name}.so.{newest}"), *rpath(folder)]
+    return [f"-l{name}"]
+
+
+def library_version(file: str, name: str) -> tuple[int, ...] | None:
+    """Return the version in the file name of the shared library `name`; None for any other file."""
+    match = re.fullmatch(rf"lib{re.escape(name)}\.so\.(\d+(?:\.\d+)*)", file)
+    return None if match is None else tuple(map(int, match[1].split(".")))
+
+
+def rpath(folder: str | Path) -> list[str]:
+    """Return flags that make the loader search a folder; ``-Wl,`` would split it at its commas."""
+    return ["-Xlinker", "-rpath", "-Xlinker", str(folder)]
+
+
+STANDARD = "c++17"
+
+
+def has_flag(flags: Sequence[str], *names: str) -> bool:
+    """Return whether a flag is given, alone or with a value after ``=``.
+
+    Examples
+    --------
+    >>> has_flag(["--std=c++20"], "-std", "--std")
+    True
+    """
+    return any(flag == name or flag.startswith(name + "=") for flag in flags for name in names)
+
+
+_WHOLE_NVCC_FLAGS = (
+    *("-keep", "--keep", "-save-temps", "--save-temps", "-t", "--threads", "-split-compile", "--split-compile"),
+    *("-optf", "--options-file", "-M", "-MM", "-MD", "-E", "-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin"),
+    *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
+    *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
+)
+"""Flags of an author that change nvcc's steps: nvcc is then run as a whole."""
+
+
+def allows_phases(author_flags: Sequence[str]) -> bool:
+    """Return whether a compiler's phases can be run one by one with an author's flags, which are nvcc's."""
+    return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
+
+
+def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Write flags for folders of headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
+    unique = list(dict.fromkeys(first))
+    rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
+    return tuple(
+        part
+        for option, folders in (("-I", unique), ("-isystem", rest))
+        for path in folders
+        for part in (option, str(path))
+    )
+
+
+def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequence[str]) -> tuple[str, ...]:
+    """Make the host compiler's command for one unit of the author, up to the files."""
+    return (
+        str(compiler.path),
+        f"-std={STANDARD}",
+        f"-O{options.optimization_level}",
+        *(("-ffast-math",) if options.use_fast_math else ()),
+        *native_flags(options),
+        *line_flags(options),
+        "-fPIC",
+        "-pipe",
+        "-fvisibility=hidden",
+        *sanitizer_flags(options),
+        *includes,
+        *options.cflags,
+    )
+
+
+def sanitizer_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the compiler's flags for sanitizers, which go on after an error; the first is the linker's too.
+
+    ThreadSanitizer goes on anyway.
+
+    Examples
+    --------
+    >>> sanitizer_flags(CompileOptions(sanitize=("undefined",)))[0]
+    '-fsanitize=undefined'
+    """
+    if not options.sanitize:
+        return ()
+    recovering = ",".join(name for name in options.sanitize if name != "thread")
+    recover = (f"-fsanitize-recover={recovering}",) if recovering else ()
+    return (f"-fsanitize={','.join(options.sanitize)}", *recover, "-fno-omit-frame-pointer", "-g1")
+
+
+def native_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the flags for code that runs on one CPU only; they name it, since the key of an object has its command.
+
+    Examples
+    --------
+    >>> native_flags(CompileOptions(native="a1"))
+    ('-march=native', '-DBE_INTERNAL_CPU=0xa1')
+    """
+    return ("-march=native", f"-DBE_INTERNAL_CPU=0x{options.native}") if options.native else ()
+
+
+def line_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the flag by which debuggers and profilers find the lines of host code.
+
+    Examples
+    --------
+    >>> line_flags(CompileOptions(line_info=True))
+    ('-g1',)
+    """
+    return ("-g1",) if options.line_info else ()
+
+
+def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags that let the compiler drop code that only the entry points use, if no other code can use it.
+
+    This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
+    """
+    is_alone = not {*ldflags} - {"-rpath="}  # which names no library
+    closed = compiler.family == "gcc" and is_alone and not any("visibility" in text for text in texts)
+    return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
+
+
+def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
+    """Make the host compiler's command for the handler, without flags of the author."""
+    return (
+        str(compiler.path),
+        f"-std={STANDARD}",
+        "-O2",
+        "-fPIC",
+        "-pipe",
+        "-fvisibility=hidden",
+        *include_flags(include_paths),
+    )
+
+
+class LinkCommand(NamedTuple):
+    """The linker's command: the arguments before the objects and those after them."""
+
+    head: tuple[str, ...]
+    tail: tuple[str, ...]
+
+
+def link(
+    compiler: HostCompiler,
+    toolkit: CudaToolkit | None,
+    ldflags: Sequence[str],
+    library_dirs: Sequence[Path],
+    list_folder: ListFolder,
+) -> LinkCommand:
+    """Make the command that links a library.
+
+    Parameters
+    ----------
+    ldflags : sequence of str
+        Flags of the author.
+    library_dirs : sequence of Path
+        Folders for ``-l`` names, best first.
+    list_folder : callable
+        Function that lists the names in a folder; empty if the folder does not exist.
+    """
+    head = (str(compiler.path), "-shared", "-fPIC")
+    tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
+    if not any("sanitize" in flag for flag in ldflags):
+        # A sanitizer's functions come from the process; other undefined names fail here instead of at the first load.
+        tail.append("-Wl,-z,defs")
+    tail += link_flags(ldflags, library_dirs, list_folder)
+    tail += [f"-L{folder}" for folder in library_dirs]
+    if toolkit is not None:
+        tail += [*_cudart(toolkit), "-ldl", "-lpthread", "-lrt"]
+    return LinkCommand(head=head, tail=tuple(tail))
+
+
+def _cudart(toolkit: CudaToolkit) -> list[str]:
+    if toolkit.cudart_static is not None:
+        return [str(toolkit.cudart_static)]
+    shared = toolkit.cudart_shared
+    assert shared is not None, "a complete toolkit has a cudart"
+    return [str(shared), *rpath(shared.parent)]

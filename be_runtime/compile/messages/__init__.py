@@ -1,1 +1,0 @@
-"""Messages of compilers and linkers, as one error with hints. Imports nothing else of `compile`."""

@@ -1,0 +1,376 @@
+"""CUDA compiled by nvcc: its commands, its phases, and what is kept of the headers that its sources begin with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from be_runtime.compile.flags import STANDARD, has_flag, line_flags, native_flags
+from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles
+from be_runtime.request.options import ARCH_FLAGS, CompileOptions
+from be_toolchain.arch import Arch, gencode_flags
+from be_toolchain.values import Nvcc
+
+if TYPE_CHECKING:
+    from be_runtime.compile.nvcc_preamble import Preamble
+
+
+_MARK = "#$ "
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(\w+)")
+
+
+class NvccSteps(NamedTuple):
+    """The steps of one nvcc call.
+
+    Parameters
+    ----------
+    environ : mapping of str to str
+        The variables that nvcc sets for its tools.
+    commands : tuple of tuple of str
+        Commands that nvcc would run, without shell quoting.
+    """
+
+    environ: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+
+
+def parse_dryrun(text: str) -> NvccSteps | None:
+    r"""Parse a dry run; return None if it is not understood.
+
+    Parameters
+    ----------
+    text : str
+        The standard output and error of ``nvcc --dryrun --keep …``.
+
+    Examples
+    --------
+    >>> parse_dryrun('#$ CICC_PATH=/c/bin\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii"\n').commands
+    (('/c/bin/cicc', '-arch', 'compute_90', 'a.ii'),)
+    """
+    environ: dict[str, str] = {}
+    commands = []
+    for line in text.splitlines():
+        if not line.startswith(_MARK):
+            if line.strip():
+                return None  # a warning or an error: plain nvcc shows it where it belongs
+            continue
+        body = line.removeprefix(_MARK)
+        assignment = _ASSIGNMENT.fullmatch(body)
+        if assignment is not None:
+            environ[assignment[1]] = assignment[2].strip()
+            continue
+        if body.startswith("--"):
+            continue
+        argv = _split(body, environ)
+        if argv is None:
+            return None
+        commands.append(argv)
+    return NvccSteps(environ=environ, commands=tuple(commands)) if commands else None
+
+
+def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Split a shell command into arguments; return None if it uses more than quotes and known variables."""
+    if any(name not in environ for name in _VARIABLE.findall(command)) or "`" in command:
+        return None
+    try:
+        words = shlex.split(_VARIABLE.sub(lambda match: environ[match[1]], command))
+    except ValueError:
+        return None
+    return None if any(word in {"|", ">", ";", "&&", "<"} for word in words) else tuple(words)
+
+
+_STAND_IN = r"""#include "fatbinary_section.h"
+#define __CUDAFATBINSECTION ".nvFatBinSegment"
+#define __CUDAFATBINDATASECTION ".nv_fatbin"
+asm(
+    ".section .nv_fatbin, \"a\"\n"
+    ".align 8\n"
+    "fatbinData:\n"
+    ".incbin \"%s\"\n"
+    ".text\n");
+extern "C" {
+extern const unsigned long long fatbinData[];
+static const __fatBinC_Wrapper_t __fatDeviceText
+    __attribute__((aligned(8), section(__CUDAFATBINSECTION))) = {0x466243b1, 1, fatbinData, 0};
+}
+"""
+
+
+class DeviceImages(NamedTuple):
+    """The two files to which fatbinary writes the device code of a source.
+
+    Parameters
+    ----------
+    data, text : str
+        The binary file, and the text that the host side includes.
+    """
+
+    data: str
+    text: str
+
+    def apart(self, edge: Edge) -> Edge:
+        """Rename the text in fatbinary's command, so that no command reads it. Return other commands unchanged."""
+        if edge.tool != "fatbinary":
+            return edge
+        unread = f"{self.text}.unread"
+        argv = tuple(part.replace(self.text, unread) for part in edge.argv)
+        return edge._replace(argv=argv, outputs=(self.data, unread))
+
+    def stand_in(self) -> GeneratedFile:
+        """Return the file that the host side includes instead."""
+        return GeneratedFile(path=self.text, text=_STAND_IN % self.data)
+
+    def assembled(self, compilation: Edge) -> tuple[Edge, Edge]:
+        """Split the host compiler's command in two. Only the second one waits for the device code."""
+        (target,) = compilation.outputs
+        assembly = str(PurePath(self.text).parent / f"{PurePath(target).stem}.s")
+        argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
+        inputs = tuple(name for name in compilation.inputs if name not in self)
+        machine = (part for part in compilation.argv if part.startswith(("-m", "-Wa,")))
+        return (
+            compilation._replace(argv=argv, inputs=inputs, outputs=(assembly,)),
+            Edge(
+                argv=(compilation.argv[0], *machine, "-c", assembly, "-o", target),
+                inputs=(assembly, self.data),
+                outputs=(target,),
+                description=f"{compilation.description}, assembling",
+                tool="assemble",
+            ),
+        )
+
+
+def device_images(data: str | None, text: str | None) -> DeviceImages | None:
+    """Return fatbinary's output files; None if one is missing or the assembler can't read the binary file's name."""
+    if not data or not text or any(char in '"\\%\n' for char in data):
+        return None
+    return DeviceImages(data, text)
+
+
+_LTO = ("-dlto", "--dlink-time-opt", "-lto")
+_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_LTO)
+
+
+def is_relocatable(flags: Sequence[str]) -> bool:
+    """Return whether the flags ask for relocatable device code, which needs a device link."""
+    return any(flag in flags for flag in _RELOCATABLE) or "-rdc true" in " ".join(flags)
+
+
+def nvcc_compile(
+    nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...], includes: Sequence[str]
+) -> tuple[str, ...]:
+    """Return nvcc's command for one of the author's units, without files."""
+    flags = options.cflags
+    argv = [str(nvcc.path)]
+    if not has_flag(flags, "-std", "--std"):
+        argv.append(f"-std={STANDARD}")
+    if not any(flag.startswith("-O") or has_flag([flag], "--optimize") for flag in flags):
+        argv.append(f"-O{options.optimization_level}")
+        if options.optimization_level < 3:
+            argv += ["-Xptxas", f"-O{options.optimization_level}"]
+    if not has_flag(flags, *ARCH_FLAGS):
+        if has_flag(flags, *_LTO):
+            argv += _lto_flags(flags, archs)
+            flags = tuple(flag for flag in flags if flag not in _LTO)
+        else:
+            argv += gencode_flags(archs)
+    if not has_flag(flags, "-ccbin", "--compiler-bindir"):
+        argv += ["-ccbin", str(nvcc.host.path)]
+    if nvcc.allow_unsupported_compiler:
+        argv.append("-allow-unsupported-compiler")
+    if options.use_fast_math:
+        argv.append("--use_fast_math")
+    if options.line_info:
+        argv.append("-lineinfo")
+    host = ("-fPIC", "-fvisibility=hidden", *native_flags(options), *line_flags(options))
+    argv += ["-Xcompiler", ",".join(host)]
+    return (*argv, *includes, *flags)
+
+
+def _lto_flags(flags: Sequence[str], archs: tuple[Arch, ...]) -> tuple[str, ...]:
+    """Return the flags for ``-dlto`` with named architectures, where nvcc refuses it: the device link compiles."""
+    relocatable = () if has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c") else ("-rdc=true",)
+    return (*relocatable, *(f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in archs))
+
+
+def nvcc_device_link(nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...]) -> tuple[str, ...]:
+    """Return nvcc's command that links relocatable device code, without files."""
+    flags = options.cflags
+    arch_flags = () if has_flag(flags, *ARCH_FLAGS) else gencode_flags(archs)
+    lto = tuple(flag for flag in flags if flag in _LTO)
+    author_arch = _arch_arguments(flags)
+    ccbin = ("-ccbin", str(nvcc.host.path))
+    return (str(nvcc.path), "-dlink", *arch_flags, *author_arch, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
+
+
+def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return the author's own architecture flags with their values, for a command that repeats them."""
+    found: list[str] = []
+    for index, flag in enumerate(flags):
+        if has_flag([flag], *ARCH_FLAGS):
+            found.append(flag)
+            if "=" not in flag and index + 1 < len(flags):
+                found.append(flags[index + 1])
+    return tuple(found)
+
+
+_OUTPUT_OPTIONS: dict[str, tuple[Tool, tuple[str, ...]]] = {
+    "cudafe++": ("cudafe++", ("--gen_c_file_name",)),
+    "cicc": ("cicc", ("-o", "--stub_file_name", "--gen_c_file_name", "--gen_device_file_name")),
+    "ptxas": ("ptxas", ("-o",)),
+    "fatbinary": ("fatbinary", ("--create", "--embedded-fatbin")),
+}
+_FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
+
+
+class _Step(NamedTuple):
+    tool: Tool
+    argv: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def split_phases(dry: NvccSteps, tools: Mapping[str, str], unit: UnitFiles, module_id: str) -> UnitBuild | None:
+    """The graph of a dry run, or None when it holds a step that is not understood.
+
+    Parameters
+    ----------
+    dry : NvccSteps
+        Of ``nvcc --keep --keep-dir … -c source -o object``.
+    tools : mapping of str to str
+        The absolute paths of cudafe++, cicc, ptxas and fatbinary.
+    unit : UnitFiles
+        Its files, as the dry run spells them.
+    module_id : str
+        A C identifier that no other object of the library has.
+    """
+    commands = [argv for argv in dry.commands if argv[0] != "rm"]
+    steps = [_step(argv, tools) for argv in commands]
+    known = [step for step in steps if step is not None]
+    kinds = {step.tool for step in known}
+    if len(known) != len(steps) or not {"preprocess", "cudafe++", "cicc", "ptxas", "fatbinary", "compile"} <= kinds:
+        return None
+    *_, last = known
+    id_file = _option(next(step.argv for step in known if step.tool == "cudafe++"), "--module_id_file_name")
+    if last.tool != "compile" or last.outputs != (unit.object,) or id_file is None:
+        return None
+    fatbinary = next(step.argv for step in known if step.tool == "fatbinary")
+    images = device_images(_option(fatbinary, "--create"), _option(fatbinary, "--embedded-fatbin"))
+    if images is None:
+        return None
+    made = {output for step in known for output in step.outputs}
+    name = PurePath(unit.source).name
+    edges = [_edge(step, index, name, made) for index, step in enumerate(known)]
+    edges = [*map(images.apart, edges[:-1]), *images.assembled(edges[-1])]
+    return UnitBuild(
+        unit=unit,
+        edges=tuple(edges),
+        files=(GeneratedFile(path=id_file, text=module_id), images.stand_in()),
+        library_path=dry.environ.get("LD_LIBRARY_PATH", ""),
+    )
+
+
+def _step(argv: tuple[str, ...], tools: Mapping[str, str]) -> _Step | None:
+    name = PurePath(argv[0]).name
+    if name in _OUTPUT_OPTIONS:
+        tool, options = _OUTPUT_OPTIONS[name]
+        outputs = _outputs(argv, options)
+        arguments = tuple(argument for argument in argv[1:] if argument != "--gen_module_id_file")
+        return _Step(tool, (tools[name], *arguments), outputs) if outputs else None
+    output = _option(argv, "-o")
+    if name in _FORBIDDEN or output is None or ("-E" in argv) == ("-c" in argv):
+        return None
+    return _Step("preprocess" if "-E" in argv else "compile", argv, (output,))
+
+
+def _outputs(argv: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
+    found = [_option(argv, option) for option in options]
+    # ``--stub_file_name`` of cicc and the name that cudafe++ includes are the same file below the folder.
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def _option(argv: Sequence[str], option: str) -> str | None:
+    """The value of an option given as ``--option value`` or ``--option=value``."""
+    for index, argument in enumerate(argv):
+        if argument == option and index + 1 < len(argv):
+            return argv[index + 1]
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+    return None
+
+
+def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
+    """A step with what it reads: the files that other steps make and that it names, or includes by name."""
+    named = {_file_of(argument) for argument in step.argv} & made
+    if step.tool == "compile":
+        named |= {name for name in made if name.endswith(".stub.c")}  # included, and not named here
+    depfile = f"{step.outputs[0]}.d" if step.tool == "preprocess" else None
+    argv = (*step.argv, "-MD", "-MF", depfile) if depfile is not None else step.argv
+    return Edge(
+        argv=argv,
+        inputs=tuple(sorted(named - set(step.outputs))),
+        outputs=step.outputs,
+        description=f"compiling {source_name} ({index + 1}: {step.tool})",
+        tool=step.tool,
+        depfile=depfile,
+    )
+
+
+def _file_of(argument: str) -> str:
+    """The file that an argument names, also in ``--image3=kind=elf,sm=90,file=a.cubin``."""
+    return argument.rpartition("file=")[2] if "file=" in argument else argument
+
+
+def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
+    """The same phases for another source, from a dry run that was made with a placeholder for its name."""
+
+    def renamed(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(text.replace(old, new) for text in texts)
+
+    edges = tuple(
+        edge._replace(
+            argv=renamed(edge.argv),
+            inputs=renamed(edge.inputs),
+            outputs=renamed(edge.outputs),
+            description=edge.description.replace(old, new),
+            depfile=edge.depfile.replace(old, new) if edge.depfile is not None else None,
+        )
+        for edge in phases.edges
+    )
+    files = tuple(GeneratedFile(*renamed(file)) for file in phases.files)
+    return phases._replace(unit=UnitFiles(*renamed(phases.unit)), edges=edges, files=files)
+
+
+class NvccCompiler(NamedTuple):
+    """Nvcc and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+
+    nvcc: Nvcc
+    archs: tuple[Arch, ...]
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Nvcc with its flags."""
+        return nvcc_compile(self.nvcc, options, self.archs, includes)
+
+    def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
+        """``nvcc -dlink``, for the author's ``-rdc=true`` and the like."""
+        return nvcc_device_link(self.nvcc, options, self.archs) if is_relocatable(options.cflags) else None
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
+        """The phases of nvcc's dry run."""
+        from be_runtime.compile.nvcc_preamble import phases_for
+
+        return phases_for(command, unit, order)
+
+    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
+        """The preamble, for g++ behind nvcc's phases."""
+        if self.nvcc.host.family != "gcc":
+            return None
+        from be_runtime.compile.nvcc_preamble import find_preamble
+
+        return find_preamble(command, order)
+
+    def asked(self) -> tuple[Path, ...]:
+        """Nvcc and its profile, which decide the dry run."""
+        return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")

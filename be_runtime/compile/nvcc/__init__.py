@@ -1,1 +1,0 @@
-"""CUDA by nvcc: its phases as edges, and what is kept of CUDA's headers. Imports `run`, `inputs` and `plan`."""

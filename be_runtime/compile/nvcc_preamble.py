@@ -1,0 +1,231 @@
+"""The preamble: the common beginning of all CUDA sources, precompiled and cached when flags are used a second time.
+
+A kernel that is built once gains nothing from the preamble, and making it takes as much processor time as a small
+kernel. A second build with the same flags is the sign of an edit loop, and a folder of several files will have one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.compile.execute import Runner
+from be_runtime.compile.inputs import LookedAt, Observer, read_from_outside
+from be_runtime.compile.nvcc import parse_dryrun, rename, split_phases
+from be_runtime.compile.nvcc_headers import (
+    DEPFILE,
+    FILES,
+    FOLDER,
+    UNIT,
+    HeaderSearch,
+    KeptHeaders,
+    make_preamble,
+    preamble_text,
+    preprocessing,
+    use_kept_headers,
+    use_preamble,
+)
+from be_runtime.compile.plan import BuildOrder, UnitBuild, UnitFiles, files_named
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.examine import proven_records
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.manifest import FileRecord
+from be_toolchain import Toolchain
+from be_toolchain.values import Nvcc
+
+
+class _NoAnswerError(Exception):
+    """The dry run failed. Nothing is kept, and nvcc itself reports the reason when it runs."""
+
+
+_PLACEHOLDER = files_named("be_dry_run_source", "cuda")
+_MODULE_ID = "be_dry_run_module"
+_TEXT = "dryrun.txt"
+
+
+def is_known(command: Sequence[str], order: BuildOrder) -> bool:
+    """Return whether the cache has nvcc's dry run for these flags."""
+    return order.toolchain_store.get(_key(_dry_run(command), order.toolchain)) is not None
+
+
+def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> UnitBuild | None:
+    """Return the phases of nvcc for one source, or None if nvcc has to be run as a whole.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Nvcc with its flags, without files.
+    unit : UnitFiles
+    order : BuildOrder
+        Its toolchain's CUDA toolkit has an nvcc.
+    """
+    toolkit = order.toolchain.cuda
+    assert toolkit is not None, "only nvcc has a dry run"
+    nvcc = toolkit.compiler
+    assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
+    argv = _dry_run(command)
+
+    def ask(staging: Path) -> BuildOutput:
+        (staging / _TEXT).write_text(_answer(argv, order), encoding="utf-8", errors="surrogateescape")
+        profile = nvcc.path.parent / "nvcc.profile"
+        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc.path, *((profile,) if profile.is_file() else ())))
+
+    try:
+        kept = order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask).output(_TEXT)
+        try:
+            text = kept.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:  # removed since it was found
+            text = _answer(argv, order)
+    except _NoAnswerError:
+        return None
+    tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
+    phases = _phases(text, *map(str, tools))
+    if phases is None:
+        return None
+    return rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
+
+
+def _answer(argv: tuple[str, ...], order: BuildOrder) -> str:
+    """Return what nvcc prints in a dry run."""
+    answer = order.system.run(argv)
+    if answer.returncode != 0:
+        raise _NoAnswerError
+    return answer.text
+
+
+@lru_cache(maxsize=8)
+def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
+    """Return the phases of the placeholder, which the sources of a folder share."""
+    dry = parse_dryrun(text)
+    tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
+    return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
+
+
+def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of the dry run."""
+    target = _PLACEHOLDER.object
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
+
+
+def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:
+    return make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
+
+
+def _module_id(stem: str) -> str:
+    """Return a module id in nvcc's form that no other unit of the library has."""
+    digest = hashlib.sha256(stem.encode()).hexdigest()
+    name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{stem}.cu")
+    return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
+
+
+_FILES_OF_A_PROJECT = 4
+"""Number of sources from which the preamble is made in the first build, where it costs little in comparison."""
+
+
+class Preamble(NamedTuple):
+    """The preamble for a build: its cache entry, or the commands that make one.
+
+    Parameters
+    ----------
+    key : CacheKey
+    entry : Entry or None
+        None if the cache has none.
+    phases : tuple of str
+        The phases whose headers the entry has as text and macros.
+    making : UnitBuild or None
+        The commands that make the preamble beside the module; None if it exists or is not worth it.
+    headers : KeptHeaders
+        Writes the text and macros.
+    """
+
+    key: CacheKey
+    entry: Entry | None
+    phases: tuple[str, ...]
+    making: UnitBuild | None
+    headers: KeptHeaders
+
+    def use(self, build: UnitBuild) -> UnitBuild:
+        """Return a unit's commands with the preamble, if there is one."""
+        if self.entry is None or not build.edges:
+            return build
+        folder = str(self.entry.path)
+        precompiled = use_preamble(build, str(NATIVE_DIR / "with_preamble.sh"), folder)
+        return use_kept_headers(precompiled, str(NATIVE_DIR / "with_kept_headers.sh"), folder, self.phases)
+
+    @property
+    def looked_at(self) -> LookedAt:
+        """Inputs that the preamble adds to a source: its headers, and the paths at which others would come first.
+
+        Only the author's folders are searched before ours, so the absent paths in ours give every name to look for.
+        """
+        if self.entry is None:
+            return LookedAt()
+        made_from, own = LookedAt.of(self.entry.manifest), f"{INCLUDE_DIR}/"
+        names = [path.removeprefix(own) for path in made_from.absent if path.startswith(own)]
+        authors = (f"{folder}/{name}" for folder in self.headers.search.authors for name in names)
+        return made_from._replace(absent=(*made_from.absent, *authors))
+
+    @property
+    def records(self) -> Mapping[str, FileRecord]:
+        """Records of the files that the preamble was made from, by path."""
+        return {} if self.entry is None else proven_records(self.entry.manifest)
+
+    def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
+        """Keep the files that the commands made; `runner` runs further commands in its folder."""
+        staging = runner.folder
+        if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
+            return
+        read, making = read_from_outside((DEPFILE,), staging), observer.looked_at(self.making.edges)
+
+        def collect(target: Path) -> BuildOutput:
+            written, nowhere = self.headers.write(runner, read)
+            listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
+            looked_at = LookedAt.merged((listed, making))
+            for name in (*FILES, *written):
+                shutil.move(staging / FOLDER / name, target / name)
+            return BuildOutput((*FILES, *written), *looked_at)
+
+        toolchain_store.keep(self.key, collect)
+
+
+def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
+    """Find the preamble for nvcc's flags; return None if nvcc has to be run as a whole.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Nvcc with its flags, without files.
+    order : BuildOrder
+        Its toolkit's compiler is nvcc.
+    """
+    request, tools, system = order.request, order.tools, order.system
+    assert tools.cuda is not None, "only nvcc has such a preamble"
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, order)
+    phases = phases_for(command, UNIT, order)
+    if phases is None:
+        return None
+    headers = KeptHeaders(
+        preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
+    )
+    dropped = [f"-I{path}" for path in request.compile.include_paths]
+    key = make_key(
+        "preamble",
+        ("name", UNIT.stem),
+        ("commands", [*map(by_name, shlex.split(preamble_text(phases, dropped)))]),
+        ("library_path", phases.library_path),
+        ("toolchain", order.toolchain.fingerprint),
+    )
+    entry = order.toolchain_store.get(key)
+    return Preamble(
+        key=key,
+        entry=entry,
+        phases=() if entry is None else headers.usable(entry),
+        making=make_preamble(phases, dropped) if entry is None and is_worth_it else None,
+        headers=headers,
+    )

@@ -1,0 +1,54 @@
+"""Several calls at a time, in threads that an interrupt ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from be_runtime.compile.execute import stop_running
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_POLL_S = 0.1
+"""Longest wait for a lock: a signal that arrives just before an unlimited wait begins is never handled."""
+
+_THREADS = "be-parallel"
+"""Start of the threads' names."""
+
+
+def run_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Call a function for each item, several at a time.
+
+    An exception ends it when the calls under way have returned. An interrupt, which only the main thread sees, also
+    stops the builds of all threads.
+
+    Returns
+    -------
+    list
+        The results, in the order of the items.
+    """
+    results: list[R] = []
+    jobs = max(1, min(len(items), os.cpu_count() or 1))
+    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix=_THREADS) as pool:
+        try:
+            for future in [pool.submit(function, item) for item in items]:
+                while wait([future], _POLL_S).not_done:
+                    pass
+                results.append(future.result())
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            # The threads are asked, not the futures: an interrupted `submit` may have started a call.
+            while isinstance(error, KeyboardInterrupt) and _is_any_alive():
+                stop_running()
+                time.sleep(_POLL_S / 2)
+            raise
+    return results
+
+
+def _is_any_alive() -> bool:
+    return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())

@@ -1,0 +1,284 @@
+"""Compilation databases, ``compile_commands.json``, which tell editors the commands for an author's files.
+
+The format is clang's: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from be_runtime.compile.flags import LinkCommand
+from be_runtime.request.options import BuildRequest
+from be_runtime.request.tools import Tools
+from be_runtime.settings import Settings
+from be_runtime.store.cache import Store
+from be_runtime.store.contents import LIBRARY
+from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
+
+
+class BuildOrder(NamedTuple):
+    """The inputs of a build.
+
+    Parameters
+    ----------
+    request : BuildRequest
+    tools : Tools
+    toolchain : Toolchain
+    system : System
+    settings : Settings
+    toolchain_store : Store
+        Keeps the files of the toolchain: the compiled handler, nvcc's dry runs.
+    module_store : Store
+        Keeps modules, and the objects of a folder's files.
+    jobs : int or None
+        Number of commands that run at once, if the caller chose one.
+    verbose : bool
+        True to write the commands and their output to standard error.
+    force : bool
+        True to make everything again, including the files in `module_store`.
+    """
+
+    request: BuildRequest
+    tools: Tools
+    toolchain: Toolchain
+    system: System
+    settings: Settings
+    toolchain_store: Store
+    module_store: Store
+    jobs: int | None
+    verbose: bool
+    force: bool
+
+
+SOURCES, OBJECTS = "src", "obj"
+"""The folders of generated sources and of compiler output."""
+
+_SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
+
+
+class UnitFiles(NamedTuple):
+    """The files of one unit.
+
+    Parameters
+    ----------
+    stem : str
+        Start of their names, which is unique and needs no quoting for make, ninja and a shell.
+    source, object, depfile : str
+        Paths relative to the build folder, or absolute.
+    """
+
+    stem: str
+    source: str
+    object: str
+    depfile: str
+
+
+def unit_files(stem: str, language: str) -> UnitFiles:
+    """Name the files of an author's unit.
+
+    Parameters
+    ----------
+    stem : str
+        Stem of the unit, which may be any text.
+    language : str
+        ``"cuda"`` or ``"cpp"``.
+
+    Examples
+    --------
+    >>> unit_files("k", "cuda").object
+    'obj/k.o'
+    """
+    plain = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)
+    if plain != stem or stem.startswith("be_"):
+        plain = f"{plain}.{sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
+    return files_named(plain, language)
+
+
+def files_named(stem: str, language: str) -> UnitFiles:
+    """Name the files of a stem, which is used unchanged; one that begins with ``be_`` is not a unit's."""
+    return UnitFiles(
+        stem=stem,
+        source=f"{SOURCES}/{stem}{_SUFFIX[language]}",
+        object=f"{OBJECTS}/{stem}.o",
+        depfile=f"{OBJECTS}/{stem}.d",
+    )
+
+
+Tool = Literal[
+    "preprocess", "cudafe++", "cicc", "ptxas", "fatbinary", "compile", "assemble", "embed",
+    "make preamble", "separate", "device link", "link",
+]  # fmt: skip
+"""The role of a command in a build. ``compile`` reads a source and makes an object or its assembly, ``embed`` puts
+device code into an object, ``separate`` makes names private to an object."""
+
+LINKING: tuple[Tool, ...] = ("separate", "device link", "link")
+"""The commands for the objects of all units."""
+
+
+class GeneratedFile(NamedTuple):
+    """A file that is written before the build starts; `path` is relative to the build folder."""
+
+    path: str
+    text: str
+
+
+class Edge(NamedTuple):
+    """One command of the build graph.
+
+    Parameters
+    ----------
+    argv : tuple of str
+        The command; paths in it are absolute or relative to the build folder.
+    inputs, outputs : tuple of str
+        Files it reads and writes, relative to the build folder.
+    description : str
+        Description for the progress line.
+    tool : Tool
+        Role of the command.
+    depfile : str or None
+        File in which it lists the files it read, in make's format.
+    environ : tuple of (str, str)
+        Environment variables for this command alone.
+    """
+
+    argv: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    description: str
+    tool: Tool
+    depfile: str | None = None
+    environ: tuple[tuple[str, str], ...] = ()
+
+
+class UnitBuild(NamedTuple):
+    """The commands that compile one unit.
+
+    Parameters
+    ----------
+    unit : UnitFiles
+        Files of the unit.
+    edges : tuple of Edge
+        Commands that make the object; none if it exists already.
+    files : tuple of GeneratedFile
+        Files that the commands expect.
+    library_path : str
+        ``LD_LIBRARY_PATH`` for the commands; empty leaves it unchanged.
+    command : tuple of str
+        Compiler and flags as one command, without files, for editors.
+    """
+
+    unit: UnitFiles
+    edges: tuple[Edge, ...]
+    files: tuple[GeneratedFile, ...] = ()
+    library_path: str = ""
+    command: tuple[str, ...] = ()
+
+
+class BuildPlan(NamedTuple):
+    """A whole build: generated files and the graph of commands.
+
+    Parameters
+    ----------
+    files : tuple of GeneratedFile
+    edges : tuple of Edge
+        All commands except the last.
+    link : Edge or None
+        Command that makes the library from its objects; None if nothing is linked.
+    library_path : str
+        ``LD_LIBRARY_PATH`` for the commands; empty leaves it unchanged.
+    aside : tuple of str
+        Files made beside the library, for later builds.
+    """
+
+    files: tuple[GeneratedFile, ...]
+    edges: tuple[Edge, ...]
+    link: Edge | None = None
+    library_path: str = ""
+    aside: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> tuple[Edge, ...]:
+        """All commands."""
+        return self.edges if self.link is None else (*self.edges, self.link)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """The objects that are linked."""
+        return () if self.link is None else self.link.inputs
+
+
+def compile_edge(command: Sequence[str], unit: UnitFiles, description: str) -> Edge:
+    """Make the command that compiles a source in one step."""
+    return Edge(
+        argv=(*command, "-MD", "-MF", unit.depfile, "-c", unit.source, "-o", unit.object),
+        inputs=(unit.source,),
+        outputs=(unit.object,),
+        description=description,
+        tool="compile",
+        depfile=unit.depfile,
+    )
+
+
+def link_edge(link: LinkCommand, objects: Sequence[str], description: str = "linking") -> Edge:
+    """Make the command that links the library from its objects."""
+    return Edge(
+        argv=(*link.head, *objects, "-o", LIBRARY, *link.tail),
+        inputs=tuple(objects),
+        outputs=(LIBRARY,),
+        description=description,
+        tool="link",
+    )
+
+
+FILE = "compile_commands.json"
+"""Name of the file, in a cache entry and in a project."""
+
+
+def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
+    """Write a compilation database.
+
+    Parameters
+    ----------
+    commands : mapping of Path to sequence of str
+        Compiler and flags for each source, without files.
+    """
+    entries = [
+        {"directory": str(path.parent), "file": str(path), "arguments": [*command, "-c", str(path)]}
+        for path, command in commands.items()
+    ]
+    return json.dumps(entries, indent=1) + "\n"
+
+
+def merge_commands(databases: Iterable[str]) -> str:
+    """Merge several databases into one; the first entry for a file counts.
+
+    Missing files are left out, and so is what is damaged.
+    """
+    merged: dict[str, object] = {}
+    for text in databases:
+        for file, entry in _entries(text):
+            if _exists(file):
+                merged.setdefault(file, entry)
+    return json.dumps([merged[file] for file in sorted(merged)], indent=1) + "\n"
+
+
+def _entries(text: str) -> list[tuple[str, object]]:
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    every = rows if isinstance(rows, list) else []
+    return [(row["file"], row) for row in every if isinstance(row, dict) and isinstance(row.get("file"), str)]
+
+
+def _exists(file: str) -> bool:
+    try:
+        return Path(file).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False

@@ -1,1 +1,0 @@
-"""Commands as values: flags, libraries, edges of a build. Pure. Imports `request`."""

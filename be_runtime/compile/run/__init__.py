@@ -1,1 +1,0 @@
-"""Execution of a plan in a folder by ninja, with progress. Imports `plan`."""

@@ -1,0 +1,1 @@
+"""Debugging: sanitizers, live editing, reports."""

@@ -1,0 +1,1 @@
+"""JAX and XLA: the only files that import jax."""

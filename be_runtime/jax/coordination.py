@@ -1,0 +1,123 @@
+"""The key-value store that the processes of a jax.distributed job share.
+
+Its client is private in JAX, and no other file knows of it. A JAX without one of these names has no store:
+
+==============================================  ==================================================================
+``jax._src.distributed.global_state``           the job: ``client``, ``process_id``, ``num_processes``
+``client.key_value_set_bytes``                  sets a value; by default only if there is none, which is atomic
+``client.blocking_key_value_get_bytes``         waits for a value so many milliseconds
+==============================================  ==================================================================
+
+They are the same in all releases from 0.6.0 to 0.12. An error's text begins with its code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from be_toolchain.machine.http import run_bounded
+
+_CALLS = ("key_value_set_bytes", "blocking_key_value_get_bytes")
+
+_LONGEST_S = 10.0
+"""Time limit of a call. Where process 0 is stopped, JAX's own calls wait until it is woken."""
+
+
+class JobStoreError(Exception):
+    """The store did not do as it was asked."""
+
+
+class JobStoreSilentError(JobStoreError):
+    """The store did not answer in time, and may never do."""
+
+
+class JobStore(NamedTuple):
+    """The store, as one process of the job reaches it.
+
+    Parameters
+    ----------
+    client : object
+        JAX's client.
+    process : int
+        Number of this process in the job.
+    """
+
+    client: Any
+    process: int
+
+    def put(self, key: str, value: bytes, *, replace: bool = False) -> bool:
+        """Set a value; return False if there is one already, which stays unless it may be replaced.
+
+        Raises
+        ------
+        JobStoreError
+            The store can't be reached, or refuses the value.
+        """
+        try:
+            _bounded(lambda: self.client.key_value_set_bytes(key, value, replace), _LONGEST_S)
+        except JobStoreError as error:
+            if str(error).startswith("ALREADY_EXISTS"):
+                return False
+            raise
+        return True
+
+    def get(self, key: str, patience_s: float) -> bytes | None:
+        """Return a value as soon as there is one; None if there is none in time.
+
+        Raises
+        ------
+        JobStoreError
+            The store can't be reached.
+        """
+        try:
+            patience_ms = max(1, int(patience_s * 1000))
+            found = _bounded(
+                lambda: self.client.blocking_key_value_get_bytes(key, patience_ms), patience_s + _LONGEST_S
+            )
+        except JobStoreError as error:
+            if str(error).startswith(("DEADLINE_EXCEEDED", "NOT_FOUND")):
+                return None
+            raise
+        return found if isinstance(found, bytes) else None
+
+
+def find_job_store() -> JobStore | None:
+    """Return the store of the job that this process is in; None outside of a job, and with nobody to share with."""
+    state = _state()
+    client = getattr(state, "client", None)
+    process, processes = getattr(state, "process_id", None), getattr(state, "num_processes", None)
+    if client is None or client is _inherited or not all(hasattr(client, name) for name in _CALLS):
+        return None
+    if not isinstance(process, int) or not isinstance(processes, int) or processes < 2:
+        return None
+    return JobStore(client, process)
+
+
+def _state() -> object:
+    """Return JAX's record of the job. A program that has not imported this module of JAX is in no job."""
+    return getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+
+
+def _bounded(call: Callable[[], object], patience_s: float) -> object:
+    """Return what a call returns, or raise a `JobStoreError`. It runs in a thread, so that Ctrl-C ends the wait."""
+    try:
+        return run_bounded(lambda _: call(), patience_s, patience_s)
+    except TimeoutError:
+        raise JobStoreSilentError(f"no answer in {patience_s:.0f} s") from None
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with a private client, a load goes on
+        raise JobStoreError(str(error).partition("\n")[0]) from None
+
+
+_inherited: object = None
+
+
+def _forget_inherited() -> None:
+    """Note the client that a forked child has of its parent: without the parent's threads, its calls never return."""
+    global _inherited  # noqa: PLW0603 - a fact about this process
+    _inherited = getattr(_state(), "client", None)
+
+
+os.register_at_fork(after_in_child=_forget_inherited)

@@ -1,0 +1,56 @@
+"""Names of kernels, for a process that dies in one while ``faulthandler`` is on: see ``native/fault_names.h``.
+
+A kernel has the lines that called it, in programs and outside of them. They are noted while Python calls it, and cost
+nothing while a program runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from be_toolchain.machine.forks import ThreadLock
+
+_MOST_LINES = 8
+"""Lines of one kernel that are told."""
+
+
+class FaultNames:
+    """The names that the process has given to the code of kernels."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, None]] = {}
+        self._codes: dict[str, dict[int, Any]] = {}
+        self._seen: set[tuple[str, str, int]] = set()
+        self._native: Any = None
+        self._lock = ThreadLock()
+
+    def add_code(self, label: str, code: int, library: ctypes.CDLL) -> None:
+        """Name code that is on the stack while a kernel runs, by a library that can do it for this process."""
+        with self._lock:
+            self._native = self._native or library.be_name_kernel
+            self._codes.setdefault(label, {})[code] = getattr(library, "be_running_kernel", None)
+            self._tell(label)
+
+    def add_line(self, label: str) -> None:
+        """Note the line of the author's that calls a kernel now."""
+        from be_runtime.jax import calls, internals
+
+        frame = internals.user_frame()
+        if frame is None or (here := (label, frame.f_code.co_filename, frame.f_lineno)) in self._seen:
+            return
+        with self._lock:
+            self._seen.add(here)
+            lines = self._lines.setdefault(label, {})
+            if len(lines) <= _MOST_LINES:
+                lines[calls.caller() if len(lines) < _MOST_LINES else "another line"] = None
+                self._tell(label)
+
+    def _tell(self, label: str) -> None:
+        lines = self._lines.get(label, ())
+        text = f"{label}, called at {' or '.join(lines)}" if lines else label
+        for code, running in self._codes.get(label, {}).items():
+            self._native(ctypes.c_void_p(code), text.encode(), running)
+
+
+NAMES = FaultNames()

@@ -1,0 +1,105 @@
+"""JAX for most of the package: the location of its headers, registration of handlers, and arrays.
+
+Nothing here starts a JAX backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from be_runtime.own_files import jax_headers
+from be_toolchain.errors import HeaderNotFoundError
+
+PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
+"""JAX's name of the platform for each language's handlers."""
+
+
+def ffi_include_dir() -> Path:
+    """Find the folder that contains ``xla/ffi/api/c_api.h``, without importing jax.
+
+    Raises
+    ------
+    HeaderNotFoundError
+        jaxlib is not installed.
+    """
+    found = jax_headers()
+    if found is None:
+        raise HeaderNotFoundError(
+            "jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",)
+        )
+    return found
+
+
+def capsule(function: object) -> object:
+    """Wrap a ctypes function in the capsule that JAX registers."""
+    import jax
+
+    return jax.ffi.pycapsule(function)
+
+
+def register(target: str, handler: object, platform: str) -> None:
+    """Make a handler callable as ``jax.ffi.ffi_call(target, ...)`` on a platform."""
+    import jax
+
+    jax.ffi.register_ffi_target(target, handler, platform=platform)
+
+
+def is_called(target: str) -> bool:
+    """Return whether a program that JAX keeps calls a target by its name."""
+    from be_runtime.jax import internals
+
+    return any(f'custom_call_target="{target}"' in text for text in internals.program_texts())
+
+
+def as_array(value: Any, dtype: str | None = None) -> Any:
+    """Convert a value to an array or a tracer, with a dtype or JAX's choice; TypeError if that is impossible."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(value, dtype)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """Return the leaves of a pytree, and a function that rebuilds the tree from other leaves."""
+    import jax
+
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    return leaves, partial(jax.tree_util.tree_unflatten, structure)
+
+
+def stage_capsules(stages: Mapping[str, object]) -> object:
+    """Wrap the handlers of a target's stages as JAX registers them: by the stage's name, a lone one by itself."""
+    made = {stage: capsule(function) for stage, function in stages.items()}
+    return made if len(made) > 1 else made["execute"]
+
+
+def runtime_errors() -> tuple[type[Exception], ...]:
+    """Return the types of the errors of XLA's programs; the second is that of a program that has run before."""
+    import jax
+
+    return jax.errors.JaxRuntimeError, ValueError
+
+
+def wait(tree: Any) -> None:
+    """Wait until the arrays of a pytree are computed; tracers are left alone."""
+    import jax
+
+    jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not isinstance(leaf, jax.core.Tracer)])
+
+
+def like_arrays(outs: Any) -> Any:
+    """Replace each array of a pytree, such as a sequence, by its shape and dtype."""
+    import jax
+    import numpy as np
+
+    arrays = (jax.Array, np.ndarray)
+    return jax.tree_util.tree_map(lambda leaf: shape_of(leaf) if isinstance(leaf, arrays) else leaf, outs)
+
+
+def shape_of(array: Any) -> Any:
+    """Return the shape and dtype of an array or tracer."""
+    import jax
+
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)

@@ -1,0 +1,567 @@
+"""The primitive of a call of an entry point, and its rules.
+
+Whatever imports a module of this folder registers them all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from be_runtime.errors import RegistrationError, TransformError
+from be_runtime.jax import internals, partition
+from be_runtime.jax.arrays import EffectKind, Fields, Layouts, Value, as_jax
+from be_runtime.jax.internals import effects, mlir
+from be_runtime.jax.split import VMAPPED, Split, encode
+from be_runtime.jax.transforms import result_aval, run_compiled, zero_tangent
+
+
+def custom_vjp(
+    function: Callable[..., Any],
+    rules: Callable[[Callable[..., Any]], tuple[Callable[..., Any], Callable[..., Any]]],
+) -> Callable[..., Any]:
+    """Return a function with rules, as ``jax.custom_vjp`` describes it; `rules` makes them for that function."""
+    ruled = jax.custom_vjp(function)
+    ruled.defvjp(*rules(ruled))
+    return ruled
+
+
+def is_inexact(array: Any) -> bool:
+    """Return whether an array has derivatives: its elements are floats or complex numbers."""
+    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
+
+
+def is_real(array: Any) -> bool:
+    """Return whether the elements of an array are floats."""
+    return bool(jnp.issubdtype(array.dtype, jnp.floating))
+
+
+def pull_back(
+    function: Callable[..., Any], arrays: Sequence[Any], cotangents: Callable[[Any], Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return the cotangents of some results, and what they become for each array."""
+    results, pull = jax.vjp(function, *map(jnp.asarray, arrays))
+    given = jax.tree_util.tree_map(cotangents, results)
+    return jax.tree_util.tree_leaves(given), list(pull(given))
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the arrays of a pytree."""
+    return list(jax.tree_util.tree_leaves(tree))
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Replace the arrays of a pytree."""
+    return jax.tree_util.tree_map(function, tree)
+
+
+def transposed(
+    function: Callable[..., Any], split: Split, index: int, operands: Sequence[Any], cotangents: Sequence[Any]
+) -> Any:
+    """Compute the cotangent of one input of a call, also of a batch.
+
+    Parameters
+    ----------
+    function : callable
+        Function from the shape and dtype of input `index` of one element, and the inputs of one element with the
+        cotangents in place of that input, to its cotangent.
+    split : Split
+        Factors of the arrays, which name the axes of a batch.
+    operands : sequence of array
+        Inputs of the call; that at `index` has an ``aval`` and no value.
+    cotangents : sequence of array
+        One for each result.
+    """
+    levels = [factor for factor in split.results[0] if factor.startswith(VMAPPED)]
+    values: list[Any] = [_without_unit_axes(array, split, i, levels) for i, array in enumerate(operands) if i != index]
+    values.insert(index, cotangents[0] if len(cotangents) == 1 else tuple(cotangents))
+    has = [set(split.results[0] if i == index else factors) for i, factors in enumerate(split.operands)]
+    own, linear = split.operands[index], operands[index].aval
+    added = [factor in levels or factor.startswith(f"argument {index}: {VMAPPED}") for factor in own]
+    function = functools.partial(function, jax.ShapeDtypeStruct(linear.shape[sum(added) :], linear.dtype))
+    for level in reversed(levels):
+        function = jax.vmap(function, in_axes=tuple(0 if level in factors else None for factors in has))
+    found = function(*values)
+    for axis, level in enumerate(levels):  # an input that all elements share gets the sum
+        if level not in own:
+            found = found.sum(axis=axis, keepdims=True)
+    lacking = [i for i, level in enumerate(levels) if not {level, f"argument {index}: {level}"} & set(own)]
+    return jnp.squeeze(found, lacking)
+
+
+def _without_unit_axes(array: Any, split: Split, index: int, levels: Sequence[str]) -> Any:
+    """Remove the axes of one element that ``vmap_method="expand_dims"`` adds."""
+    added = {f"argument {index}: {level}" for level in levels}
+    factors = split.operands[index]
+    return jnp.squeeze(array, [axis for axis, factor in enumerate(factors) if factor in added])
+
+
+def on_explicit_parts(
+    function: Callable[..., Sequence[Any]], split: Split, operands: Sequence[Any]
+) -> Sequence[Any] | None:
+    """Call a function with the parts of arrays, where their types say that they are split; None if they are not.
+
+    For a kernel whose launch is a Python function of the arrays: it is called with the shapes of one device.
+    """
+    axes = _split_axes(split, [jax.typeof(each) for each in operands])
+    if not axes or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
+        return None
+    inputs, outputs = ([_spec(axes, factors) for factors in each] for each in (split.operands, split.results))
+    summed = tuple(name for factor in split.partial_sums() if factor in axes for name in names_of(axes[factor]))
+
+    def run(*parts: Any) -> tuple[Any, ...]:
+        results = function(*parts)
+        return tuple(jax.lax.psum(each, summed) if summed else each for each in results)
+
+    placed = [jax.sharding.reshard(each, spec) for each, spec in zip(operands, inputs, strict=True)]
+    shard: Any = jax.shard_map
+    found: Sequence[Any] = shard(run, in_specs=tuple(inputs), out_specs=tuple(outputs))(*placed)
+    return found
+
+
+def result_specs(split: Split, avals: Sequence[Any]) -> list[Any]:
+    """Return the partition specs of the results in a mesh of explicit axes."""
+    axes = _split_axes(split, avals)
+    return [_spec(axes, factors) for factors in split.results]
+
+
+def _spec(axes: Mapping[str, Any], factors: Sequence[str]) -> Any:
+    return jax.sharding.PartitionSpec(*(axes.get(factor) for factor in factors))
+
+
+def _split_axes(split: Split, avals: Sequence[Any]) -> dict[str, Any]:
+    """Return the axes of a mesh of explicit axes for each factor, by the choice that `Placement` makes."""
+    axes: dict[str, Any] = {}
+    used: set[str] = set()
+    for factors, aval in zip(split.operands, avals, strict=True):
+        mesh = aval.sharding.mesh
+        for factor, axis, extent in zip(factors, aval.sharding.spec, aval.shape, strict=False):
+            names = names_of(axis)
+            divides = extent % math.prod(mesh.shape[name] for name in names) == 0
+            if names and factor in split.free and factor not in axes and divides and used.isdisjoint(names):
+                axes[factor] = axis
+                used.update(names)
+    return axes
+
+
+def names_of(axis: Any) -> tuple[str, ...]:
+    """Return the axes of a mesh that one axis of a partition spec names."""
+    return axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+
+
+class KernelEffect(effects.Effect):
+    """The effect of a kernel that does more than compute its results."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"kernel ({self._kind})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class OrderedKernelEffect(KernelEffect):
+    """The effect of kernels that run in the order of the program."""
+
+
+EFFECTS = {"side": KernelEffect("side effect"), "ordered": OrderedKernelEffect("ordered")}
+for _registry in ("lowerable", "control_flow_allowed", "custom_derivatives_allowed", "remat_allowed"):
+    for _kind in (KernelEffect, OrderedKernelEffect):
+        getattr(effects, f"{_registry}_effects").add_type(_kind)
+effects.ordered_effects.add_type(OrderedKernelEffect)
+
+
+class BatchLoop(NamedTuple):
+    """A loop over a batch.
+
+    Parameters
+    ----------
+    element : KernelCall
+        The call for one element.
+    mapped : tuple of bool
+        True for each operand that has the batch's axis, its first.
+    """
+
+    element: KernelCall
+    mapped: tuple[bool, ...]
+
+    def run(self, *operands: Any, count: int) -> list[Any]:
+        """Compute the first results of the batch, one element after the other."""
+        element = self.element
+
+        def step(none: tuple[()], moving: Any) -> tuple[tuple[()], Any]:
+            rest = iter(moving)
+            every = [next(rest) if is_mapped else a for a, is_mapped in zip(operands, self.mapped, strict=True)]
+            return none, kernel_call.bind(*every, call=element)[:count]
+
+        moving = [a for a, is_mapped in zip(operands, self.mapped, strict=True) if is_mapped]
+        unroll = element.vmap_method == "sequential_unrolled"
+        return [*jax.lax.scan(step, (), moving, unroll=unroll)[1]]
+
+
+class KernelCall(NamedTuple):
+    """Everything of a call but its arrays, the only parameter of the primitive.
+
+    Parameters
+    ----------
+    label : str
+        Name of the entry point, for messages.
+    targets : tuple of (str, str)
+        Names of JAX's platforms, and the target on each.
+    results : tuple of jax.ShapeDtypeStruct
+        Results, those that the caller does not see included.
+    attributes : tuple of (str, Value)
+        See `be_runtime.jax.arrays`.
+    split : Split
+        Axes that may be split over devices.
+    vmap_method : str or None
+    aliases : tuple of (int, int)
+        Inputs, and the results that may use their memory.
+    effect : {"none", "side", "ordered"}
+    input_layouts, output_layouts : tuple of (tuple of int or None), or None
+        Axes from major to minor.
+    transposes : tuple of (int, callable)
+        Inputs in which the kernel is linear. The callable gets the shape and dtype of the input, and the arrays of a
+        call with the cotangent of the results in place of the input, and returns the input's cotangent.
+    loop : BatchLoop or None
+        The call for one element of the leading axis, if that is a batch whose elements are computed one after the
+        other; aliases, layouts and attributes are those of one element.
+    """
+
+    label: str
+    targets: tuple[tuple[str, str], ...]
+    results: tuple[Any, ...]
+    attributes: tuple[tuple[str, Value], ...]
+    split: Split
+    vmap_method: str | None = None
+    aliases: tuple[tuple[int, int], ...] = ()
+    effect: EffectKind = "none"
+    input_layouts: Layouts | None = None
+    output_layouts: Layouts | None = None
+    transposes: tuple[tuple[int, Callable[..., Any]], ...] = ()
+    loop: BatchLoop | None = None
+
+    def __repr__(self) -> str:
+        """The text in a printed program."""
+        each = "" if self.loop is None else " for each element of a batch"
+        return f"{self.label}({', '.join(f'{name}={as_jax(value)!r}' for name, value in self.attributes)}){each}"
+
+
+kernel_call = Primitive("be_kernel")
+kernel_call.multiple_results = True
+
+
+@functools.partial(jax.jit, static_argnames="call")
+def _compiled(*arrays: Any, call: KernelCall) -> Any:
+    return kernel_call.bind(*arrays, call=call)
+
+
+def execute(*arrays: Any, call: KernelCall) -> Any:
+    """Run a call with arrays, outside of a program."""
+    return run_compiled(_compiled, arrays, call, call.label)
+
+
+def abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
+    """Return the abstract values of the results, and the effects."""
+    specs = result_specs(call.split, avals)
+    specs += [None] * (len(call.results) - len(specs))  # scratch memory
+    results = [result_aval(avals, each, spec) for each, spec in zip(call.results, specs, strict=True)]
+    return results, {effect for kind, effect in EFFECTS.items() if kind == call.effect}
+
+
+def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: KernelCall) -> tuple[Any, Any]:
+    """Compute the results, and their tangents by the same kernel where it is linear."""
+    moving = [index for index, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]
+    lacking = [index for index in moving if index not in dict(call.transposes)]
+    if lacking:
+        is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
+        module, _, name = call.label.rpartition(".")
+        rules = (
+            f'give it one: {call.label}.defvjp(forward, backward), with kernels by name, such as "{name}_bwd"',
+            "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
+        )
+        raise TransformError(
+            f"{call.label} has no derivative{is_linear}",
+            hints=rules if module else ("give it one by jax.custom_vjp", "or stop it by jax.lax.stop_gradient"),
+        )
+    results = kernel_call.bind(*primals, call=call)
+    parts = [kernel_call.bind(*primals[:i], tangents[i], *primals[i + 1 :], call=call) for i in moving]
+    summed = [functools.reduce(ad.add_tangents, each) for each in zip(*parts, strict=True)]
+    exact = [not jnp.issubdtype(each.dtype, jnp.inexact) for each in results]
+    pairs = zip(results, summed, exact, strict=True)
+    return results, [zero_tangent(result) if is_exact else tangent for result, tangent, is_exact in pairs]
+
+
+def transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> list[Any]:
+    """Map the cotangents of the results to that of the input in which the kernel is linear."""
+    (index,) = (i for i, operand in enumerate(operands) if ad.is_undefined_primal(operand))
+    given = [ad.instantiate_zeros(each) for each in cotangents[: len(call.split.results)]]
+    found = transposed(dict(call.transposes)[index], call.split, index, operands, given)
+    return [found if i == index else None for i in range(len(operands))]
+
+
+def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a platform, under the kernel's name, by which profilers show it."""
+    with _named(ir.Location.current, call.label):
+        return _lower(platform, ctx, operands, call)
+
+
+def _named(here: Any, label: str) -> Any:
+    """Return the location of an operation that is lowered, with a kernel's name instead of the primitive's.
+
+    It is a name over the line of the call, or over nothing where JAX caches the lowering and adds the line of each call
+    later. Newer releases put another name over it, the operation's kind with a colon.
+    """
+    is_name = here.is_a_name() if hasattr(here, "is_a_name") else hasattr(here, "name_str")
+    if not is_name:
+        return ir.Location.name(label)
+    if here.name_str.endswith(":"):
+        return ir.Location.name(here.name_str, childLoc=_named(here.child_loc, label))
+    return ir.Location.name(here.name_str.removesuffix(kernel_call.name) + label, childLoc=here.child_loc)
+
+
+def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a platform."""
+    is_for_several = len(ctx.module_context.platforms) > 1  # branches for one platform are lowered for all of them
+    target = dict(call.targets).get(platform, call.targets[0][1] if is_for_several else None)
+    if target is None:
+        raise _not_registered(call, platform)
+    if call.effect != "ordered" and not internals.is_local(ctx.module_context.axis_context):
+        return _lower_split(target, ctx, operands, call)
+    if call.loop is not None:
+        return _lower_loop(ctx, operands, call.loop)
+    ordered = call.effect == "ordered"
+    if call.split.merged:
+        return _lower_flat(platform, ctx, operands, call)
+    rule = jax.ffi.ffi_lowering(
+        target,
+        operand_layouts=_minor_to_major(call.input_layouts, ordered=ordered),
+        result_layouts=_minor_to_major(call.output_layouts, ordered=ordered),
+        has_side_effect=call.effect != "none",
+        operand_output_aliases=dict(call.aliases),
+    )
+    attributes = {name: _attribute(value) for name, value in call.attributes}
+    if not ordered:
+        return rule(ctx, *operands, **attributes)
+    effect, token = EFFECTS["ordered"], internals.abstract_token
+    inner = ctx.replace(avals_in=[*ctx.avals_in, token], avals_out=[*ctx.avals_out, token])
+    *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
+    return results
+
+
+def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
+    """Emit a loop over a batch; nobody uses the scratch memory of its elements."""
+    shown = len(loop.element.split.results)
+    run = mlir.lower_fun(functools.partial(loop.run, count=shown), multiple_results=True)
+    results = run(ctx.replace(avals_out=ctx.avals_out[:shown]), *operands)
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
+
+
+def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a kernel that gets the batches as more elements along its first axis."""
+    split, shown = call.split, len(call.split.results)
+    given = [_of_kernel(split, *each) for each in zip(split.operands, ctx.avals_in, strict=True)]
+    made = [_of_kernel(split, *each) for each in zip(split.results, ctx.avals_out[:shown], strict=True)]
+    scratch = [internals.shaped(shape, np.uint8) for shape in split.scratch_shapes([a.shape for a in given], ())]
+    inner = ctx.replace(avals_in=given, avals_out=[*made, *scratch])
+    alone = call._replace(split=Split(tuple(() for _ in given), tuple(() for _ in made)))
+    found = _lower(platform, inner, [_reshape(*each) for each in zip(operands, given, strict=True)], alone)
+    results = [_reshape(*each) for each in zip(found[:shown], ctx.avals_out[:shown], strict=True)]
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
+
+
+def _of_kernel(split: Split, axes: Sequence[str], aval: Any) -> Any:
+    return internals.shaped(split.kernel_shape(axes, aval.shape), aval.dtype)
+
+
+def _reshape(value: Any, aval: Any) -> Any:
+    return stablehlo.reshape(ir.RankedTensorType.get(aval.shape, value.type.element_type), value)
+
+
+def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
+    """Emit a call for `be_runtime.jax.partition`, with the rule by which Shardy finds the shardings of its results."""
+    split = call.split if internals.sums_parts() else call.split.without_sums()
+    shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
+    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
+    if split.computed is None and split.free:
+        raise TransformError(
+            f"{call.label} has a launch that Python functions compute, so XLA can't split the call over devices",
+            hints=("write the sizes as arithmetic, as in grid='ceil(n/256)'", "or call it within jax.shard_map"),
+        )
+    attributes = {name: mlir.ir_attribute(_attribute(value)) for name, value in call.attributes}
+    op = mlir.custom_call(
+        partition.TARGET,
+        result_types=types,
+        operands=operands,
+        api_version=2,
+        has_side_effect=call.effect != "none",
+        backend_config=encode(
+            label=call.label,
+            target=target,
+            attributes={name: str(value) for name, value in attributes.items()},
+            split=split.to_json(),
+            aliases=call.aliases,
+            has_side_effect=call.effect != "none",
+            elements=[_elements([value.type for value in operands]), _elements(types)],
+            layouts=[call.input_layouts, call.output_layouts],
+            mesh=internals.manual_axes(ctx.module_context.axis_context),
+        ),
+    )
+    op.attributes["sdy.sharding_rule"] = internals.sharding_rule(split, [each.type for each in operands], types)
+    results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
+
+
+def _attribute(value: Value) -> Any:
+    """Convert an attribute to what JAX takes. It makes none of an integer from 2**63 on, which XLA carries."""
+    if isinstance(value, Fields):
+        return {name: _attribute(each) for name, each in value.items}
+    found = as_jax(value)
+    is_large = isinstance(found, np.uint64) and int(found) >> 63
+    return ir.Attribute.parse(f"{found} : ui64") if is_large else found
+
+
+def _elements(types: Sequence[Any]) -> list[str]:
+    return [str(ir.RankedTensorType(each).element_type) for each in types]
+
+
+def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int, ...] | None] | None:
+    if layouts is None:
+        return None
+    return [None if each is None else each[::-1] for each in layouts] + [None] * ordered
+
+
+def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
+    known = ", ".join(f"{name} for {each}" for each, name in call.targets)
+    other = call.targets[0][0]
+    makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
+    return RegistrationError(
+        f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
+        hints=(
+            f"make a kernel for {platform} with {makers}",
+            f"or put the arrays on another device: jax.devices({other!r})",
+            f"or export the program for it: platforms={other!r}",
+        ),
+    )
+
+
+_LOOPS = ("sequential", "sequential_unrolled")
+_MERGED = "merged"
+"""Method of kernels that compute each element along the first axis alone: a batch is more of them, where it can be."""
+
+_WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
+
+
+def batch(
+    axis_data: Any, arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall
+) -> tuple[Sequence[Any], Sequence[int | None]]:
+    """Map a call over an axis, as the methods of ``jax.ffi.ffi_call`` do."""
+    size = axis_data.size
+    mapped = [axis is not None for axis in axes]
+    if not any(mapped):
+        return kernel_call.bind(*arrays, call=call), [None] * len(call.results)
+    moved = [jnp.moveaxis(a, axis, 0) if axis is not None else a for a, axis in zip(arrays, axes, strict=True)]
+    if call.vmap_method == _MERGED and _can_merge(call, mapped):
+        parts = [call.split.first in factors for factors in call.split.operands]
+        whole = [
+            jnp.broadcast_to(a, (size, *a.shape)) if is_part and not is_mapped else a
+            for a, is_part, is_mapped in zip(moved, parts, mapped, strict=True)
+        ]
+        grown = _with_axis(call, size, [size if is_part else None for is_part in parts])
+        split = grown.split._replace(merged=grown.split.merged + 1)
+        results = kernel_call.bind(*whole, call=grown._replace(split=split))
+    elif call.vmap_method in (_MERGED, *_LOOPS):
+        loop = BatchLoop(call, tuple(mapped))
+        if call.effect != "ordered" and axis_data.explicit_mesh_axis is None:
+            grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
+            split = grown.split._replace(looped=call.split.looped + 1)
+            layouts = call.input_layouts, call.output_layouts
+            grown = grown._replace(split=split, input_layouts=layouts[0], output_layouts=layouts[1], loop=loop)
+            results = kernel_call.bind(*moved, call=grown)
+        else:
+            results = _looped(axis_data.explicit_mesh_axis, moved, loop)
+    elif call.vmap_method in _WHOLE_BATCH:
+        copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
+        whole = [a if is_mapped else _repeat(a, copies, call) for a, is_mapped in zip(moved, mapped, strict=True)]
+        ranks = [array.ndim - is_mapped for array, is_mapped in zip(moved, mapped, strict=True)]
+        sizes = [each.shape[0] if each.ndim > rank else None for each, rank in zip(whole, ranks, strict=True)]
+        results = kernel_call.bind(*whole, call=_with_axis(call, size, sizes))
+    else:
+        raise TransformError(
+            f"{call.label} has no rule for vmap",
+            hints=(
+                "declare the axes of all arrays, as in arg[n], or arg[... n] if the kernel takes a batch",
+                'or choose "sequential", "broadcast_all" or "expand_dims": with_options(vmap_method="sequential")',
+                "or pass vmap_method where a raw or Numba kernel is made",
+            ),
+        )
+    return results, [0] * len(results)
+
+
+def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
+    """Return whether a batch is more elements along the first axis, which are computed alone."""
+    is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
+    pairs = zip(call.split.operands, mapped, strict=True)
+    return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)
+
+
+def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
+    if call.vmap_method == "legacy_vectorized" and not call.aliases:
+        return array
+    return jnp.broadcast_to(array, (copies, *array.shape))
+
+
+def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> KernelCall:
+    """Return the call of a batch; `sizes` are those of the new axis of each operand, None for one without it."""
+
+    def grown(layouts: Layouts | None, has: Sequence[bool]) -> Layouts | None:
+        pairs = zip(layouts or (), has, strict=layouts is not None)
+        found = tuple((0, *(axis + 1 for axis in each)) if each and is_new else each for each, is_new in pairs)
+        return None if layouts is None else found
+
+    return call._replace(
+        results=tuple(jax.ShapeDtypeStruct((size, *each.shape), each.dtype) for each in call.results),
+        input_layouts=grown(call.input_layouts, [each is not None for each in sizes]),
+        output_layouts=grown(call.output_layouts, [True] * len(call.results)),
+        split=call.split.with_axis(sizes),
+    )
+
+
+def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
+    """Call a kernel for one element of a batch after the other, on each device for its elements."""
+    run = functools.partial(loop.run, count=len(loop.element.results))
+    if mesh_axis is None or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
+        return run(*arrays)
+    specs = [jax.sharding.PartitionSpec(*[mesh_axis] * is_mapped) for is_mapped in loop.mapped]
+    shard: Any = jax.shard_map
+    found: Sequence[Any] = shard(
+        run, in_specs=tuple(specs), out_specs=jax.sharding.PartitionSpec(mesh_axis), axis_names={*names_of(mesh_axis)}
+    )(*arrays)
+    return found
+
+
+internals.hide_frames(str(Path(__file__).parents[1]))  # a call is where its author makes it
+kernel_call.def_impl(execute)
+kernel_call.def_effectful_abstract_eval(abstract)
+internals.batching_rules[kernel_call] = batch
+ad.primitive_jvps[kernel_call] = differentiate
+ad.primitive_transposes[kernel_call] = transpose
+for _platform in ("cpu", "cuda", "rocm", "tpu"):
+    internals.mlir.register_lowering(kernel_call, functools.partial(lower, _platform), platform=_platform)

@@ -1,0 +1,195 @@
+"""Timing of an operation's kernels, in alternation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from statistics import mean, median, pstdev
+from typing import Any, NamedTuple, TypeVar
+
+from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
+from be_runtime.jax import transforms
+from be_toolchain.terminal import table
+
+K = TypeVar("K", bound=Hashable)
+Runner = Callable[[int], None]
+
+
+class BenchmarkConfig(NamedTuple):
+    """One configuration to time.
+
+    Parameters
+    ----------
+    label : str
+        Name of the configuration in the result.
+    arguments : tuple of array
+    keywords : mapping of str to object
+        Keywords of the call, except ``backend``.
+    """
+
+    label: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Hashable] = {}
+
+
+class BenchmarkRecord(NamedTuple):
+    """Measurement of one backend on one configuration.
+
+    Parameters
+    ----------
+    label, backend : str
+    seconds : tuple of float
+        Samples of the time of one call; empty if it failed.
+    error : str
+        Reason for the failure, in one line.
+    """
+
+    label: str
+    backend: str
+    seconds: tuple[float, ...]
+    error: str = ""
+
+    @property
+    def median_s(self) -> float:
+        """The median of the samples; infinite if it failed."""
+        return median(self.seconds) if self.seconds else float("inf")
+
+
+class BenchmarkResult(NamedTuple):
+    """All measurements; ``print`` shows a table.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operation.
+    records : tuple of BenchmarkRecord
+    """
+
+    name: str
+    records: tuple[BenchmarkRecord, ...]
+
+    def fastest(self, label: str | None = None) -> BenchmarkRecord:
+        """Return the record with the smallest median, of all configurations or of one.
+
+        Raises
+        ------
+        ValueError
+            There is no measurement.
+        """
+        found = [each for each in self.records if each.seconds and label in (None, each.label)]
+        if not found:
+            raise ValueError(f"nothing was measured for {label or self.name}")
+        return min(found, key=lambda each: each.median_s)
+
+    def __str__(self) -> str:
+        rows = [("configuration", "backend", "median us", "fastest us")]
+        for each in self.records:
+            times = (each.median_s, min(each.seconds)) if each.seconds else ()
+            shown = [f"{seconds * 1e6:.2f}" for seconds in times] or [each.error, ""]
+            rows.append((each.label, each.backend, shown[0], shown[1]))
+        return f"{self.name}\n{table(rows)}"
+
+
+@public
+def benchmark_function(
+    fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
+) -> tuple[float, float, float, float, Any]:
+    """Time ``fn(*data)`` from Python, dispatch included; see `XLACustomKernel.benchmark` for kernels alone.
+
+    Parameters
+    ----------
+    n_warmup, n_runs : int
+        Number of samples that are discarded, and of those that count.
+    n_batch_per_run : int
+        Calls of a sample; their results are waited for together.
+
+    Returns
+    -------
+    tuple
+        Mean, standard deviation, minimum and maximum of the seconds of one call, and a result.
+    """
+    if min(n_runs, n_batch_per_run) < 1 or n_warmup < 0:
+        raise ArgumentError(
+            f"n_runs={n_runs} and n_batch_per_run={n_batch_per_run} must be at least 1, n_warmup={n_warmup} at least 0"
+        )
+    seconds = []
+    for _ in range(n_warmup + n_runs):
+        start = time.perf_counter()
+        results = [fn(*data) for _ in range(n_batch_per_run)]
+        transforms.wait(results)
+        seconds.append((time.perf_counter() - start) / n_batch_per_run)
+    kept = seconds[n_warmup:]
+    return mean(kept), pstdev(kept), min(kept), max(kept), results[-1]
+
+
+def check_configs(given: Iterable[Any], name: str) -> tuple[BenchmarkConfig, ...]:
+    """Check benchmark data.
+
+    Raises
+    ------
+    ArgumentError
+        There is none, or an item is not a `BenchmarkConfig`.
+    """
+    configs = tuple(given)
+    wrong = next((each for each in configs if not isinstance(each, BenchmarkConfig)), None)
+    if wrong is not None or not configs:
+        what = f"gives {wrong!r}" if wrong is not None else "gives nothing"
+        raise ArgumentError(f"the benchmark data of {name} {what}; it must give BenchmarkConfig objects")
+    return configs
+
+
+def measure(
+    name: str,
+    call: Callable[..., Any],
+    configs: Sequence[BenchmarkConfig],
+    backends: Sequence[str],
+    *,
+    device: Any,
+    n_warmup: int,
+    n_runs: int,
+    calls: int,
+) -> BenchmarkResult:
+    """Time each backend on each configuration; the backends alternate on a configuration."""
+    records: list[BenchmarkRecord] = []
+    for config in configs:
+        runners: dict[str, Runner] = {}
+        failed: dict[str, str] = {}
+        for backend in backends:
+            try:
+                runners[backend] = _runner(call, config, backend, device, calls)
+            except Exception as error:  # noqa: BLE001 - it is a result: the other backends are still timed
+                failed[backend] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        samples = sample_runners(runners, n_warmup, n_runs, calls)
+        records += [
+            BenchmarkRecord(config.label, each, tuple(samples.get(each, ())), failed.get(each, "")) for each in backends
+        ]
+    return BenchmarkResult(name, tuple(records))
+
+
+def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, device: Any, calls: int) -> Runner:
+    """Return the compiled loop after running it once, so that a failure occurs here."""
+    function = partial(call, **{**config.keywords, "backend": backend})
+    run = transforms.repeated(function, config.arguments, device)
+    run(calls)
+    return run
+
+
+def sample_runners(runners: Mapping[K, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[K, list[float]]:
+    """Measure the seconds of one call; each round runs in the opposite order of the round before."""
+    samples: dict[K, list[float]] = {backend: [] for backend in runners}
+    order = list(runners)
+    for index in range(n_warmup + n_runs):
+        for backend in order:
+            sample = (_seconds(runners[backend], 2 * calls) - _seconds(runners[backend], calls)) / calls
+            if index >= n_warmup:
+                samples[backend].append(sample)
+        order.reverse()
+    return samples
+
+
+def _seconds(run: Runner, calls: int) -> float:
+    start = time.perf_counter()
+    run(calls)
+    return time.perf_counter() - start

@@ -1,0 +1,275 @@
+"""One call of an operation: its parameters, and the choice and run of a kernel for it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.errors import (
+    ArgumentError,
+    BeRuntimeError,
+    GeneratorError,
+    KernelNotAvailableError,
+    TransformError,
+    call_named,
+)
+from be_runtime.jax import transforms
+from be_runtime.jax.transforms import Level
+from be_toolchain import ToolchainError
+from be_toolchain.terminal import printable_line
+
+PLATFORMS = ("cpu", "gpu", "tpu")
+_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
+
+
+class FallbackWarning(UserWarning):
+    """A kernel can't be used here, and another one of the operation is used instead."""
+
+
+class KernelEntry(NamedTuple):
+    """One kernel.
+
+    Parameters
+    ----------
+    backend : str
+        Language or library of the kernel, such as ``"numba"``.
+    platform : {"cpu", "gpu", "tpu"}
+        Platform that it runs on.
+    generator : callable
+        Function that takes the parameters of a call and returns a function from arrays to arrays.
+    """
+
+    backend: str
+    platform: str
+    generator: Callable[..., Callable[..., Any]]
+
+
+class Kernels(NamedTuple):
+    """All kernels of an operation.
+
+    Parameters
+    ----------
+    entries : tuple of KernelEntry
+        Kernels in the order of their definition, at most one for a backend on a platform.
+    defaults : tuple of (str, str)
+        Platforms whose default was set, each with the backend.
+    chosen : tuple of (str, str)
+        Platforms for which the process chose a backend, each with it. They come before the defaults.
+
+    Examples
+    --------
+    >>> kernels = Kernels().with_entry(KernelEntry("numba", "cpu", print)).with_entry(KernelEntry("cpp", "cpu", print))
+    >>> kernels.backends("cpu")
+    ('numba', 'cpp')
+    >>> kernels.with_default("cpu", "cpp").backends("cpu")
+    ('cpp', 'numba')
+    """
+
+    entries: tuple[KernelEntry, ...] = ()
+    defaults: tuple[tuple[str, str], ...] = ()
+    chosen: tuple[tuple[str, str], ...] = ()
+
+    def with_entry(self, entry: KernelEntry) -> Kernels:
+        """Return the kernels with one more, which replaces an older one of its backend and platform."""
+        at = [(each.backend, each.platform) for each in self.entries]
+        if (entry.backend, entry.platform) not in at:
+            return self._replace(entries=(*self.entries, entry))
+        index = at.index((entry.backend, entry.platform))
+        return self._replace(entries=(*self.entries[:index], entry, *self.entries[index + 1 :]))
+
+    def with_default(self, platform: str, backend: str) -> Kernels:
+        """Return the kernels with another default for a platform.
+
+        Raises
+        ------
+        KernelNotAvailableError
+            There is no such kernel.
+        """
+        if backend not in self.backends(platform):
+            raise KernelNotAvailableError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
+        others = tuple(pair for pair in self.defaults if pair[0] != platform)
+        return self._replace(defaults=(*others, (platform, backend)))
+
+    def candidates(self, platform: str, backend: str | None = None) -> tuple[KernelEntry, ...]:
+        """List the kernels for a platform, or only one backend's.
+
+        The process's choice comes first, then the default, then the others in order of definition.
+        """
+        first = [dict(pairs).get(platform) for pairs in (self.chosen, self.defaults)]
+        here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
+        return tuple(sorted(here, key=lambda each: [each.backend != one for one in first]))
+
+    def missing_choice(self, platform: str) -> str | None:
+        """Return the backend that the process chose for a platform if there is no such kernel."""
+        choice = dict(self.chosen).get(platform)
+        return None if choice in self.backends(platform) else choice
+
+    def backends(self, platform: str) -> tuple[str, ...]:
+        """List the backends that have a kernel for a platform, in the order in which they are tried."""
+        return tuple(each.backend for each in self.candidates(platform))
+
+    def describe(self) -> str:
+        """List the kernels, for an error message."""
+        found = [f"{each}: {', '.join(self.backends(each))}" for each in PLATFORMS if self.backends(each)]
+        return f"it has kernels for {'; '.join(found)}" if found else "it has no kernels yet"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
+
+
+def check_platform(platform: object) -> str:
+    """Return a platform's usual name; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such platform.
+    """
+    name = _ALIASES.get(platform, platform) if isinstance(platform, str) else platform
+    if not isinstance(name, str) or name not in PLATFORMS:
+        raise ArgumentError(f"platform must be one of {', '.join(PLATFORMS)}, not {platform!r}")
+    return name
+
+
+def check_name(name: object) -> str:
+    """Check the name of an operation, a backend or a tag.
+
+    Raises
+    ------
+    ArgumentError
+        It is not a str, or empty.
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"a name such as 'numba' is expected, not {name!r}")
+    return name
+
+
+class Call(NamedTuple):
+    """The parameters of one call, as the only parameter of the primitive.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operation.
+    outs : tuple of ShapeDtypeStruct
+        Shapes and dtypes of the results, for one element of a batch.
+    keywords : tuple of (str, object)
+        Keywords, sorted by name.
+    backend : str or None
+        Requested backend.
+    kernels : Kernels
+        Kernels of the operation when the call was traced.
+    levels : tuple of Level
+        Levels of the batch, the outermost first.
+    """
+
+    name: str
+    outs: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    backend: str | None
+    kernels: Kernels
+    levels: tuple[Level, ...] = ()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters for rules: the keywords, ``outs`` and ``backend``, as in a call of the operation."""
+        return {**dict(self.keywords), "outs": self.outs, "backend": self.backend}
+
+    def result_types(self) -> list[Any]:
+        """Return the shapes and dtypes of the results, with the axes of the batch."""
+        sizes = tuple(level.size for level in self.levels)
+        return [transforms.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
+
+
+def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
+    """Compute the results of a call, by a kernel for the platform.
+
+    Raises
+    ------
+    KernelNotAvailableError
+        There is no kernel.
+    ArgumentError
+        The results are not as `outs` describes.
+    """
+
+    def one(*element: Any) -> Sequence[Any]:
+        return _by_some_kernel(platform, call, element)
+
+    if not call.levels:
+        return one(*arguments)
+    try:
+        return transforms.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+    except TransformError:
+        pass
+    except RuntimeError as error:
+        # The kernel of another library does not define its behaviour under vmap; JAX has no exception type for that.
+        if isinstance(error, BeRuntimeError | ToolchainError):
+            raise
+    return transforms.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+
+
+def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
+    """Compute the results by the first kernel that can be used here."""
+    candidates = call.kernels.candidates(platform, call.backend)
+    if not candidates:
+        asked = f"{call.backend!r} kernel" if call.backend else "kernel"
+        raise KernelNotAvailableError(
+            f"the operation {call.name} has no {asked} for {platform}; {call.kernels.describe()}",
+            hints=("define one with def_kernel(backend, platform, generator)",),
+        )
+    if not call.backend and (missing := call.kernels.missing_choice(platform)):
+        _say_other(f"{call.name} has no {missing} kernel for {platform}", candidates[0])
+    for index, entry in enumerate(candidates):
+        try:
+            return _by_kernel(entry, call, arguments)
+        except (ImportError, ToolchainError) as error:
+            # The kernel's language isn't installed; any other failure is the kernel's own.
+            if index + 1 == len(candidates):
+                raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            _say_other(f"the kernel {entry.backend!r} of {call.name} can't be used: {reason}", candidates[index + 1])
+    raise AssertionError("the last candidate returns or raises")
+
+
+def _say_other(reason: str, entry: KernelEntry) -> None:
+    warnings.warn(printable_line(f"{reason}; {entry.backend} is used instead"), FallbackWarning, stacklevel=3)
+
+
+def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
+    what = f"the kernel {entry.backend!r} of {call.name}"
+    others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]
+    switch = f"; others: {', '.join(others)} (backend=..., set_default or set_backend)" if others else ""
+    where = f"this was {what} for {entry.platform}{switch}"
+    try:
+        kernel = _make_kernel(entry, call, what)
+        results = transforms.leaves(call_named(what, kernel, *arguments))
+        _check_results(results, call)
+    except (BeRuntimeError, ToolchainError) as error:
+        error.hints += (where,)
+        raise
+    except Exception as error:
+        error.add_note(where)
+        raise
+    return results
+
+
+def _make_kernel(entry: KernelEntry, call: Call, what: str) -> Callable[..., Any]:
+    """Call the generator; its failure is a `GeneratorError`, but for an error of ours and a missing language."""
+    try:
+        kernel = call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
+    except (ImportError, BeRuntimeError, ToolchainError):
+        raise
+    except Exception as error:
+        raise GeneratorError(f"{what} can't be made: {type(error).__name__}: {error}") from error
+    if not callable(kernel):
+        raise GeneratorError(f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}")
+    return kernel  # type: ignore[no-any-return]
+
+
+def _check_results(results: Sequence[Any], call: Call) -> None:
+    given = [(tuple(each.shape), str(each.dtype)) for each in results if hasattr(each, "shape")]
+    wanted = [(tuple(out.shape), str(out.dtype)) for out in call.outs]
+    if len(given) != len(results) or given != wanted:
+        shown = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in given)
+        expected = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in wanted)
+        raise ArgumentError(f"the kernel gives {shown or 'no arrays'}, but outs is {expected}")

@@ -1,0 +1,208 @@
+"""Launch geometry: a caller's numbers become a grid and a block within CUDA's limits. Pure.
+
+The limits are those of every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
+per Compute Capability"); the launcher checks the limits that depend on the device or on the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index as as_index
+
+from be_runtime.errors import ArgumentError
+from be_runtime.kernels.launcher import Geometry
+
+Dims = int | Sequence[int]
+Triple = tuple[int, int, int]
+
+DEFAULT_THREADS = 256
+_MAX_BLOCK_THREADS = 1024
+_MAX_BLOCK: Triple = (1024, 1024, 64)
+_MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
+_MAX_CLUSTER = 16
+_TOO_MUCH_SHARED = 256 * 1024
+"""Bytes, more than a block has on any GPU. The launcher checks the limit of the actual device."""
+_AXES = "xyz"
+
+
+def explicit_geometry(
+    grid: object, block: object, *, shared_mem: object = 0, cluster: object = None, is_empty: bool = False
+) -> Geometry:
+    """Make the geometry of a launch from its grid and block.
+
+    Parameters
+    ----------
+    grid, block : int or sequence of int
+        One to three numbers.
+    shared_mem : int
+        Bytes.
+    cluster : int, sequence of int or None
+        One to three numbers.
+    is_empty : bool
+        True if there is nothing to compute, so that a grid of no blocks is allowed.
+
+    Raises
+    ------
+    ArgumentError
+        A value is not a number, or exceeds the limits of every GPU.
+
+    Examples
+    --------
+    >>> explicit_geometry(4, (16, 16)).block
+    (16, 16, 1)
+    """
+    blocks = _triple(grid, "grid", lowest=0 if is_empty else 1)
+    threads = _triple(block, "block")
+    clusters = (1, 1, 1) if cluster is None else _triple(cluster, "cluster")
+    _check_limits(blocks, _MAX_GRID, "grid", "blocks")
+    _check_limits(threads, _MAX_BLOCK, "block", "threads")
+    _check_product(threads, _MAX_BLOCK_THREADS, "block", "threads")
+    _check_product(clusters, _MAX_CLUSTER, "cluster", "blocks")
+    for axis, each, size in zip(_AXES, blocks, clusters, strict=True):
+        if each % size:
+            raise ArgumentError(f"cluster={cluster!r} does not divide grid={grid!r}: {each} blocks along {axis}")
+    return Geometry(blocks, threads, shared_bytes(shared_mem), clusters)
+
+
+def automatic_geometry(
+    launch_dims: object, threads_per_block: object = DEFAULT_THREADS, *, shared_mem: object = 0
+) -> Geometry:
+    """Make a geometry that covers `launch_dims` threads, by default in blocks of 256, 16 x 16 or 8 x 8 x 4.
+
+    Examples
+    --------
+    >>> automatic_geometry((100, 20)).grid, automatic_geometry((100, 20)).block
+    ((7, 2, 1), (16, 16, 1))
+    """
+    dims = _numbers(launch_dims, "launch_dims", lowest=0)
+    threads = automatic_block(len(dims), threads_per_block)
+    grid = tuple(-(-size // width) for size, width in zip(dims, threads, strict=False))
+    blocks = _pad(grid)
+    _check_limits(blocks, _MAX_GRID, f"launch_dims={launch_dims!r} needs a grid that", "blocks")
+    return Geometry(blocks, threads, shared_bytes(shared_mem))
+
+
+def choose_geometry(
+    grid: Dims | None,
+    block: Dims | None,
+    launch_dims: Dims | None,
+    threads_per_block: int,
+    shared_mem: int,
+    *,
+    is_empty: bool,
+) -> Geometry:
+    """Make the geometry from either grid and block or a number of threads; exactly one must be given.
+
+    Raises
+    ------
+    ArgumentError
+        Neither or both are given, or a value is not allowed.
+    """
+    if (grid is None) != (block is None):
+        given, lacking = ("grid", "block") if block is None else ("block", "grid")
+        raise ArgumentError(f"{given} is given without {lacking}", hints=("give both, or launch_dims alone",))
+    if (grid is None) == (launch_dims is None):
+        how = "neither" if grid is None else "both"
+        raise ArgumentError(
+            f"{how} of (grid, block) and launch_dims are given",
+            hints=("give grid and block, or launch_dims from which they are computed",),
+        )
+    if launch_dims is None:
+        geometry = explicit_geometry(grid, block, shared_mem=shared_mem, is_empty=is_empty)
+        _check_threads(threads_per_block, geometry.block)
+        return geometry
+    geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)
+    if 0 in geometry.grid and not is_empty:
+        raise ArgumentError(f"launch_dims={launch_dims!r} launches nothing, but there are outputs to compute")
+    return geometry
+
+
+def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> Triple:
+    """Make a block of about `threads_per_block` threads, as even as powers of two allow, the longest side along x.
+
+    Examples
+    --------
+    >>> [automatic_block(ndim) for ndim in (1, 2, 3)]
+    [(256, 1, 1), (16, 16, 1), (8, 8, 4)]
+    """
+    threads = _threads(threads_per_block)
+    bits = threads.bit_length() - 1
+    z = 2 ** min(bits // 3, 6) if ndim == 3 else 1
+    y = 2 ** ((bits - z.bit_length() + 1) // 2) if ndim > 1 else 1
+    return threads // (y * z), y, z
+
+
+def _threads(threads_per_block: object) -> int:
+    threads = _single(threads_per_block, "threads_per_block")
+    if threads > _MAX_BLOCK_THREADS:
+        raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
+    return threads
+
+
+def _check_threads(threads_per_block: object, block: Triple) -> None:
+    """Check that `threads_per_block`, which is for `launch_dims`, is the default or the size of the block."""
+    x, y, z = block
+    if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
+        raise ArgumentError(
+            f"threads_per_block={threads_per_block} is given with a block of {x * y * z} threads",
+            hints=("threads_per_block is for launch_dims; with grid, block sets the number of threads",),
+        )
+
+
+def shared_bytes(value: object) -> int:
+    """Check a size of dynamic shared memory, in bytes."""
+    size = _single(value, "shared_mem", lowest=0)
+    if size >= _TOO_MUCH_SHARED:
+        raise ArgumentError(f"shared_mem={size} is too much: the largest GPUs have less than 256 KiB a block")
+    return size
+
+
+def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
+    """Check one to three whole numbers, not below `lowest`."""
+    items = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+    if not 1 <= len(items) <= 3:
+        raise ArgumentError(f"{argument}={value!r} has {len(items)} dimensions; it has one to three")
+    expected = f"{argument} must be a whole number or one to three of them, not {value!r}"
+    return tuple(_checked(item, expected, f"{argument}={value!r}", lowest) for item in items)
+
+
+def _single(value: object, argument: str, lowest: int = 1) -> int:
+    """Check a whole number, not below `lowest`."""
+    return _checked(value, f"{argument} must be one whole number, not {value!r}", f"{argument}={value!r}", lowest)
+
+
+def _checked(item: object, expected: str, given: str, lowest: int) -> int:
+    try:
+        number = as_index(None if isinstance(item, bool) else item)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(
+            expected, hints=("inside jax.jit a launch can depend on shapes, not on an array's values",)
+        ) from None
+    if number < lowest:
+        raise ArgumentError(f"{given} is not allowed: {number} is below {lowest}")
+    return number
+
+
+def _triple(value: object, argument: str, lowest: int = 1) -> Triple:
+    return _pad(_numbers(value, argument, lowest))
+
+
+def _pad(numbers: Sequence[int]) -> Triple:
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _check_limits(numbers: Triple, limits: Triple, what: str, unit: str) -> None:
+    for axis, number, limit in zip(_AXES, numbers, limits, strict=True):
+        if number > limit:
+            hints = ("put the longest dimension first: only x can be that long",) if number <= _MAX_GRID[0] else ()
+            raise ArgumentError(
+                f"{what} has {number} {unit} along {axis}; the most is {limit}",
+                hints=hints if axis != "x" and unit == "blocks" else (),
+            )
+
+
+def _check_product(numbers: Triple, limit: int, what: str, unit: str) -> None:
+    x, y, z = numbers
+    if x * y * z > limit:
+        raise ArgumentError(f"{what}={numbers} has {x * y * z} {unit}; the most is {limit}")

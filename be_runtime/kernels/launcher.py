@@ -1,0 +1,682 @@
+"""One call of a kernel inside a JAX program."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from be_runtime.call.compiled_function import Converted, KernelTarget
+from be_runtime.dtypes import DType
+from be_runtime.errors import BuildError, GeneratorError
+from be_runtime.jax import port
+from be_runtime.jax.arrays import Numbers
+from be_runtime.jax.port import PLATFORMS
+from be_runtime.load.identity import Field
+from be_runtime.load.load import find_or_build, say_output, say_waiting, shareable, use_entry
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.request.tools import no_architecture, wanted_archs
+from be_runtime.settings import require_jit
+from be_runtime.store.bundle import Carried, CodeImage, Demand, carried_library, runs_on, typed
+from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.images import library_bytes
+from be_runtime.store.keys import CacheKey, make_key
+from be_toolchain.arch import Arch
+from be_toolchain.find.record import device_archs
+from be_toolchain.machine.forks import ThreadLock
+
+if TYPE_CHECKING:
+    from be_runtime.store.travelling import Shareable
+
+
+ID_DIGITS = 32
+"""Number of hexadecimal digits of a kernel's id."""
+
+
+class Form(IntEnum):
+    """The work of one launch of an image: one call or a batch."""
+
+    SINGLE = 0
+    BATCH = 1
+
+
+class KernelImage(NamedTuple):
+    """A kernel compiled for one architecture.
+
+    Parameters
+    ----------
+    arch : Arch
+        Architecture that it was compiled for.
+    entry : str
+        Name of the kernel in the image.
+    data : bytes
+        A cubin, or PTX text.
+    is_ptx : bool
+        True for PTX.
+    form : Form
+        One call, or a batch along an axis of the grid.
+    batch_axis : int
+        Axis of the grid for a batch, 1 or 2.
+    is_cooperative : bool
+        True if the kernel synchronises its whole grid.
+    """
+
+    arch: Arch
+    entry: str
+    data: bytes
+    is_ptx: bool = False
+    form: Form = Form.SINGLE
+    batch_axis: int = 0
+    is_cooperative: bool = False
+
+
+class Kernel(NamedTuple):
+    """A kernel for the launcher.
+
+    Parameters
+    ----------
+    id : str
+        Hash of its content, the same in every process.
+    name : str
+        Name in messages.
+    images : tuple of KernelImage
+    """
+
+    id: str
+    name: str
+    images: tuple[KernelImage, ...]
+
+    @property
+    def batch_axis(self) -> int:
+        """The axis of the grid that a batch may use on every device; 0 for none."""
+        axes = {image.arch: 0 for image in self.images}
+        axes |= {image.arch: image.batch_axis for image in self.images if image.form is Form.BATCH}
+        (axis, *others) = set(axes.values())
+        return 0 if others else axis
+
+    @property
+    def is_cooperative(self) -> bool:
+        """True if it must be launched so that its whole grid runs at once."""
+        return any(image.is_cooperative for image in self.images)
+
+
+class KernelParam(NamedTuple):
+    """One parameter of a kernel.
+
+    Parameters
+    ----------
+    name : str
+        Name; empty if it has none.
+    type : str
+        Type as written.
+    is_pointer : bool
+    is_const : bool
+        True if the kernel can't write to the memory it points to.
+    dtype : DType or None
+        Element type; None if unknown.
+    """
+
+    name: str
+    type: str
+    is_pointer: bool
+    is_const: bool
+    dtype: DType | None
+
+
+class LaunchParam(NamedTuple):
+    """One parameter of a kernel, as four numbers that the launcher reads.
+
+    Parameters
+    ----------
+    kind : int
+        0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar.
+    first : int
+        Index of the buffer, inputs before outputs, or the bits of a scalar.
+    ndim : int
+        Number of dimensions that the kernel sees.
+    bits : int
+        Bits of one element.
+    """
+
+    kind: int
+    first: int
+    ndim: int = 0
+    bits: int = 0
+
+
+def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed as a pointer."""
+    return LaunchParam(0, index, ndim, bits)
+
+
+def array_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed with its shape and strides."""
+    return LaunchParam(1, index, ndim, bits)
+
+
+def scalar_param(value: bytes) -> LaunchParam:
+    """Describe a scalar of at most eight bytes, in the machine's byte order.
+
+    Examples
+    --------
+    >>> import struct
+    >>> scalar_param(struct.pack("<i", -1)).first
+    4294967295
+    """
+    bits = int.from_bytes(value, "little")
+    return LaunchParam(2, bits - 2**64 if bits >= 2**63 else bits)
+
+
+class Geometry(NamedTuple):
+    """The launch geometry of a kernel.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Three numbers each.
+    shared_bytes : int
+        Dynamic shared memory.
+    cluster : tuple of int
+        Three numbers; 1, 1, 1 for no cluster.
+    is_cooperative : bool
+        True if the whole grid runs at once and may synchronise.
+    batch_axis : int
+        Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    is_cooperative: bool = False
+    batch_axis: int = 0
+
+    def encode(self) -> tuple[int, ...]:
+        """Return the numbers of the attribute ``launch``.
+
+        Examples
+        --------
+        >>> Geometry((4, 1, 1), (256, 1, 1)).encode()
+        (4, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0)
+        """
+        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
+
+
+def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
+    """Return the numbers of the attribute ``params``."""
+    return tuple(number for param in params for number in param)
+
+
+def content_id(images: Sequence[KernelImage]) -> str:
+    """Hash the images into an id, for a kernel whose source has no stable identity."""
+    digest = hashlib.sha256()
+    for image in images:
+        kind = f"{image.arch} {image.is_ptx} {image.form}"
+        for part in (kind.encode(), image.entry.encode(), image.data):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:ID_DIGITS]
+
+
+_LIST = "images.json"
+_OUTPUTS = (_LIST, "image[0-9]*")
+
+Images = dict[str, tuple[CodeImage, bytes]]
+"""Images by their hashes, with their bytes."""
+
+
+class Compiled(NamedTuple):
+    """A compiler's output and the files it read, as in `BuildOutput`.
+
+    Parameters
+    ----------
+    compiler : tuple of str
+        The compiler's own description of itself, which does not depend on its path.
+    """
+
+    images: tuple[KernelImage, ...]
+    dependencies: tuple[Path, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[Path | str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """The part of a kernel's id that is about its source.
+
+    The id is part of the JAX program, which must be the same on every host. So it consists of contents, of the
+    compiler's description of itself, and of names below the author's folders. The cache's key has the paths too, and
+    the version of our own code.
+
+    Parameters
+    ----------
+    key : CacheKey
+        Everything it is compiled from, except the files that are read.
+    folders : tuple of Path
+        Folders in which the author's headers are searched, in order.
+    compilers : callable
+        Returns fields that say what the compilers are by content; the cache's key has their paths in ``compilers``.
+    """
+
+    key: CacheKey
+    folders: tuple[Path, ...] = ()
+    compilers: Callable[[], tuple[Field, ...]] = tuple
+
+
+def obtain_kernel(
+    key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
+) -> Kernel:
+    """Return the kernel of a key: from the cache, or compiled now, once however many processes ask for it.
+
+    Parameters
+    ----------
+    key : CacheKey
+        Key of the kernel in this machine's cache.
+    origin : Origin
+        Source of its id.
+    compile_now : callable
+        Function that compiles the kernel, called with an empty folder to work in.
+
+    Raises
+    ------
+    CacheError
+        The cache's folder can't be used, or another process takes too long to compile the same kernel.
+    """
+
+    def build(staging: Path) -> BuildOutput:
+        require_jit(session.settings, name)
+        try:
+            compiled = compile_now(staging)
+        except BuildError as error:
+            if session.settings.verbose:
+                say_output(error)
+            raise
+        names = write_images(compiled, staging)
+        read, others, absent = compiled.dependencies, compiled.others, compiled.absent
+        return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
+
+    def find(*, force: bool = False) -> Entry:
+        share, on_wait = partial(share_kernel, key, origin, session), partial(say_waiting, key.name)
+        return find_or_build(session, session.module_store, key, build, share, force=force, on_wait=on_wait)
+
+    def read(entry: Entry) -> Kernel:
+        listed = json.loads(entry.output(_LIST).read_bytes())
+        return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
+
+    return use_entry(find, read, session, partial(find, force=True))
+
+
+def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
+    """Return the part of a kernel's entry that other machines can use."""
+    folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
+    contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
+    fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
+    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, _OUTPUTS, origin.folders)
+
+
+def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
+    """Hash the inputs of a kernel into its id, and its outputs too if the inputs are uncertain."""
+    manifest = entry.manifest
+    key = make_key(
+        "kernel-id",
+        ("origin", origin.key.digest),
+        ("compiler", compiler),
+        ("read", sorted(_contents(manifest.dependencies.paths, manifest.dependencies.sha256s, origin.folders))),
+        ("made", manifest.outputs.sha256s if manifest.uncertain else ()),
+    )
+    return key.digest[:ID_DIGITS]
+
+
+def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Describe each file that was read by its content and its name: below one of the folders, else its file name."""
+    for path, digest in zip(map(Path, paths), digests, strict=True):
+        found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
+        at, folder = next(found, (-1, path.parent))
+        yield f"{digest} {at} {path.relative_to(folder)}"
+
+
+def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
+    """Write images into a folder, and return the names of the files."""
+    images = compiled.images
+    names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
+    for name, image in zip(names, images, strict=True):
+        (folder / name).write_bytes(image.data)
+    rows = [_row(image) | {"data": name} for name, image in zip(names, images, strict=True)]
+    (folder / _LIST).write_text(json.dumps({"compiler": compiled.compiler, "images": rows}), encoding="utf-8")
+    return (*names, _LIST)
+
+
+def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[KernelImage, ...]:
+    """Read the images that `write_images` wrote."""
+    return tuple(_image(row, entry.output(row["data"]).read_bytes()) for row in rows)
+
+
+def _row(image: KernelImage) -> dict[str, Any]:
+    """Return the values of an image for JSON, without its data."""
+    row = image._asdict() | {"arch": str(image.arch), "form": int(image.form)}
+    del row["data"]
+    return row
+
+
+def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
+    """Make an image of its row, which names its data too; TypeError or ValueError if the row is none."""
+    fields = {name: value for name, value in row.items() if name not in ("data", "image")}
+    image = KernelImage(**fields, data=data)
+    typed(str, image.entry)
+    typed(int, image.batch_axis)
+    for flag in (image.is_ptx, image.is_cooperative):
+        typed(bool, flag)
+    return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form))
+
+
+def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
+    """Describe a kernel for an index: its id, which is of its content alone, its row and its images.
+
+    Examples
+    --------
+    >>> from be_toolchain.arch import Arch
+    >>> id, row, images = kernel_record(Kernel("", "scale", (KernelImage(Arch(9, 0), "scale", b"code"),)))
+    >>> row["images"][0]["arch"], [image.kind for image, _ in images.values()]
+    ('9.0', ['cubin'])
+    """
+    digests = [hashlib.sha256(image.data).hexdigest() for image in kernel.images]
+    rows = [_row(image) | {"image": digest} for digest, image in zip(digests, kernel.images, strict=True)]
+    images: Images = {}
+    for digest, image in zip(digests, kernel.images, strict=True):
+        described = CodeImage(
+            "ptx" if image.is_ptx else "cubin", PLATFORMS["cuda"], len(image.data), (str(image.arch),)
+        )
+        images[digest] = described, image.data
+    return content_id(kernel.images), {"name": kernel.name, "images": rows}, images
+
+
+def kernel_of(id_: str, record: Mapping[str, Any], read: Callable[[str], bytes]) -> Kernel:
+    """Read a kernel back.
+
+    Parameters
+    ----------
+    id_ : str
+    record : mapping
+        Its row.
+    read : callable
+        Function that returns the bytes of an image by its hash.
+    """
+    return Kernel(id_, record["name"], tuple(_image(row, read(row["image"])) for row in record["images"]))
+
+
+def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the architectures of a kernel's machine code, and ``"9.0+PTX"`` where there is code for later ones.
+
+    Examples
+    --------
+    >>> archs_of({"images": [{"arch": "8.0", "is_ptx": False}, {"arch": "9.0", "is_ptx": True}]})
+    ('8.0', '9.0+PTX')
+    """
+    return tuple(dict.fromkeys(row["arch"] + "+PTX" * row["is_ptx"] for row in record["images"]))
+
+
+def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
+    """Return why a kernel's code runs on no device of some architectures; empty if it runs on one, or there is none.
+
+    Examples
+    --------
+    >>> record = {"images": [{"arch": "8.0", "is_ptx": False}]}
+    >>> lacking(record, (Arch(8, 6),))
+    ''
+    >>> lacking(record, (Arch(9, 0),))
+    'it has code for 8.0, and the GPU here is 9.0'
+    """
+    built = [(Arch.parse(row["arch"]), row["is_ptx"]) for row in record["images"]]
+    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
+        return ""
+    return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
+
+
+TARGET = "be_runtime.launch"
+"""The FFI target of every launch by the session's own launcher."""
+
+SYMBOL = "be_launch"
+"""The last part of the target's name of a launcher in a bundle."""
+
+STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
+"""Symbols of a launcher's handlers."""
+
+
+_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
+
+
+Again = Callable[[tuple[Arch, ...]], Kernel]
+"""Function that compiles a kernel for other architectures."""
+
+
+class _Image(ctypes.Structure):
+    """``be_launch_image`` of ``native/launcher.cc``."""
+
+    _fields_ = (
+        ("arch", ctypes.c_int32),
+        ("is_ptx", ctypes.c_int32),
+        ("is_exact", ctypes.c_int32),
+        ("form", ctypes.c_int32),
+        ("entry", ctypes.c_char_p),
+        ("data", ctypes.c_char_p),
+        ("size", ctypes.c_int64),
+    )
+
+
+class Launcher:
+    """A loaded launcher and the kernels it knows.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+    target : str
+        Name of its target, which is registered.
+    registry : Registry
+    read : callable
+        Function that returns the library's bytes for exported programs.
+    """
+
+    def __init__(self, library: ctypes.CDLL, target: str, registry: Registry, read: Callable[[], bytes]) -> None:
+        self.target = target
+        self._read = read
+        self._define = library.be_launch_define
+        self._define.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Image), ctypes.c_int64)
+        self._define.restype = None
+        self._known: dict[str, tuple[Kernel, Again | None]] = {}
+        self._lock = ThreadLock()
+        stages = {stage: getattr(library, symbol) for stage, symbol in STAGES.items()}
+        row = Target(name=target, platform=port.PLATFORMS["cuda"], content="launcher", carry=self.carry)
+        registry.add([row], {target: partial(port.stage_capsules, stages)})
+
+    def define(self, kernel: Kernel, again: Again | None = None) -> None:
+        """Give a kernel to the launcher before its first call; repeated calls do nothing.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        again : callable, optional
+            Function that compiles it for other architectures, for exported programs.
+        """
+        with self._lock:
+            if kernel.id in self._known:
+                return
+            images = (_Image * len(kernel.images))(*map(_as_struct, kernel.images))
+            self._define(kernel.id.encode(), kernel.name.encode(), images, len(images))
+            self._known[kernel.id] = (kernel, again)
+
+    def carry(self, wanted: Demand) -> Carried:
+        """Return what an exported program carries of a kernel: the launcher, and the images that are asked for.
+
+        Raises
+        ------
+        GeneratorError
+            There are no images for an architecture that is asked for, and they can't be compiled.
+        """
+        kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
+        name, row, images = kernel_record(kernel)
+        made = carried_launcher(self._read())
+        return made._replace(images={**made.images, **images}, kernel=name, kernels={name: row})
+
+
+class _Launchers:
+    """The launchers of a process by their targets."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Launcher] = {}
+        self._lock = ThreadLock()
+
+    def get(
+        self,
+        target: str,
+        load: Callable[[], ctypes.CDLL],
+        registry: Registry,
+        read: Callable[[], bytes] | None,
+    ) -> Launcher:
+        """Return the launcher of a target, loaded and registered on first use."""
+        with self._lock:
+            if target not in self._made:
+                library = load()
+                self._made[target] = Launcher(library, target, registry, read or partial(library_bytes, library))
+            return self._made[target]
+
+
+def launcher_of(
+    target: str,
+    load: Callable[[], ctypes.CDLL],
+    registry: Registry,
+    read: Callable[[], bytes] | None = None,
+) -> Launcher:
+    """Return this process's launcher of a target.
+
+    Parameters
+    ----------
+    target : str
+    load : callable
+        Function that loads its library, called on first use.
+    registry : Registry
+    read : callable, optional
+        Function that returns the bytes of the library for exported programs; by default those that are loaded.
+    """
+    return PROCESS.only(_Launchers, _Launchers).get(target, load, registry, read)
+
+
+def own_launcher(session: Session) -> Launcher:
+    """Return the launcher that a session builds, if it is not in the cache.
+
+    Raises
+    ------
+    ToolchainError, BuildError, LoadError
+        It can't be compiled or loaded.
+    """
+    from be_runtime.load.native_library import native_library
+
+    return launcher_of(
+        TARGET,
+        lambda: native_library(_NATIVE, session, _LDFLAGS),
+        session.registry,
+        lambda: launcher_image(session),
+    )
+
+
+def launcher_image(session: Session) -> bytes:
+    """Return the launcher's library, for a bundle."""
+    from be_runtime.load.native_library import native_image
+
+    return native_image(_NATIVE, session, _LDFLAGS)
+
+
+def carried_launcher(data: bytes) -> Carried:
+    """Return a launcher's library as bundles carry it."""
+    image = CodeImage("library", port.PLATFORMS["cuda"], len(data))
+    return carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
+
+
+def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
+    """Return a kernel with the images of some architectures, and PTX for later ones where it can be compiled."""
+    built = tuple(dict.fromkeys(image.arch for image in kernel.images))
+    lacking = sorted({*archs} - {*built})
+    if lacking and again is None:
+        raise GeneratorError(
+            f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "
+            f"{', '.join(map(str, lacking))}",
+            hints=("export for the architectures that it was built for", "or build its package for the others"),
+        )
+    made = kernel if again is None else again(archs or built)
+    if (made.batch_axis, made.is_cooperative) != (kernel.batch_axis, kernel.is_cooperative):
+        raise GeneratorError(
+            f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
+            hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),
+        )
+    return made._replace(images=tuple(image for image in made.images if not archs or image.arch in archs))
+
+
+def _as_struct(image: KernelImage) -> _Image:
+    """Convert an image to C's struct; PTX gets a final zero byte."""
+    data = image.data + b"\0" if image.is_ptx else image.data
+    arch = image.arch.major * 10 + image.arch.minor
+    is_exact = image.arch.suffix == "a"
+    return _Image(arch, image.is_ptx, is_exact, image.form, image.entry.encode(), data, len(data))
+
+
+class Obtained(NamedTuple):
+    """A kernel, the launcher for its calls, and a function that compiles it for other architectures."""
+
+    kernel: Kernel
+    launcher: Launcher
+    again: Again | None = None
+
+
+def new_session() -> Session:
+    """Return the session in which a kernel is made, from the process's current settings."""
+    return PROCESS.session()
+
+
+def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
+    """Choose the architectures to compile for: the requested ones, else those of the devices present.
+
+    Raises
+    ------
+    ArgumentError
+        No architecture is requested, and none can be detected.
+    """
+    archs = wanted_archs(
+        asked,
+        session.archs,
+        session.settings,
+        lambda: device_archs(session.system, record_dir=session.record_dir),
+    )
+    if not archs:
+        raise no_architecture("the architecture to compile for is not known")
+    return archs
+
+
+def launch(
+    obtained: Obtained, geometry: Geometry, params: Sequence[LaunchParam], local: tuple[str, ...] | None
+) -> KernelTarget:
+    """Make a kernel known to its launcher, and return what a call of it calls.
+
+    Parameters
+    ----------
+    local : tuple of str, or None
+        Numbers of the geometry as arithmetic over the axes of one device, see `Sizes.local`.
+    """
+    kernel, launcher, again = obtained
+    launcher.define(kernel, again)
+    attributes: Converted = (
+        ("kernel", kernel.id),
+        ("launch", _words(geometry.encode())),
+        ("name", kernel.name),
+        ("params", _words(encode_params(params))),
+    )
+    return KernelTarget((("cuda", launcher.target),), attributes, None if local is None else (("launch", local),))
+
+
+def _words(numbers: Sequence[int]) -> Numbers:
+    return Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)

@@ -1,0 +1,469 @@
+"""`numba_cuda_callable`: a function of JAX arrays that runs Python, which launches any kernels on the stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from be_runtime.call.attributes import check_options
+from be_runtime.dtypes import DTYPES
+from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
+from be_runtime.jax import port
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels.numba.cpu import HostFunction, called_function, host_array_function, host_functions
+from be_runtime.kernels.numba.cpu_handler import Parameter, Signature, report
+from be_runtime.kernels.numba.source import import_error
+from be_runtime.load.process import PROCESS
+from be_toolchain.machine.forks import ThreadLock
+
+_CFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Memory(NamedTuple):
+    """The memory of an array.
+
+    Parameters
+    ----------
+    address : int
+        Address; 0 for an empty array.
+    shape : tuple of int
+    parameter : Parameter
+        Dtype and rank of the array.
+    readonly : bool
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    parameter: Parameter
+    readonly: bool
+
+
+def python_function(
+    function: Callable[..., None],
+    signature: Signature,
+    array: Callable[[Memory], Any],
+    stream: Callable[[int], Any] | None = None,
+    *,
+    capturable: bool = False,
+) -> HostFunction:
+    """Make a host function that calls a Python function with arrays.
+
+    Parameters
+    ----------
+    function : callable
+        Python function, called with the inputs, the outputs and, if `stream` is given, the stream.
+    signature : Signature
+    array : callable
+        Function that makes an array of memory.
+    stream : callable, optional
+        Function that makes a stream object of a stream's address.
+    capturable : bool
+        True if a command buffer may capture the function's launches.
+    """
+    parameters = [(parameter, True) for parameter in signature.inputs]
+    parameters += [(parameter, False) for parameter in signature.outputs]
+    count, total = len(parameters), sum(parameter.rank for parameter, _ in parameters)
+
+    def run(data: int, extents: int, message: int) -> int:
+        try:
+            addresses = (ctypes.c_void_p * (count + 1)).from_address(data)
+            sizes = list((ctypes.c_int64 * total).from_address(extents))
+            places = _places(parameters, addresses[:count], sizes)
+            streams = () if stream is None else (stream(addresses[count] or 0),)
+            function(*map(array, places), *streams)
+        except BaseException as error:  # noqa: BLE001 - nothing may pass through C
+            report(type(error), error, message)
+            return 1
+        return 0
+
+    compiled = _CFunction(run)
+    address = ctypes.cast(compiled, ctypes.c_void_p).value
+    assert address is not None, "a function has an address"
+    return HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
+
+
+def _places(
+    parameters: Sequence[tuple[Parameter, bool]], addresses: Sequence[int | None], extents: Sequence[int]
+) -> list[Memory]:
+    found, at = [], 0
+    for (parameter, readonly), address in zip(parameters, addresses, strict=True):
+        shape = tuple(extents[at : at + parameter.rank])
+        found.append(Memory(address or 0, shape, parameter, readonly))
+        at += parameter.rank
+    return found
+
+
+def import_cuda() -> Any:
+    """Import ``numba.cuda``.
+
+    Raises
+    ------
+    ImportError
+        Numba's CUDA support is not installed, or doesn't work with other installed packages.
+    """
+    try:
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
+        from numba import cuda
+    except (ImportError, AttributeError) as error:
+        raise import_error("numba_cuda_callable", "numba-cuda", error) from error
+    return cuda
+
+
+def device_array(memory: Memory) -> Any:
+    """Make a view of device memory."""
+    import numpy as np
+
+    description = {
+        "shape": memory.shape,
+        "strides": None,
+        "typestr": np.dtype(memory.parameter.dtype.name).str,
+        "data": (memory.address, memory.readonly),
+        "version": 3,
+    }
+    return import_cuda().from_cuda_array_interface(description, sync=False)
+
+
+def device_stream(address: int) -> Any:
+    """Make a stream object for a stream that Numba does not own."""
+    return import_cuda().external_stream(address)
+
+
+_UNWRITTEN = 0xA5
+"""Value of each byte of an output before a call."""
+_HINTS = (
+    "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
+    "or pass graph=False: Python then runs at every call",
+)
+
+
+def rehearse(
+    function: Callable[..., None],
+    aliases: Mapping[int, int],
+    name: str,
+    inputs: Sequence[ArraySpec],
+    outputs: Sequence[ArraySpec],
+) -> None:
+    """Call a function on each device, with inputs of zeros: once directly, which loads its kernels, and once recorded.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the inputs, the outputs and a stream.
+    aliases : dict of int to int
+        Maps inputs to the outputs that share their memory.
+    name : str
+        Name in errors.
+    inputs, outputs : sequence of ArraySpec
+
+    Raises
+    ------
+    ArgumentError
+        A graph of its launches can't be recorded, or does not do the same as a call.
+    """
+    if not any(spec.size for spec in outputs):
+        return  # Such a call is skipped.
+    with PROCESS.only(_Turns, _Turns).lock:
+        for device in _devices():
+            try:
+                with device:
+                    _compare(function, _Stage(inputs, outputs, aliases))
+            except _Refusal as refusal:
+                raise ArgumentError(
+                    f"{name} can't be recorded into a CUDA graph: {refusal}",
+                    hints=_HINTS,
+                ) from refusal.__cause__
+
+
+class _Turns:
+    """A lock that allows one rehearsal at a time: work on the default stream would break another one's recording."""
+
+    def __init__(self) -> None:
+        self.lock = ThreadLock()
+
+
+class _Refusal(Exception):  # noqa: N818 - it never leaves this file
+    """A reason that a function can't be recorded."""
+
+
+def why_not(kinds: Sequence[str], host_copies: int) -> str:
+    """Return the reason a graph is refused; empty if it isn't.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        Kinds of its nodes, as CUDA names them.
+    host_copies : int
+        Number of nodes that copy from or to the host.
+
+    Examples
+    --------
+    >>> why_not(["EMPTY"], 0)
+    'it launches nothing on the given stream'
+    >>> why_not(["KERNEL", "MEMCPY"], 0)
+    ''
+    """
+    if host_copies:
+        return "it copies from or to the host, whose memory may have another use when the graph is replayed"
+    return "" if set(kinds) - {"EMPTY"} else "it launches nothing on the given stream"
+
+
+def what_is_lost(called: Sequence[bool], replayed: Sequence[bool]) -> str:
+    """Return the difference between a replay and a call; empty if none is seen.
+
+    Parameters
+    ----------
+    called, replayed : sequence of bool
+        True for each output that was written.
+
+    Examples
+    --------
+    >>> what_is_lost([True, True, False], [True, False, False])
+    'a replay does not write output 1, which a call does'
+    """
+    lost = [index for index, (call, replay) in enumerate(zip(called, replayed, strict=True)) if call and not replay]
+    return f"a replay does not write output {lost[0]}, which a call does" if lost else ""
+
+
+class _Buffer(NamedTuple):
+    """Memory of the current device."""
+
+    array: Any
+    fill: int
+
+    @classmethod
+    def make(cls, spec: ArraySpec, fill: int) -> _Buffer:
+        """Allocate memory for an array; one byte for an empty one."""
+        return cls(import_cuda().device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
+
+    @property
+    def address(self) -> int:
+        return int(self.array.__cuda_array_interface__["data"][0])
+
+    def reset(self) -> None:
+        """Restore the initial value on the default stream, as `is_written` does: it waits for Numba's other streams."""
+        _ask(_driver().cuMemsetD8(self.address, self.fill, self.array.size))
+
+    def is_written(self) -> bool:
+        return bool((self.array.copy_to_host() != self.fill).any())
+
+
+class _Stage:
+    """Arrays for calls on the current device, and a stream.
+
+    Parameters
+    ----------
+    inputs, outputs : sequence of ArraySpec
+    aliases : dict of int to int
+    """
+
+    def __init__(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], aliases: Mapping[int, int]) -> None:
+        inputs_of = {target: source for source, target in aliases.items()}
+        self._read = [_Buffer.make(spec, 0) for spec in inputs]
+        self._written = [
+            self._read[inputs_of[index]] if index in inputs_of else _Buffer.make(spec, _UNWRITTEN)
+            for index, spec in enumerate(outputs)
+        ]
+        self.arrays = [
+            device_array(Memory(buffer.address, spec.shape, Parameter(spec.dtype, spec.ndim), index < len(inputs)))
+            for index, (buffer, spec) in enumerate(zip(self._read + self._written, (*inputs, *outputs), strict=True))
+        ]
+        self.stream = import_cuda().stream()
+
+    def run(self, launch: Callable[[], object]) -> list[bool]:
+        """Reset the outputs, launch, and return for each output whether it was written."""
+        for buffer in (*self._read, *self._written):
+            buffer.reset()
+        launch()
+        self.stream.synchronize()
+        return [buffer.is_written() for buffer in self._written]
+
+
+def _compare(function: Callable[..., None], stage: _Stage) -> None:
+    """Refuse a function whose graph does not do the same as a call."""
+
+    def call() -> None:
+        function(*stage.arrays, stage.stream)
+
+    called = stage.run(call)
+    with _recorded(call, stage.stream) as graph:
+        _refuse(why_not(*_nodes(graph)))
+        replayed = stage.run(lambda: _replay(graph, stage.stream))
+    _refuse(what_is_lost(called, replayed))
+
+
+def _refuse(reason: str) -> None:
+    if reason:
+        raise _Refusal(reason)
+
+
+@contextmanager
+def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
+    """Record the launches on a stream as a graph, in XLA's mode: forbidden operations fail in this thread."""
+    driver = _driver()
+    handle = driver.CUstream(int(stream))
+    _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+    failure: Exception | None = None
+    try:
+        with import_cuda().defer_cleanup():  # to free memory would not be allowed
+            launch()
+    except Exception as error:  # noqa: BLE001 - whatever it raises is why it can't be recorded
+        failure = error
+    finally:
+        status, graph = driver.cuStreamEndCapture(handle)
+    try:
+        if failure is not None:
+            raise _Refusal(f"{type(failure).__name__}: {failure}") from failure
+        _ask((status,))
+        yield graph
+    finally:
+        if graph is not None and int(graph):  # there is none where the recording was broken off
+            driver.cuGraphDestroy(graph)
+
+
+def _nodes(graph: Any) -> tuple[list[str], int]:
+    """Return the kinds of a graph's nodes, and the number of nodes that copy from or to the host."""
+    driver = _driver()
+    _, count = _ask(driver.cuGraphGetNodes(graph))
+    nodes, _ = _ask(driver.cuGraphGetNodes(graph, count)) if count else ([], 0)
+    kinds = [_ask(driver.cuGraphNodeGetType(node))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_") for node in nodes]
+    copies = [
+        _ask(driver.cuGraphMemcpyNodeGetParams(node))[0]
+        for node, kind in zip(nodes, kinds, strict=True)
+        if kind == "MEMCPY"
+    ]
+    on_host = driver.CUmemorytype.CU_MEMORYTYPE_HOST
+    return kinds, sum(on_host in (copy.srcMemoryType, copy.dstMemoryType) for copy in copies)
+
+
+def _replay(graph: Any, stream: Any) -> None:
+    driver = _driver()
+    (program,) = _ask(driver.cuGraphInstantiate(graph, 0))
+    _ask(driver.cuGraphLaunch(program, driver.CUstream(int(stream))))
+    stream.synchronize()
+    driver.cuGraphExecDestroy(program)
+
+
+def _devices() -> list[Any]:
+    """List the devices with a context, since JAX makes one for each of its own; without any, Numba's first device."""
+    devices = list(import_cuda().gpus)
+    used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
+    return used or devices[:1]
+
+
+def _driver() -> Any:
+    """Import CUDA's driver API, as numba-cuda calls it."""
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _ask(answer: Sequence[Any]) -> Sequence[Any]:
+    """Check the status that a function of the driver returns, and return its other results."""
+    status, *found = answer
+    if status:
+        raise _Refusal(status.name)
+    return found
+
+
+_PREFIX = "be_runtime.callable"
+_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
+"""Dtypes for which the CUDA array interface has no type string."""
+
+
+@public
+def numba_cuda_callable(
+    func: Callable[..., None],
+    outs: Any = None,
+    *,
+    signature: str | Sequence[str] | None = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    graph: bool = False,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
+) -> Callable[..., Any]:
+    """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
+
+    Parameters
+    ----------
+    func : callable
+        Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
+        XLA's stream. It must launch everything on that stream, and write all of its outputs. Nothing prevents it from
+        writing to its inputs: such a write changes the values that other parts of the program see.
+    outs, signature
+        See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
+        called once for each.
+    input_output_aliases : dict of int to int, optional
+        Maps the index of an input to that of the output that starts with its content.
+    graph : bool
+        Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
+        the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
+        on each device that the process uses, which compiles and loads its kernels. It is refused if CUDA can't record
+        it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
+    has_side_effect, ordered, input_layouts, output_layouts, random
+        See `be_runtime.numba_kernel`.
+
+    Returns
+    -------
+    callable
+        Function that takes the inputs and returns arrays in the structure of `outs`.
+
+    Raises
+    ------
+    ImportError
+        Numba's CUDA support is not installed.
+    TypeError
+        `func` can't be called.
+    ArgumentError
+        An argument is not allowed. At a call: the number of inputs is wrong, or, with `graph`, `func` can't be
+        recorded.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numba import cuda  # doctest: +SKIP
+    >>> @cuda.jit  # doctest: +SKIP
+    ... def double(x, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = 2 * x[i]
+    >>> def twice(x, middle, out, stream):
+    ...     double[1, 64, stream](x, middle)
+    ...     double[1, 64, stream](middle, out)
+    >>> shape = jax.ShapeDtypeStruct((64,), jnp.float32)
+    >>> fourfold = numba_cuda_callable(twice, (shape, shape))  # doctest: +SKIP
+    """
+    if not callable(func):
+        raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
+    import_cuda()
+
+    def target_for(name: str, signature: Signature) -> str:
+        kind = "graph" if graph else "plain"
+        # Arbitrary Python is identified only by the object itself, which lives as long as its target.
+        target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{signature}"
+        make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
+        host_functions().add(target, name, signature, make, func, platform=port.PLATFORMS["cuda"])
+        return target
+
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
+    )
+    called = called_function(
+        func,
+        target_for,
+        ("the stream",),
+        platform="cuda",
+        lacking=_LACKING,
+        prepare=partial(rehearse, func, dict(options.aliases)) if graph else None,
+    )
+    return host_array_function(called, signature, options)

@@ -1,0 +1,655 @@
+"""`numba_kernel`: a function of JAX arrays that runs a Numba CPU kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import functools
+import hashlib
+import inspect
+import json
+import pickle
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.compiled_function import KernelTarget
+from be_runtime.call.function import ArrayKernel, array_function
+from be_runtime.call.resolve import Resolved
+from be_runtime.call.signature import read_signature
+from be_runtime.errors import BeRuntimeError, BuildError
+from be_runtime.frames import public
+from be_runtime.jax import port
+from be_runtime.jax.arrays import ArraySpec, Value
+from be_runtime.jax.fault_names import NAMES
+from be_runtime.kernels.numba.cpu_handler import (
+    ADDRESSES,
+    LACKING,
+    VALUE_RAISED,
+    HandlerLayout,
+    Intrinsics,
+    Native,
+    Signature,
+    at_addresses,
+    check_count,
+    check_needs,
+    compile_handler,
+    intrinsics,
+    raise_texts,
+    report_text,
+    signature_of,
+)
+from be_runtime.kernels.numba.source import function_content, hints, import_error
+from be_runtime.load.native_library import native_library
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.store.bundle import Carried, Carry, Demand
+from be_toolchain.machine.forks import ThreadLock
+
+_SOURCE = "host_call"
+_CAPTURABLE = 1
+"""XLA's trait for a handler that a command buffer may capture."""
+
+
+class HostFunction(NamedTuple):
+    """A host function, which a target runs.
+
+    Parameters
+    ----------
+    address : int
+        Address of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+    owner : object
+    exclusive : bool
+        True if only one call of such functions may run at a time.
+    has_stream : bool
+        True if it takes the stream of the call.
+    capturable : bool
+        True if a command buffer may capture its launches.
+    guarded : compiled function, optional
+        Function from which Numba compiled the C function, see `compile_handler`.
+    """
+
+    address: int
+    owner: object
+    exclusive: bool = False
+    has_stream: bool = False
+    capturable: bool = False
+    guarded: Any | None = None
+
+    @property
+    def direct(self) -> Any | None:
+        """The function that a handler may call directly, if it needs neither the native side's lock nor its stream."""
+        return None if self.exclusive or self.has_stream else self.guarded
+
+
+class _Parameter(ctypes.Structure):
+    """``Parameter`` of ``native/host_call.cc``."""
+
+    _fields_ = (("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("item_size", ctypes.c_int64))
+
+
+class HostFunctions:
+    """The registered functions. Creating the object compiles nothing.
+
+    Parameters
+    ----------
+    session : callable
+        Function that returns the session for compiling the native part, called at the first function.
+    registry : Registry
+    """
+
+    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self._session = session
+        self._registry = registry
+        self._library: ctypes.CDLL | None = None
+        self._alive: dict[str, tuple[object, ...]] = {}
+        self._lock = ThreadLock()
+
+    def add(
+        self,
+        target: str,
+        name: str,
+        signature: Signature,
+        make: Callable[[], HostFunction],
+        *alive: object,
+        platform: str = port.PLATFORMS["cpp"],
+        carry: Carry | None = None,
+    ) -> None:
+        """Register a target, and make its function unless the target is known.
+
+        Parameters
+        ----------
+        target : str
+            Name of the target, which contains the function's identity.
+        name : str
+            Name of the function, for errors.
+        signature : Signature
+        make : callable
+        alive : object
+            Objects that must live as long as the target.
+        platform : str
+            Platform's name in JAX.
+        carry : callable, optional
+            Function that makes its code for exported programs.
+        """
+        with self._lock:
+            if target in self._alive:
+                return
+            library = self._native()
+            function = make()
+            native = at_addresses(
+                kernel=_describe(library, name, signature, function),
+                call=_address(library.be_host_call),
+                failed=_address(library.be_host_failed),
+                layout=HandlerLayout.in_dll(library, "be_host_layout"),
+            )
+            handler = compile_handler(native, signature, function.direct, intrinsics())
+            made = {target: lambda: port.capsule(handler.address)}
+            self._registry.add([Target(target, platform, target, carry)], made)
+            if faulthandler.is_enabled():
+                NAMES.add_code(name, handler.address, library)
+            self._alive[target] = (function, handler, *alive)
+
+    def _native(self) -> ctypes.CDLL:
+        if self._library is None:
+            self._library = native_library(_SOURCE, self._session())
+            self._library.be_host_kernel.restype = ctypes.c_void_p
+        return self._library
+
+
+def host_functions() -> HostFunctions:
+    """Return the host functions of this process."""
+    return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
+
+
+def host_layout(session: Session) -> tuple[int, ...]:
+    """Return the numbers of `HandlerLayout`."""
+    layout = HandlerLayout.in_dll(native_library(_SOURCE, session), "be_host_layout")
+    return tuple(getattr(layout, name) for name, *_ in HandlerLayout._fields_)
+
+
+def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
+    """Return the address of the native side's description of a function."""
+    rows = [
+        _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
+        for parameter in (*signature.inputs, *signature.outputs)
+    ]
+    address: int = library.be_host_kernel(
+        name.encode(),
+        ctypes.c_void_p(function.address),
+        ctypes.c_bool(function.exclusive),
+        ctypes.c_bool(function.has_stream),
+        ctypes.c_uint32(_CAPTURABLE if function.capturable else 0),
+        ctypes.c_int64(len(signature.inputs)),
+        ctypes.c_int64(len(rows)),
+        (_Parameter * len(rows))(*rows),
+    )
+    return address
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None, "a function that was found has an address"
+    return address
+
+
+_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+"""The part of Numba's message that names the line it can't type."""
+
+_EXCLUSIVE_LAYER = "workqueue"
+"""Numba's threading layer that aborts the process when two threads enter it at once."""
+
+
+def import_numba() -> Any:
+    """Import Numba.
+
+    Raises
+    ------
+    ImportError
+        It is not installed, or doesn't work with other installed packages.
+    """
+    try:
+        import numba
+    except (ImportError, AttributeError) as error:
+        raise import_error("numba_kernel", "numba", error) from error
+    return numba
+
+
+def check_kernel(kernel: object) -> Any:
+    """Check that the argument is a CPU dispatcher of Numba.
+
+    Raises
+    ------
+    ImportError
+        See `import_numba`.
+    TypeError
+        It is something else.
+    """
+    import_numba()
+    from numba.core.registry import CPUDispatcher
+
+    if not isinstance(kernel, CPUDispatcher):
+        kind = type(kernel)
+        raise TypeError(
+            f"kernel must be a function decorated with @numba.njit, not {kernel!r}, which is a {kind.__qualname__}"
+        )
+    if kernel.targetoptions.get("forceobj"):
+        raise TypeError(f"kernel {kernel.py_func.__name__} is compiled in object mode, which needs the interpreter")
+    return kernel
+
+
+def versions() -> tuple[str, ...]:
+    """Return the versions that affect the compiled code."""
+    import llvmlite
+
+    return (import_numba().__version__, llvmlite.__version__)
+
+
+def compile_entry(kernel: Any, signature: Signature, made: Intrinsics | None = None) -> HostFunction:
+    """Compile a kernel for a signature.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    made : Intrinsics, optional
+        Instructions for the C function; by default those that report exceptions by Python.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel; ``output`` is its whole message.
+    """
+    types = import_numba().types
+    name = kernel.py_func.__name__
+    usable = _open(kernel)
+    try:
+        # The kernel is compiled by itself first, so that Numba's messages are only about the kernel.
+        usable.compile(arrays := _array_types(signature))
+        returned = usable.overloads[arrays].signature.return_type
+        if returned == types.none:
+            entry, guarded = _compile_c_function(usable, signature, made or intrinsics())
+    except Exception as error:
+        # Numba's own errors, and any others that its passes raise because of the author's code.
+        text = str(error)
+        inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
+        raise BuildError(
+            f"Numba can't compile the kernel {name} for {signature}: {_gist(text)}",
+            output=text,
+            hints=tuple(hints(kernel.py_func, inputs, outputs, text)[:1]),
+        ) from error
+    if returned != types.none:
+        raise BuildError(
+            f"the kernel {name} returns {returned}: a kernel writes its results to its outputs and returns nothing"
+        )
+    return HostFunction(entry.address, entry, exclusive=_is_exclusive(usable), guarded=guarded)
+
+
+def _array_types(signature: Signature) -> tuple[Any, ...]:
+    """Return Numba's types of the kernel's arrays, read-only for inputs."""
+    from numba import types
+    from numba.np.numpy_support import from_dtype
+
+    return tuple(
+        types.Array(from_dtype(np.dtype(parameter.dtype.name)), parameter.rank, "C", readonly=readonly)
+        for side, readonly in ((signature.inputs, True), (signature.outputs, False))
+        for parameter in side
+    )
+
+
+def _gist(text: str) -> str:
+    """Extract the reason from Numba's message, and the kernel's line that it names."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
+    reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
+    place = _PLACE.search(text)
+    return reasons[0] + (f" ({place[1]}:{place[2]})" if place else "")
+
+
+def _open(kernel: Any) -> Any:
+    """Return the kernel without the author's list of signatures, as ours has read-only arrays."""
+    if getattr(kernel, "_can_compile", True):
+        return kernel
+    import numba
+
+    options = {name: value for name, value in kernel.targetoptions.items() if name != "nopython"}
+    return numba.njit(**options)(kernel.py_func)
+
+
+def _compile_c_function(kernel: Any, signature: Signature, made: Intrinsics) -> tuple[Any, Any]:
+    """Compile the C function, which no exception leaves, and the function it calls, which makes the arrays."""
+    import numba
+    from numba import types
+
+    views, dtypes, at = [], {}, 0
+    for index, parameter in enumerate((*signature.inputs, *signature.outputs)):
+        extents = "".join(f"extents[{at + axis}], " for axis in range(parameter.rank))
+        view = f"carray(memory(data[{index}]), ({extents}), dtype{index})"
+        views.append(f"constant({view})" if index < len(signature.inputs) else view)
+        dtypes[f"dtype{index}"] = np.dtype(parameter.dtype.name).type
+        at += parameter.rank
+    source = (
+        f"def call(data, extents):\n    return kernel({', '.join(views)})\n"
+        "def entry(data, extents, message):\n    return catching(guarded, data, extents, message)\n"
+    )
+    namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, **made._asdict(), **dtypes}
+    exec(source, namespace)  # noqa: S102 - made of numbers and of names of ours
+    guarded = namespace["guarded"] = numba.njit(namespace["call"])
+    pointer = types.CPointer(types.int64)
+    c_type = types.int32(pointer, pointer, pointer)
+    return numba.cfunc(c_type)(namespace["entry"]), guarded
+
+
+def _is_exclusive(kernel: Any) -> bool:
+    """Return whether calls of a compiled kernel must wait for each other."""
+    if not kernel.targetoptions.get("parallel"):
+        return False
+    import numba
+
+    try:
+        layer: str = numba.threading_layer()
+    except ValueError:
+        return False  # nothing in the kernel runs in parallel
+    return layer == _EXCLUSIVE_LAYER
+
+
+CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
+"""Names of the functions that the handler and the C++ beside it have of each other."""
+
+REFUSED = "be refused: "
+"""Start of the line that tells the starting process of an error of ours."""
+
+
+class Order(NamedTuple):
+    """Everything that the process is asked for.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    layout : tuple of int
+        `HandlerLayout`.
+    symbol : str
+        Name of the handler.
+    """
+
+    kernel: Any
+    signature: Signature
+    layout: tuple[int, ...]
+    symbol: str
+
+
+def write_order(order: Order) -> bytes:
+    """Write an order as Numba writes functions: by value, so that one of a notebook can be read in another process."""
+    from numba.core import serialize
+
+    data: bytes = serialize.dumps(tuple(order))
+    return data
+
+
+def main(argv: Sequence[str]) -> int:
+    """Read an order from one file, and write the object to another."""
+    source, target = map(Path, argv)
+    try:
+        target.write_bytes(make_object(Order(*pickle.loads(source.read_bytes()))))  # noqa: S301 - `write_order` wrote it
+    except BeRuntimeError as error:
+        said = [error.message, list(error.hints), getattr(error, "output", "")]
+        print(REFUSED + json.dumps(said))  # noqa: T201 - this is its answer
+        return 1
+    return 0
+
+
+def make_object(order: Order) -> bytes:
+    """Compile a kernel and its handler to an object for Numba's CPU of this process.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel, or its code needs Numba or Python when it runs.
+    """
+    numba = import_numba()
+    from llvmlite import binding
+    from numba import types
+
+    raise_texts()
+    word, made = types.uint64, intrinsics(report_text)
+    for symbol in (CALL, FAILED, VALUE_RAISED):
+        binding.add_symbol(symbol, 1)  # Numba's own linker asks for it, and never runs the code
+    function = compile_entry(order.kernel, order.signature, made)
+    native = Native(
+        0,
+        types.ExternalFunction(CALL, word(word, word)),
+        types.ExternalFunction(FAILED, word(word, word, word)),
+        HandlerLayout(*order.layout),
+    )
+    handler = compile_handler(native, order.signature, function.guarded, made)
+    module = _module(handler, order.symbol)
+    module.link_in(_module(function.owner, ENTRY))
+    module.get_function(ENTRY).visibility = "hidden"
+    check_needs(order.kernel.py_func.__name__, _needed(module))
+    return _machine_code(module, numba.config)
+
+
+def _module(compiled: Any, name: str) -> Any:
+    """Return the optimised code of a C function under a name; the rest of it is private."""
+    from llvmlite import binding
+
+    module = binding.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001 - no public name
+    own = compiled._wrapper_name  # noqa: SLF001
+    for each in (*module.functions, *module.global_variables):
+        if not each.is_declaration and each.name != own:
+            each.linkage = "internal"
+    module.get_function(own).name = name
+    return module
+
+
+def _needed(module: Any) -> list[str]:
+    """List the names that code uses from elsewhere, and those by which Numba refers to addresses of this process."""
+    names = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
+    addresses = [ADDRESSES for each in module.global_variables if each.name.startswith(ADDRESSES)]
+    return addresses + [each for each in names if not each.startswith("llvm.") and each not in (CALL, FAILED)]
+
+
+def _machine_code(module: Any, config: Any) -> bytes:
+    """Return position-independent machine code for the CPU that the module was optimised for."""
+    from llvmlite import binding
+
+    target = binding.Target.from_default_triple()
+    options = {"cpu": config.CPU_NAME, "features": config.CPU_FEATURES, "opt": 3}
+    machine = target.create_target_machine(reloc="pic", codemodel="default", **options)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+
+
+class Called(NamedTuple):
+    """The function of a call, and its targets.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function of the author, for errors and targets.
+    parameters : tuple of str
+        Names of its parameters: the inputs, the outputs, scratch memory.
+    doc : str or None
+    target_for : callable
+        Function that returns the target for a signature, registered; called once for each signature.
+    platform : str
+        JAX's name of the platform.
+    lacking : tuple of str
+        Names of unsupported dtypes.
+    prepare : callable, optional
+        Function called with the name, the inputs and the outputs before the first call with arrays of these shapes.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    doc: str | None
+    target_for: Callable[[Signature], str]
+    platform: str = "cpu"
+    lacking: tuple[str, ...] = ()
+    prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None
+
+
+def called_function(
+    function: Callable[..., Any], target_for: Callable[[str, Signature], str], more: Sequence[str] = (), **rest: Any
+) -> Called:
+    """Describe a function of this process.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the author, which takes the arrays and the parameters in `more`.
+    target_for : callable
+        Function of the name and a signature that compiles and registers the target.
+    more : sequence of str
+    **rest
+        Other fields of `Called`.
+    """
+    name = str(getattr(function, "__name__", type(function).__name__))
+
+    def checked(signature: Signature) -> str:
+        check_count(function, name, signature, more)
+        return target_for(name, signature)
+
+    return Called(name, tuple(inspect.signature(function).parameters), function.__doc__, checked, **rest)
+
+
+def host_array_function(called: Called, signature: object, options: Options) -> Callable[..., Any]:
+    """Make the function of JAX arrays, see `array_function`.
+
+    Raises
+    ------
+    ArgumentError
+        `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or of
+        an unsupported dtype, or the number of inputs is wrong.
+    """
+    target_for = functools.cache(called.target_for)
+
+    @functools.cache
+    def prepare(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> None:
+        if called.prepare is not None:
+            called.prepare(called.name, inputs, outputs)
+
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
+        target = target_for(signature_of(call.inputs, call.results, called.lacking))
+        prepare(call.inputs, call.results)
+        return KernelTarget(((called.platform, target),), ())
+
+    declared = read_signature(called.name, signature, called.parameters)
+    kernel = ArrayKernel(called.name, called.name, called.doc, declared, make_target)
+    return array_function(kernel, options)
+
+
+_PREFIX = "be_runtime.numba"
+"""Start of the names of the targets."""
+
+
+@public
+def numba_kernel(
+    kernel: Any,
+    outs: Any = None,
+    *,
+    signature: str | Sequence[str] | None = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
+) -> Callable[..., Any]:
+    """Make a function of JAX arrays from a Numba CPU kernel.
+
+    The kernel is compiled to a C function when the result is traced, once for each combination of dtypes and numbers
+    of dimensions. A call runs it without Python and without the GIL.
+
+    Parameters
+    ----------
+    kernel : function decorated with ``@numba.njit``
+        Kernel, called with the inputs, then the outputs, as C-contiguous arrays. It can't write to its inputs, and must
+        write all of its outputs, which are uninitialised. It returns nothing.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable is given the inputs' shapes and dtypes. With a `signature`, results
+        follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
+        after the outputs.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. Whatever the method, the kernel sees the arrays of one element of the batch:
+        ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
+        XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
+    input_output_aliases : dict of int to int, optional
+        Maps the index of an input to that of the output that starts with its content.
+    has_side_effect : bool
+        True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
+    ordered : bool
+        True to run all such calls in the order of the program; it implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
+        if it were row by row.
+    random : bool
+        True for a kernel whose results differ from call to call; else checked mode reports that.
+
+    Returns
+    -------
+    callable
+        Function that takes the inputs and returns arrays in the structure of `outs`.
+
+    Raises
+    ------
+    TypeError
+        The kernel is not a CPU function of ``@numba.njit``.
+    ImportError
+        Numba is not installed.
+    ArgumentError
+        An argument is not allowed. At a call: the arrays are not as declared, or Numba lacks the dtype of an input.
+    SpecError
+        The signature can't be understood.
+    BuildError
+        At a call: Numba can't compile the kernel, for example because it writes to an input.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> import numba
+    >>> @numba.njit
+    ... def add(x, y, out):
+    ...     for i in range(out.size):
+    ...         out[i] = x[i] + y[i]
+    >>> x = jnp.arange(3, dtype=jnp.float32)
+    >>> jax.jit(numba_kernel(add, jax.ShapeDtypeStruct(x.shape, x.dtype)))(x, x).tolist()
+    [0.0, 2.0, 4.0]
+    """
+    dispatcher = check_kernel(kernel)
+    content = functools.cache(partial(function_content, dispatcher))
+
+    def target_for(name: str, signature: Signature) -> str:
+        digest = hashlib.sha256("\0".join((content().digest, str(signature), *versions())).encode()).hexdigest()
+        target = f"{_PREFIX}.{name}:{digest}"
+        make = partial(compile_entry, dispatcher, signature)
+        carry = partial(_carry, dispatcher, signature)
+        host_functions().add(target, name, signature, make, *content().anchors, carry=carry)
+        return target
+
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
+    )
+    called = called_function(dispatcher.py_func, target_for, lacking=LACKING)
+    return host_array_function(called, signature, options)
+
+
+def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:
+    """Return what an exported program carries of a kernel for a signature."""
+    from be_runtime.kernels.numba.cpu_library import build_host_kernel  # few kernels are exported
+
+    return build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline)

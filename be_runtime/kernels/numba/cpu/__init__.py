@@ -1,1 +1,0 @@
-"""Numba CPU kernels, called without Python. Imports `kernels.numba`."""

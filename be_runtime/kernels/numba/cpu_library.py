@@ -1,0 +1,179 @@
+"""A Numba CPU kernel as a library that needs neither Numba nor Python, built ahead of time for a baseline CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from be_runtime.compile import flags
+from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile, UnitFiles, compile_edge, link_edge
+from be_runtime.errors import BuildError
+from be_runtime.jax import port
+from be_runtime.kernels.numba import cpu as cpu_module
+from be_runtime.kernels.numba.cpu import (
+    CALL,
+    ENTRY,
+    FAILED,
+    REFUSED,
+    Order,
+    check_kernel,
+    host_layout,
+    versions,
+    write_order,
+)
+from be_runtime.kernels.numba.cpu_handler import UNUSED, Signature, refusal
+from be_runtime.kernels.numba.source import function_content
+from be_runtime.load.identity import own_code_digest
+from be_runtime.load.load import use_entry
+from be_runtime.load.native_library import build_library
+from be_runtime.load.registry import Session
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.store.bundle import Carried, CodeImage, carried_library
+from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.contents import LIBRARY
+from be_runtime.store.images import read_image
+from be_runtime.store.keys import make_key
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.values import HostCompiler
+
+_ORDER, _OBJECT = "kernel.pickle", "kernel.o"
+_SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
+
+
+def handler_symbol(name: str, signature: Signature) -> str:
+    """Return the name of the handler of a kernel for a signature.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> from be_runtime.kernels.numba.cpu_handler import Parameter
+    >>> x = Parameter(BY_NAME["float32"], 1)
+    >>> handler_symbol("decay", Signature((x,), (x,)))
+    'be_ffi_decay_float32_float32'
+    """
+    arrays = (*signature.inputs, *signature.outputs)
+    return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
+
+
+def build_host_kernel(kernel: Any, signature: Signature, session: Session, baseline: str) -> Carried:
+    """Build the library of a kernel for a signature.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    session : Session
+        Session that finds the compiler, and whose cache keeps the library.
+    baseline : str
+        Level of CPU instructions, see `be_runtime.store.images`; LLVM has CPUs of these names.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel, or its code needs more than the C library.
+    ToolchainError
+        There is no C++ compiler.
+    """
+    name = check_kernel(kernel).py_func.__name__
+    content = function_content(kernel)
+    if content.anchors:
+        raise refusal(name, "it uses an object that only this process has", "pass what it is made of as an input")
+    if kernel.targetoptions.get("parallel"):
+        raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
+    toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
+    assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+    layout, symbol = host_layout(session), handler_symbol(name, signature)
+    cpu = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
+    plan = _plan(name, signature, cpu, toolchain.cxx)
+    order = partial(write_order, Order(kernel, signature, layout, symbol))
+    key = make_key(
+        "host-kernel",
+        ("name", name),
+        ("content", content.digest),
+        ("signature", str(signature)),
+        ("cpu", cpu),
+        ("versions", versions()),
+        ("toolchain", toolchain.fingerprint),
+        ("generator", own_code_digest()),
+    )
+
+    def find() -> Entry:
+        return session.module_store.get_or_build(
+            key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
+        )
+
+    data = use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    image = CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
+    return carried_library(image, data, {"execute": symbol})
+
+
+def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:
+    """Plan the kernel's object, the C++ beside it, and the library of both."""
+    kernel = Edge(
+        argv=(sys.executable, "-m", cpu_module.__name__, _ORDER, _OBJECT),
+        inputs=(_ORDER,),
+        outputs=(_OBJECT,),
+        description=f"compiling {name} for {cpu}",
+        tool="compile",
+        environ=(
+            ("NUMBA_CPU_NAME", cpu),
+            ("NUMBA_CPU_FEATURES", ""),
+            ("PYTHONHASHSEED", "0"),
+            ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
+        ),
+    )
+    command = flags.handler_compile(compiler, [NATIVE_DIR, INCLUDE_DIR, port.ffi_include_dir()])
+    frame = compile_edge((*command, "-fno-exceptions"), _HANDLER, f"compiling the handler of {name}")
+    link = flags.link(compiler, None, ("-Wl,--as-needed", "-lm", "-Wl,-s"), (), lambda _folder: [])
+    return BuildPlan(
+        files=(GeneratedFile(_SOURCE, frame_source(name, signature)),),
+        edges=(kernel, frame),
+        link=link_edge(link, (_OBJECT, _HANDLER.object), f"linking {name}"),
+    )
+
+
+def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
+    (staging / _ORDER).write_bytes(order())
+    try:
+        return build_library(name, plan, _HANDLER.depfile, session, staging)
+    except BuildError as error:
+        raise _refused(error) or error from None
+
+
+def _refused(error: BuildError) -> BuildError | None:
+    """Return the error of ours that the process told of; None if it failed in another way."""
+    lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
+    if not lines:
+        return None
+    message, hints, output = json.loads(lines[0].removeprefix(REFUSED))
+    return BuildError(message, hints=tuple(hints), output=output)
+
+
+def frame_source(name: str, signature: Signature) -> str:
+    """Write the C++ of a library: the kernel's description, and what its handler calls."""
+    arrays = (*signature.inputs, *signature.outputs)
+    rows = ", ".join(f"{{{each.dtype.xla_code}, {each.rank}, {each.dtype.size_bytes}}}" for each in arrays)
+    counts: Sequence[int] = (len(signature.inputs), len(arrays))
+    extents = sum(each.rank for each in arrays)
+    return f"""#define BE_EXPORT [[maybe_unused]] static
+#include "host_call.cc"
+
+extern "C" int32_t {ENTRY}(void* const* data, const int64_t* extents, char* message);
+
+static const Parameter parameters[] = {{{rows}}};
+static const Kernel kernel{{"{name}", {ENTRY}, false, false, 0, {counts[0]}, {counts[1]}, parameters, {extents}}};
+
+extern "C" XLA_FFI_Error* {CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
+
+extern "C" XLA_FFI_Error* {FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
+  return be_host_failed(frame, &kernel, message);
+}}
+
+extern "C" void {UNUSED}(void*) {{ __builtin_trap(); }}
+"""

@@ -1,1 +1,0 @@
-"""Numba CUDA kernels as device code for the launcher. Imports `kernels.cuda` and `kernels.numba`."""

@@ -1,0 +1,556 @@
+"""The content of a Python function as a digest that is the same in every process: the identity of a compiled kernel.
+
+The content of a function is its bytecode, its constants, the defaults of its parameters, the values in its closure and
+those of its global names, including the functions that it calls, recursively. Line numbers and file names are not part
+of it, so moving a kernel changes nothing. Functions wrapped by a just-in-time compiler (anything with ``py_func`` and
+``targetoptions``, as in Numba) include their options.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import hashlib
+import importlib.metadata
+import inspect
+import itertools
+import re
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import ArgumentError
+from be_runtime.jax.arrays import ArraySpec
+
+_NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
+_NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
+_FIRST_REFUSED = (2, 5)
+"""The first numpy with which numba-cuda fails without a reason."""
+
+_TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
+
+
+def import_error(function: str, package: str, error: BaseException) -> ImportError:
+    """Make the error for a function of this package that needs Numba.
+
+    Parameters
+    ----------
+    function : str
+        Name of the function.
+    package : {"numba", "numba-cuda"}
+        Package that it needs.
+    error : BaseException
+        Exception from the import.
+    """
+    hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
+    return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
+
+
+def explain_compilation(package: str, error: BaseException) -> str:
+    """Return a hint if Numba fails to compile because parts of it don't work with the installed numpy; else empty.
+
+    These parts are imported by the first compilation. A numpy name that the kernel itself uses is the kernel's mistake.
+    """
+    return _explain(package, error) if _asked_by_numba(error) else ""
+
+
+def _asked_by_numba(error: BaseException) -> bool:
+    """Return whether Numba's own code uses the name that numpy lacks: a kernel's names are looked up as values."""
+    lacking = _NUMPY_LACKS.search(str(error))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _package(frame) != "numpy"]
+    if lacking is None or not frames:
+        return False
+    return _package(frames[-1]) == "numba" and lacking[1] in frames[-1].f_code.co_names
+
+
+def _package(frame: types.FrameType) -> str:
+    """Return the package whose code runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _explain(package: str, error: BaseException) -> str:
+    """Apply `numpy_mismatch` to the installed versions."""
+    return numpy_mismatch(error, f"{package} {installed_version(package)}", installed_version("numpy"))
+
+
+def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
+    """Return a hint if Numba refuses the installed numpy, or uses a name that it lacks; else empty.
+
+    Parameters
+    ----------
+    error : BaseException
+        Exception that Numba raised.
+    package : str
+        Package of Numba and its version.
+    numpy : str
+        Version of numpy.
+
+    Examples
+    --------
+    >>> numpy_mismatch(AttributeError("module 'numpy' has no attribute 'row_stack'"), "numba-cuda 0.30.4", "2.5.0")
+    "numba-cuda 0.30.4 does not work with numpy 2.5.0; pip install 'numpy<2.5', or a newer numba-cuda"
+    >>> numpy_mismatch(ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.4."), "numba 0.62.0", "2.4.1")
+    "numba 0.62.0 does not work with numpy 2.4.1; pip install 'numpy<2.4', or a newer numba"
+    >>> numpy_mismatch(AttributeError("module 'numpy' has no attribute 'trapz'"), "numba 0.59.0", "2.4.1")
+    'numba 0.59.0 does not work with numpy 2.4.1; install a newer numba'
+    """
+    refused = _NUMPY_TOO_NEW.search(str(error)) if isinstance(error, ImportError) else None
+    if refused is None and not (isinstance(error, AttributeError) and _NUMPY_LACKS.search(str(error))):
+        return ""
+    name, remedy = package.partition(" ")[0], ""
+    if refused is not None:
+        remedy = f"'numpy<{refused[1]}.{int(refused[2]) + 1}', or "
+    elif _release(numpy) >= _FIRST_REFUSED:
+        remedy = "'numpy<{}.{}', or ".format(*_FIRST_REFUSED)
+    return f"{package} does not work with numpy {numpy}; {'pip ' if remedy else ''}install {remedy}a newer {name}"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release, without pre-release and other suffixes; empty if nothing is installed."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version).release
+    except InvalidVersion:
+        return ()
+
+
+def installed_version(package: str) -> str:
+    """Return the version of an installed package; ``"none"`` if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
+_COUNT = re.compile(r"B\d+v\d+")
+"""Numba's mark in a mangled name, such as ``B2v1``."""
+
+_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
+_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
+_AXES = "xyz"
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a kernel's parameters.
+
+    Raises
+    ------
+    ArgumentError
+        It has a default, or a parameter that is variadic, positional-only or keyword-only.
+    """
+    found = inspect.signature(function).parameters.values()
+    for parameter in found:
+        if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD or parameter.default is not parameter.empty:
+            raise ArgumentError(
+                f"the kernel {function.__name__} has the parameter '{parameter}', but its parameters "
+                "are the arrays of a call, each named"
+            )
+    return tuple(parameter.name for parameter in found)
+
+
+def check_count(function: Callable[..., Any], input_count: int, output_count: int) -> tuple[str, ...]:
+    """Check the number of a kernel's parameters, the inputs and the outputs, and return their names."""
+    names = parameter_names(function)
+    if len(names) != input_count + output_count:
+        raise ArgumentError(
+            f"the kernel {function.__name__}({', '.join(names)}) takes {len(names)} arrays, but the call has "
+            f"{input_count} inputs and {output_count} outputs",
+            hints=("a kernel's parameters are the inputs of the call, then the outputs",),
+        )
+    return names
+
+
+def check_dtypes(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str]) -> None:
+    """Refuse arrays of the dtypes in `lacking`, by name."""
+    for what, side in (("input", inputs), ("output", outputs)):
+        for index, spec in enumerate(side):
+            if spec.dtype.name in lacking:
+                usable = ", ".join(name for name in BY_NAME if name not in lacking)
+                raise ArgumentError(
+                    f"{what} {index} is {spec}: Numba has no arrays of {spec.dtype.name} here",
+                    hints=(f"cast it to one of {usable}",),
+                )
+
+
+def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
+    """Map the local names that a function passes to an atomic operation or a store with a cache hint to the operation.
+
+    Numba refuses an assignment to a read-only array, but not ``cuda.atomic.add(array, ...)`` or
+    ``cuda.stcs(array, ...)``.
+    """
+    found: dict[str, str] = {}
+    code = list(dis.get_instructions(function))
+    for at, instruction in enumerate(code):
+        operation = _writing_operation(instruction)
+        name = _first_local(code[at + 1 :]) if operation else None
+        if name is not None:
+            found.setdefault(name, operation)
+    return found
+
+
+def _writing_operation(instruction: dis.Instruction) -> str:
+    """Return the operation that an instruction looks up if it writes to an array; else empty."""
+    name = instruction.argval
+    if instruction.opname == "LOAD_ATTR" and name == "atomic":
+        return "an atomic operation"
+    return f"a cuda.{name}" if instruction.opname in _LOOKS_UP and name in _STORES else ""
+
+
+def _first_local(code: Sequence[dis.Instruction]) -> str | None:
+    """Return the next local name that is loaded: a call's first argument, if that is a named array or a part of one."""
+    following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
+    return None if following is None else first_name(following)
+
+
+def first_name(instruction: dis.Instruction) -> str:
+    """Return the local name that an instruction loads or stores; the first, if there are two."""
+    value = instruction.argval
+    return str(value[0] if isinstance(value, tuple) else value)
+
+
+def entry_in_ptx(ptx: str) -> str:
+    """Return the name of the only kernel in PTX."""
+    (name,) = _ENTRY.findall(ptx)
+    return str(name)
+
+
+def without_counts(codes: Sequence[str]) -> list[str]:
+    """Number the functions in Numba's PTX anew: their names count what the process compiled before.
+
+    Examples
+    --------
+    >>> without_counts([".entry _ZN1fB3v17Ef; call _ZN1gB2v3Ef;", ".func _ZN1gB2v3Ef;"])
+    ['.entry _ZN1fB2v1Ef; call _ZN1gB2v2Ef;', '.func _ZN1gB2v2Ef;']
+    """
+    numbers: dict[str, int] = {}
+
+    def renumbered(match: re.Match[str]) -> str:
+        text = f"v{numbers.setdefault(match[0], len(numbers) + 1)}"
+        return f"B{len(text)}{text}"
+
+    return [_COUNT.sub(renumbered, code) for code in codes]
+
+
+def missing_functions(ptx: str) -> tuple[str, ...]:
+    """List the functions that PTX calls and does not contain, except those that the driver provides."""
+    return tuple(name for name in dict.fromkeys(_EXTERN_FUNCTION.findall(ptx)) if name not in _OF_THE_DRIVER)
+
+
+def free_axis(ptx: str) -> int:
+    """Return an axis of the grid that a kernel never reads, 2 or 1; 0 if it reads both.
+
+    Examples
+    --------
+    >>> free_axis("mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.z;")
+    1
+    """
+    for axis in (2, 1):
+        if not re.search(rf"%n?ctaid\.{_AXES[axis]}\b", ptx):
+            return axis
+    return 0
+
+
+def batched_source(name: str, count: int, axis: int) -> str:
+    """Write a kernel of `count` arrays that runs another one on the slices selected by an axis of the grid.
+
+    An array that is the same for the whole batch has one slice.
+
+    Examples
+    --------
+    >>> print(batched_source("scale", 2, 2))
+    def scale_batched(a0, a1):
+        i = cuda.blockIdx.z
+        kernel(a0[i if a0.shape[0] > 1 else 0], a1[i if a1.shape[0] > 1 else 0])
+    <BLANKLINE>
+    """
+    arrays = [f"a{number}" for number in range(count)]
+    slices = ", ".join(f"{each}[i if {each}.shape[0] > 1 else 0]" for each in arrays)
+    head = f"def {name}_batched({', '.join(arrays)}):\n"
+    return f"{head}    i = cuda.blockIdx.{_AXES[axis]}\n    kernel({slices})\n"
+
+
+_IN_PLACE = "write to an output, and use input_output_aliases to work in place"
+_ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
+_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
+_ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
+"""Numba's only message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
+
+
+def hints(
+    function: Callable[..., Any], input_ndims: Sequence[int], output_ndims: Sequence[int], text: str
+) -> list[str]:
+    """Return hints, the most likely first.
+
+    Parameters
+    ----------
+    function : callable
+        The kernel's Python function, whose parameters are the inputs, then the outputs.
+    input_ndims, output_ndims : sequence of int
+        Number of dimensions of each array.
+    text : str
+        Numba's message.
+
+    Examples
+    --------
+    >>> def scale(a, x, out):
+    ...     a += 1
+    >>> hints(scale, [0, 1], [1], "int(readonly array(float32, 0d, C))")
+    ['a is a 0-dimensional array, as all numbers are: its value is a[()]']
+    >>> hints(scale, [0, 1], [1], "'NoneType' object has no attribute 'args'")
+    ['a += ... writes the input a: write to an output, and use input_output_aliases to work in place']
+    """
+    parameters = inspect.signature(function).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    found = [f"an input can't be written: {_IN_PLACE}"] if any(mark in text for mark in _ABOUT_WRITES) else []
+    if _ABOUT_OPERATORS in text:
+        found += _about_operators(augmented(function), names[: len(input_ndims)], names[len(input_ndims) :])
+    if any(mark in text for mark in _ABOUT_NUMBERS):
+        ndims = zip(names, (*input_ndims, *output_ndims), strict=False)
+        numbers = [name for name, ndim in ndims if ndim == 0]
+        found += [f"{name} is a 0-dimensional array, as all numbers are: its value is {name}[()]" for name in numbers]
+    return found
+
+
+def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    """Return hints for operators: an input as the target is the reason; other targets may be parts of an input."""
+    written = [name for name in inputs if name in targets]
+    if written:
+        return [f"{name} {targets[name]} ... writes the input {name}: {_IN_PLACE}" for name in written]
+    if targets and set(targets) <= set(outputs):
+        return [f"Numba can't do {name} {operator} ... with this operand" for name, operator in targets.items()]
+    return [f"+= and similar operators fail on an input and on a part of one: {_IN_PLACE}"]
+
+
+def augmented(function: Callable[..., Any]) -> dict[str, str]:
+    """Map the local names that a function assigns to by an operator such as ``+=`` to the operators.
+
+    Examples
+    --------
+    >>> def kernel(x, out):
+    ...     x -= 1
+    ...     out[0] += x[0]
+    >>> augmented(kernel)
+    {'x': '-='}
+    """
+    return {
+        first_name(stored): operation.argrepr
+        for operation, stored in itertools.pairwise(dis.get_instructions(function))
+        if operation.opname == "BINARY_OP"
+        and operation.argrepr.endswith("=")
+        and stored.opname.startswith("STORE_FAST")
+    }
+
+
+_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
+"""Packages whose classes and functions are identified by name; the version of each is part of the content."""
+
+
+_KIND_FLAGS = 0xFFF
+"""Bits of ``co_flags`` for the kind of function, without the ``__future__`` imports of its file."""
+
+
+class Content(NamedTuple):
+    """The identity of a function.
+
+    Parameters
+    ----------
+    digest : str
+        SHA-256 in hexadecimal digits.
+    anchors : tuple
+        Objects that are identified by their addresses, which are part of the digest. It is valid as long as they live,
+        and only in this process. Empty for nearly every kernel.
+    """
+
+    digest: str
+    anchors: tuple[object, ...] = ()
+
+
+def function_content(function: object) -> Content:
+    """Return the content of a function, or of a just-in-time compiler's wrapper around one.
+
+    Examples
+    --------
+    >>> def scale(by):
+    ...     return lambda x: by * x
+    >>> function_content(scale(2)) == function_content(scale(2))
+    True
+    >>> function_content(scale(2)) == function_content(scale(3))
+    False
+    """
+    walk = _Walk()
+    walk.write(sys.implementation.cache_tag or sys.version)
+    walk.visit(function)
+    return Content(walk.digest.hexdigest(), tuple(walk.anchors))
+
+
+class _Walk:
+    """One pass over all objects that a function reaches, each of them once."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.anchors: list[object] = []
+        self._seen: dict[int, int] = {}
+        self._alive: list[object] = []  # an address identifies an object only while it lives
+
+    def write(self, *parts: str | bytes) -> None:
+        """Add parts, each after its length, so that different parts can't give the same bytes."""
+        for part in parts:
+            data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+            self.digest.update(len(data).to_bytes(8, "little") + data)
+
+    def visit(self, value: object) -> None:
+        """Add an object of any type."""
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes) or value is Ellipsis:
+            self.write(type(value).__qualname__, repr(value))
+            return
+        # Equal constants may be one object in one process and two in another, so constants are always followed.
+        if not isinstance(value, tuple | frozenset | types.CodeType):
+            if id(value) in self._seen:
+                self.write("again", str(self._seen[id(value)]))
+                return
+            self._seen[id(value)] = len(self._seen)
+            self._alive.append(value)
+        self._visit_new(value)
+
+    def _visit_new(self, value: object) -> None:
+        match value:
+            case types.FunctionType():
+                self._visit_function(value)
+            case types.CodeType():
+                self._visit_code(value)
+            case types.ModuleType():
+                self.write("module", value.__name__, str(getattr(value, "__version__", "")))
+            case types.BuiltinFunctionType():
+                self.write("builtin", str(value.__module__), value.__qualname__)
+                if not isinstance(value.__self__, types.ModuleType | types.NoneType):
+                    self.visit(value.__self__)
+            case enum.Enum():
+                self.write("enum", type(value).__qualname__, value.name)
+                self.visit(value.value)
+            case tuple() | list():
+                self.write(type(value).__qualname__, str(len(value)), *getattr(value, "_fields", ()))
+                self._visit_all(value)
+            case dict():
+                self.write("dict", str(len(value)))
+                self._visit_all(part for item in value.items() for part in item)
+            case set() | frozenset():
+                self.write(type(value).__qualname__, *sorted(_alone(item) for item in value))
+            case _:
+                self._visit_other(value)
+
+    def _visit_all(self, values: Iterable[object]) -> None:
+        for value in values:
+            self.visit(value)
+
+    def _visit_other(self, value: Any) -> None:
+        """Add an object that is identified by its attributes or its name, or else by its address."""
+        kind = type(value)
+        if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+            self.write("compiled", kind.__module__, kind.__qualname__)
+            options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
+            self._visit_all(sorted((str(name), _option(option)) for name, option in options.items()))
+            self.visit(value.py_func)
+        elif _package_function_content(kind) == "numpy" and hasattr(value, "tobytes"):
+            self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
+        elif isinstance(value, type) and _package_function_content(value) in _BY_NAME:
+            self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
+        elif _is_described(kind):
+            self.write("described", kind.__module__, kind.__qualname__, str(value))
+        elif _package_function_content(kind) == "numpy" and hasattr(value, "__name__"):
+            self.write("named", kind.__qualname__, value.__name__)
+        else:
+            self.anchors.append(value)
+            self.write("anchor", kind.__module__, kind.__qualname__, str(id(value)))
+
+    def _visit_function(self, function: types.FunctionType) -> None:
+        module = function.__module__ or ""
+        # Functions made by one factory have the same name.
+        if module.partition(".")[0] in _BY_NAME and "<locals>" not in function.__qualname__:
+            self.write("function", module, function.__qualname__, _version(module))
+            return
+        self.write("function")
+        self._visit_code(function.__code__)
+        self.visit(function.__defaults__)
+        self.visit(function.__kwdefaults__)
+        for cell in function.__closure__ or ():
+            self.visit(_content_of(cell))
+        for name, *attributes in sorted(set(_global_reads(function.__code__))):
+            if name in function.__globals__:
+                self.write("global", name)
+                self._visit_read(function.__globals__[name], attributes)
+
+    def _visit_read(self, value: object, attributes: list[str]) -> None:
+        """Add a value that a function reads: an object, or an attribute of a module that is not identified by name."""
+        while attributes and isinstance(value, types.ModuleType) and hasattr(value, attributes[0]):
+            if value.__name__.partition(".")[0] in _BY_NAME:
+                break
+            name, *attributes = attributes
+            self.write("attribute", name)
+            value = getattr(value, name)
+        self.visit(value)
+
+    def _visit_code(self, code: types.CodeType) -> None:
+        self.write("code", code.co_code, code.co_exceptiontable)
+        kind = code.co_flags & _KIND_FLAGS
+        self.write(*(str(number) for number in (code.co_argcount, code.co_kwonlyargcount, kind)))
+        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+            self.write(str(len(names)), *names)
+        self.write(str(len(code.co_consts)))
+        self._visit_all(code.co_consts)
+
+
+def _alone(value: object) -> bytes:
+    """Digest one member of a set by itself, since a set has no order."""
+    walk = _Walk()
+    walk.visit(value)
+    return walk.digest.digest()
+
+
+def _option(value: object) -> str:
+    """Convert a compiler option to text, which is stable for Numba's flag classes."""
+    return ",".join(sorted(map(str, value))) if isinstance(value, set | frozenset) else str(value)
+
+
+def _package_function_content(kind: type) -> str:
+    return (kind.__module__ or "").partition(".")[0]
+
+
+def _version(module: str) -> str:
+    """Return the version of the package that a module belongs to."""
+    return str(getattr(sys.modules.get(module.partition(".")[0]), "__version__", ""))
+
+
+def _is_described(kind: type) -> bool:
+    """Return whether the text of such an object describes it completely."""
+    return (kind.__module__ or "").startswith("numba.core.types") or (
+        _package_function_content(kind) == "numpy" and "dtype" in kind.__name__.lower()
+    )
+
+
+def _content_of(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "an empty cell"
+
+
+def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
+    """List the global names that a code object, or one inside it, reads, each with the attributes read from it."""
+    read: list[str] = []
+    for instruction in dis.get_instructions(code):
+        if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            read.append(instruction.argval)
+            continue
+        if read:
+            yield tuple(read)
+        read = [instruction.argval] if instruction.opname == "LOAD_GLOBAL" else []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _global_reads(constant)

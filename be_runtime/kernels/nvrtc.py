@@ -1,0 +1,279 @@
+"""NVRTC, CUDA's compiler as a library: its search, its loading, and the compilation to a cubin.
+
+The interface is that of nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/. NVRTC compiles only device code and comes with
+neither a host compiler nor the C++ library, so this module has the few standard headers that kernels include for types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.compile.hints import wheel_of
+from be_runtime.errors import BuildError
+from be_toolchain.arch import Arch
+from be_toolchain.known.layouts import TARGETS
+from be_toolchain.known.versions import version_key
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.system import System
+
+_INTEGERS = """\
+#pragma once
+typedef signed char int8_t; typedef unsigned char uint8_t;
+typedef short int16_t; typedef unsigned short uint16_t;
+typedef int int32_t; typedef unsigned int uint32_t;
+typedef long long int64_t; typedef unsigned long long uint64_t;
+typedef long intptr_t; typedef unsigned long uintptr_t;
+namespace std {
+using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t;
+using ::int32_t; using ::uint32_t; using ::int64_t; using ::uint64_t;
+using ::intptr_t; using ::uintptr_t;
+}
+"""
+_SIZES = "#pragma once\ntypedef long ptrdiff_t;\nnamespace std { using ::size_t; using ::ptrdiff_t; }\n"
+_NOTHING = "#pragma once\n"
+HEADERS = {
+    "cstdint": _INTEGERS,
+    "stdint.h": _INTEGERS,
+    "cstddef": _SIZES,
+    "stddef.h": _SIZES,
+    "cuda_runtime.h": _NOTHING,
+    "cmath": _NOTHING,
+    "math.h": _NOTHING,
+}
+"""Headers that nvcc has, but NVRTC lacks or does not need."""
+
+PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
+"""Commands that install NVRTC."""
+
+_COMPILE_ERROR = 6
+_MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
+
+
+class Nvrtc(NamedTuple):
+    """An NVRTC on this machine.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the library.
+    version : tuple of int
+        Release, such as (13, 0).
+    includes : tuple of Path
+        Folders with the headers of its release.
+    library : ctypes.CDLL
+    """
+
+    path: Path
+    version: tuple[int, int]
+    includes: tuple[Path, ...]
+    library: Any
+
+
+class Place(NamedTuple):
+    """A possible location of an NVRTC: the library's folder, and folders that may have the headers."""
+
+    folder: Path
+    includes: tuple[Path, ...]
+
+
+def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
+    """List possible locations, best first: this Python's wheels, its conda prefix, known toolkits, usual folders."""
+    for site in system.site_dirs:
+        root = site / "nvidia"
+        for name in ("cu13", "cu14"):
+            yield Place(root / name / "lib", (root / name / "include", root / name / "include" / "cccl"))
+        wheels = tuple(root / part / "include" for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "curand"))
+        yield Place(root / "cuda_nvrtc" / "lib", (root / "cuda_nvrtc" / "include", *wheels))
+    targets = TARGETS.get(system.machine, ())
+    prefix = system.prefixes[0]
+    headers = [prefix / "targets" / target / "include" for target in targets]
+    yield Place(prefix / "lib", tuple(path for each in headers for path in (each, each / "cccl")))
+    for toolkit in (*toolkits, Path("/usr/local/cuda")):
+        for folder in ("lib64", "lib", *(f"targets/{target}/lib" for target in targets)):
+            yield Place(toolkit / folder, (toolkit / "include", toolkit / "include" / "cccl"))
+    yield Place(Path(f"/usr/lib/{system.machine}-linux-gnu"), ())
+
+
+def find_nvrtc(
+    system: System, toolkits: Sequence[Path] = (), driver_version: str | None = None, archs: Sequence[Arch] = ()
+) -> Nvrtc | None:
+    """Find the first NVRTC that compiles for all of `archs` and whose major release is not newer than the driver's."""
+    newest = version_key(driver_version)[0] if driver_version else None
+    seen: set[Path] = set()
+    for place in places(system, toolkits):
+        for path in libraries(place.folder, system):
+            if path in seen:
+                continue
+            seen.add(path)
+            found = _open(path, place.includes, system)
+            if found is None or (newest is not None and found.version[0] > newest):
+                continue
+            if {arch.base for arch in archs} <= set(supported_archs(found)):
+                return found
+    return None
+
+
+def libraries(folder: Path, system: System) -> list[Path]:
+    """List the NVRTC libraries in a folder, the newest release first."""
+    names = [name for name in system.list_dir(folder) if re.fullmatch(r"libnvrtc\.so\.\d+", name)]
+    return [folder / name for name in sorted(names, key=lambda name: int(name.rsplit(".", 1)[1]), reverse=True)]
+
+
+def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
+    """Open the library at a path; None if it can't be used."""
+    try:
+        library = system.open_library(str(path))
+        major, minor = c_int(), c_int()
+        if library.nvrtcVersion(byref(major), byref(minor)) != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    with contextlib.suppress(OSError):
+        # NVRTC opens this library by name only, so it must be on the loader's path or open already.
+        system.open_library(str(path.with_name(f"libnvrtc-builtins.so.{major.value}.{minor.value}")))
+    folders = tuple(folder for folder in includes if system.is_dir(folder))
+    return Nvrtc(path, (major.value, minor.value), folders, library)
+
+
+def supported_archs(nvrtc: Nvrtc) -> tuple[Arch, ...]:
+    """Return the architectures that an NVRTC can compile for."""
+    count = c_int()
+    nvrtc.library.nvrtcGetNumSupportedArchs(byref(count))
+    numbers = (c_int * count.value)()
+    nvrtc.library.nvrtcGetSupportedArchs(numbers)
+    return tuple(Arch(number // 10, number % 10) for number in numbers)
+
+
+class NvrtcProgram(NamedTuple):
+    """A program compiled by NVRTC.
+
+    Parameters
+    ----------
+    code : bytes
+    ptx : bytes
+    entry : str
+        Name of the kernel in the code.
+    compiler : tuple of str
+        NVRTC's description of itself: its release, its version and its build.
+    """
+
+    code: bytes
+    ptx: bytes
+    entry: str
+    compiler: tuple[str, ...]
+
+
+def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
+    """Return hints for a missing header: the wheel that has it, if NVRTC is from a wheel itself, else the option."""
+    missing = _MISSING.search(log)
+    if missing is None:
+        return ()
+    wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
+    if wheel is None:
+        return ("a header was not found: name its folder in extra_include_paths",)
+    major, minor = nvrtc.version
+    package = wheel.cuda13 if major >= 13 else wheel.cuda12
+    release = "" if wheel.is_library else f"=={major}.{minor}.*"
+    return (f"pip install '{package}{release}' brings {missing[1]}",)
+
+
+def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, options: Sequence[str]) -> NvrtcProgram:
+    """Compile a source and find one of its kernels.
+
+    Parameters
+    ----------
+    path : Path
+        Name of the source, in the folder that its ``#include "..."`` shall search first.
+    expression : str
+        Name of the kernel as C++ spells it, with template arguments.
+    options : sequence of str
+        Options as for nvcc, including the architecture.
+
+    Raises
+    ------
+    BuildError
+        The compilation failed; the error has NVRTC's messages.
+    """
+    with _LOCK, _program(nvrtc, source, path) as program:
+        library = nvrtc.library
+        _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
+        encoded = [option.encode() for option in options]
+        status = library.nvrtcCompileProgram(program, len(encoded), (c_char_p * len(encoded))(*encoded))
+        text = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+        log = text.rstrip(b"\0").decode(errors="replace")
+        if status != 0:
+            raise BuildError(
+                f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} can't compile {path.name}",
+                command=("nvrtc", *options) if status == _COMPILE_ERROR else (),
+                output=log,
+                first_error="" if log.strip() else _error_text(nvrtc, status),
+                hints=missing_header_hints(nvrtc, log),
+            )
+        entry = _lowered(nvrtc, program, expression)
+        ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program).rstrip(b"\0")
+        compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
+        return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), ptx, entry, compiler)
+
+
+def signature(ptx: str) -> tuple[str, ...]:
+    r"""Return the compiler's description of itself, from the comments at the beginning of PTX.
+
+    Examples
+    --------
+    >>> signature("//\n// Compiler Build ID: CL-36424714\n//\n\n.version 9.0 // not this")
+    ('Compiler Build ID: CL-36424714',)
+    """
+    head = itertools.takewhile(lambda line: line.startswith("//"), ptx.splitlines())
+    return tuple(words for line in head if (words := line.removeprefix("//").strip()))
+
+
+_LOCK = ThreadLock()
+"""Allows one compilation at a time: releases before 12 are not fully thread-safe."""
+
+
+@contextlib.contextmanager
+def _program(nvrtc: Nvrtc, source: str, path: Path) -> Iterator[c_void_p]:
+    program = c_void_p()
+    texts = (c_char_p * len(HEADERS))(*(text.encode() for text in HEADERS.values()))
+    names = (c_char_p * len(HEADERS))(*(name.encode() for name in HEADERS))
+    status = nvrtc.library.nvrtcCreateProgram(
+        byref(program), source.encode("utf-8", "surrogateescape"), bytes(path), len(HEADERS), texts, names
+    )
+    _check(nvrtc, status, "nvrtcCreateProgram")
+    try:
+        yield program
+    finally:
+        nvrtc.library.nvrtcDestroyProgram(byref(program))
+
+
+def _lowered(nvrtc: Nvrtc, program: c_void_p, expression: str) -> str:
+    """Return the name that the compiler gave a kernel."""
+    name = c_char_p()
+    status = nvrtc.library.nvrtcGetLoweredName(program, expression.encode(), byref(name))
+    _check(nvrtc, status, f"nvrtcGetLoweredName({expression!r})")
+    return (name.value or b"").decode()
+
+
+def _text(size_of: Callable[..., int], get: Callable[..., int], program: c_void_p) -> bytes:
+    size = c_size_t()
+    size_of(program, byref(size))
+    data = ctypes.create_string_buffer(size.value)
+    get(program, data)
+    return data.raw
+
+
+def _check(nvrtc: Nvrtc, status: int, call: str) -> None:
+    if status != 0:
+        raise BuildError(f"{call} failed: {_error_text(nvrtc, status)}")
+
+
+def _error_text(nvrtc: Nvrtc, status: int) -> str:
+    nvrtc.library.nvrtcGetErrorString.restype = c_char_p
+    return str((nvrtc.library.nvrtcGetErrorString(status) or b"an unknown error").decode())

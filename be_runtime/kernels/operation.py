@@ -1,0 +1,421 @@
+"""Rules as functions of an operation or of any JAX primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from be_runtime.call.resolve import one_array
+from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, KernelNotAvailableError, call_named
+from be_runtime.frames import public
+from be_runtime.jax import port, transforms
+from be_runtime.jax.arrays import check_structs
+from be_runtime.kernels import rules
+from be_runtime.kernels.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
+from be_runtime.kernels.dispatch import PLATFORMS, Call, KernelEntry, Kernels, check_name, check_platform, run
+from be_runtime.load.process import PROCESS
+from be_toolchain.machine.forks import ThreadLock
+
+Generator = Callable[..., Callable[..., Any]]
+
+
+class XLACustomKernel:
+    """An operation that is a JAX primitive, computed by one of several kernels.
+
+    A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
+    shapes and dtypes, and returns a function from arrays to arrays, as `be_runtime.numba_kernel` does. Generators run
+    while a program is compiled, for the platform that it is compiled for.
+
+    Redefining a kernel or a rule takes effect everywhere: if the operation was used before, JAX's compiled programs
+    are dropped, since they contain the old one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operation, in errors and in the text of programs.
+    doc : str, optional
+        Description of the operation, the ``__doc__`` of the object.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> scale = XLACustomKernel("doc_scale")
+    >>> scale.def_kernel("jax", "cpu", lambda factor, outs: lambda x: [factor * x])
+    >>> x = jnp.arange(3.0)
+    >>> scale(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype), factor=2).tolist()
+    [0.0, 2.0, 4.0]
+    """
+
+    def __init__(self, name: str, doc: str | None = None) -> None:
+        self.name = check_name(name)
+        self.__doc__ = doc or f"The operation {name}."
+        self.tags: frozenset[str] = frozenset()
+        self._kernels = Kernels()
+        self._function: Callable[..., Any] | None = None
+        self._data: Callable[..., Iterable[Any]] | None = None
+        self._used = False
+        self._lock = ThreadLock()
+        self.primitive = transforms.new_primitive(name, Call.result_types, run)
+        self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
+        self.register_general_batching()
+        with _REGISTRY_LOCK:
+            _REGISTRY[name] = self
+
+    @public
+    def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
+        """Compute the results.
+
+        Parameters
+        ----------
+        *inputs : array
+        outs : ShapeDtypeStruct or pytree of them
+            The shape and dtype of each result.
+        backend : str, optional
+            Backend whose kernel is used. By default it is the platform's default; a kernel whose language isn't
+            installed is skipped, with a `FallbackWarning`.
+        **keywords
+            Parameters for the generator and the rules; hashable, since programs are compiled for their values.
+
+        Returns
+        -------
+        pytree of array
+            Results, in the structure of `outs`.
+        """
+        leaves, unflatten = port.flatten(outs)
+        call = self._describe(leaves, backend, keywords)
+        arrays = [one_array(self.name, number, each, port.as_array) for number, each in enumerate(inputs)]
+        return unflatten(self.primitive.bind(*arrays, call=call))
+
+    def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
+        """Check the parameters of a call, and return them as the primitive takes them."""
+        check_structs(leaves, f"{self.name}: outs")
+        for name, value in keywords.items():
+            _check_hashable(self.name, name, value)
+        if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
+            raise KernelNotAvailableError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
+        self._used = True
+        return Call(
+            name=self.name,
+            outs=tuple(transforms.struct(leaf.shape, leaf.dtype) for leaf in leaves),
+            keywords=tuple(sorted(keywords.items())),
+            backend=backend,
+            kernels=self._preferred(),
+        )
+
+    # Kernels
+
+    def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
+        """Define the kernel of a backend for a platform; it replaces an older one.
+
+        Parameters
+        ----------
+        backend : str
+            Any name.
+        platform : {"cpu", "gpu", "tpu"}
+        kg : callable
+            The generator.
+        asdefault : bool
+            Make it the platform's default. The first kernel that is defined is the default anyway.
+        """
+        if not callable(kg):
+            raise ArgumentError(f"{self.name}: kg must be a function that returns a kernel, not {kg!r}")
+        entry = KernelEntry(check_name(backend), check_platform(platform), kg)
+        with self._changing():
+            kernels = self._kernels.with_entry(entry)
+            self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
+
+    def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"numba"`` kernel for the CPU, as `be_runtime.numba_kernel` makes one."""
+        self.def_kernel("numba", "cpu", kg, asdefault)
+
+    def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"numba_cuda"`` kernel for the GPU, as `be_runtime.numba_cuda_kernel` makes one."""
+        self.def_kernel("numba_cuda", "gpu", kg, asdefault)
+
+    def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"cuda_raw"`` kernel for the GPU, as `be_runtime.cuda_kernel` or a loaded module makes one."""
+        self.def_kernel("cuda_raw", "gpu", kg, asdefault)
+
+    def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
+        """Define the ``"warp"`` kernel, as `be_runtime.warp_kernel` makes one."""
+        self.def_kernel("warp", platform, kg, asdefault)
+
+    def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"triton"`` kernel for the GPU."""
+        self.def_kernel("triton", "gpu", kg, asdefault)
+
+    def def_pallas_kernel(self, platform: str, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"pallas"`` kernel for a platform."""
+        self.def_kernel("pallas", platform, kg, asdefault)
+
+    def available_backends(self, platform: str) -> tuple[str, ...]:
+        """List the backends that have a kernel for a platform, in the order in which they are tried."""
+        return self._preferred().backends(check_platform(platform))
+
+    def get_default(self, platform: str) -> str | None:
+        """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides."""
+        return next(iter(self._kernels.backends(check_platform(platform))), None)
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """The backend of the operation's default for each platform that has a kernel."""
+        return {each: default for each in PLATFORMS if (default := self.get_default(each)) is not None}
+
+    def set_default(self, platform: str, backend: str) -> None:
+        """Make a backend the default for a platform.
+
+        Raises
+        ------
+        KernelNotAvailableError
+            It has no kernel for the platform.
+        """
+        with self._changing():
+            self._kernels = self._kernels.with_default(check_platform(platform), check_name(backend))
+
+    # Rules
+
+    def def_batching_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` returns the results and their axes.
+
+        An axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
+        the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
+        """
+
+        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            if call.levels:
+                return rules.batch(self.primitive.bind, arguments, axes, call)
+            what = f"the batching rule of {self.name}"
+            results, result_axes = call_named(what, rule, arguments, axes, **call.parameters())
+            return transforms.leaves(results), transforms.leaves(result_axes)
+
+        with self._changing():
+            transforms.set_batching(self.primitive, batch)
+
+    def register_general_batching(self) -> None:
+        """Use the general rule under ``vmap``, which is the default: the kernel is called once, under ``vmap`` itself.
+
+        A kernel that doesn't define its behaviour under ``vmap`` is called for one element after the other.
+        """
+
+        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            return rules.batch(self.primitive.bind, arguments, axes, call)
+
+        with self._changing():
+            transforms.set_batching(self.primitive, batch)
+
+    def general_batching_rule(
+        self,
+        arguments: Sequence[Any],
+        axes: Sequence[int | None],
+        *,
+        outs: Any,
+        backend: str | None = None,
+        **keywords: Hashable,
+    ) -> tuple[Any, Any]:
+        """Apply the general rule, for calls from a rule of `def_batching_rule`, which takes and returns the same."""
+        leaves, _ = port.flatten(outs)
+        return rules.batch(self.primitive.bind, arguments, axes, self._describe(leaves, backend, keywords))
+
+    def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
+
+        A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
+        """
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            return rules.jvp(partial(call_named, f"the JVP rule of {self.name}", rule), primals, tangents, call)
+
+        with self._changing():
+            transforms.set_jvp(self.primitive, jvp)
+
+    def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
+        """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
+
+        None stands for an input that has no effect on the derivative.
+        """
+        self.def_jvp_rule(rules.jvp_by_input(self, rules_by_input, self.name))
+
+    def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
+
+        It is for calls that are linear in some arguments. These are ``jax.interpreters.ad.UndefinedPrimal``; the rule
+        returns their cotangents, and None for the others.
+        """
+        with self._changing():
+            named = partial(call_named, f"the transpose rule of {self.name}", rule)
+            transforms.set_transpose(self.primitive, partial(_transposed, named))
+
+    # Public function, tags and benchmark
+
+    def def_call(self, function: Callable[..., Any]) -> None:
+        """Set the public function, called as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
+        if not callable(function):
+            raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
+        self._function = function
+
+    def call(self, *inputs: Any, **keywords: Any) -> Any:
+        """Call the function of `def_call`, or the operation itself if there is none."""
+        return (self._function or self)(*inputs, **keywords)
+
+    def def_tags(self, *tags: str) -> None:
+        """Add search words for the operation to ``tags``."""
+        self.tags |= frozenset(map(check_name, tags))
+
+    def def_benchmark_data(self, function: Callable[..., Iterable[Any]]) -> None:
+        """Set the data of `benchmark`: ``function(platform=...)`` returns `BenchmarkConfig` objects."""
+        if not callable(function):
+            raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
+        self._data = function
+
+    def benchmark(
+        self,
+        platform: str = "cpu",
+        *,
+        backends: Sequence[str] | None = None,
+        n_warmup: int = 2,
+        n_runs: int = 10,
+        calls: int = 100,
+    ) -> BenchmarkResult:
+        """Time each backend on each configuration of `def_benchmark_data`, in alternation.
+
+        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and one of `calls`, divided by
+        `calls`, so it does not include the cost of a dispatch. Every call waits for all results of the call before, and
+        the compiler can't remove a call or move it out of the loop.
+
+        Parameters
+        ----------
+        platform : str
+        backends : sequence of str, optional
+            Backends to time; by default all that have a kernel for the platform.
+        n_warmup, n_runs : int
+            Number of samples that are discarded, and of those that count.
+        calls : int
+
+        Returns
+        -------
+        BenchmarkResult
+            The measurements; a backend that fails is included with its error.
+
+        Raises
+        ------
+        BenchmarkDataFnNotProvidedError
+            There is no data.
+        ArgumentError
+            There is no such device, or a number is below 1.
+        """
+        where = check_platform(platform)
+        if self._data is None:
+            hints = ("give some with def_benchmark_data(f)",)
+            raise BenchmarkDataFnNotProvidedError(f"{self.name} has no benchmark data", hints=hints)
+        if min(n_runs, calls) < 1 or n_warmup < 0:
+            raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
+        found = transforms.devices(where)
+        if not found:
+            raise ArgumentError(f"there is no {where} device to run {self.name} on")
+        chosen = tuple(backends) if backends is not None else self.available_backends(where)
+        configs: tuple[BenchmarkConfig, ...] = check_configs(self._data(platform=where), self.name)
+        return measure(
+            self.name, self.call, configs, chosen, device=found[0], n_warmup=n_warmup, n_runs=n_runs, calls=calls
+        )
+
+    def _preferred(self) -> Kernels:
+        """Return the kernels with the process's choice of backends."""
+        return self._kernels._replace(chosen=tuple(sorted(PROCESS.backends.items())))
+
+    def __repr__(self) -> str:
+        return f"XLACustomKernel({self.name!r}: {self._kernels.describe()})"
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Surround a redefinition: if compiled programs may contain the old definition, they are dropped."""
+        with self._lock:
+            yield
+            if self._used:
+                self._used = False
+                transforms.forget_programs()
+
+
+def _transposed(rule: Callable[..., Any], cotangents: Sequence[Any], *arguments: Any, call: Call) -> Sequence[Any]:
+    return rules.transpose(rule, cotangents, arguments, call)
+
+
+def _check_hashable(operation: str, name: str, value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{operation}: the keyword {name} is {value!r}, which can't be hashed",
+            hints=("pass arrays as inputs, and lists as tuples",),
+        ) from None
+
+
+_REGISTRY: dict[str, XLACustomKernel] = {}
+_REGISTRY_LOCK = ThreadLock()
+
+
+def get_registry() -> dict[str, XLACustomKernel]:
+    """Return all operations of this process by name; of several with one name, the last.
+
+    Examples
+    --------
+    >>> XLACustomKernel("doc_registered").def_tags("documented")
+    >>> list(get_primitives_by_tags(["documented"])), "doc_registered" in get_all_primitive_names()
+    (['doc_registered'], True)
+    """
+    with _REGISTRY_LOCK:
+        return dict(_REGISTRY)
+
+
+def get_all_primitive_names() -> list[str]:
+    """Return the names of all operations of this process, sorted."""
+    return sorted(get_registry())
+
+
+def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
+    """Return the operations that have all of some tags of `XLACustomKernel.def_tags`, by name."""
+    wanted = frozenset(tags)
+    return {name: operation for name, operation in get_registry().items() if wanted <= operation.tags}
+
+
+def defjvp(primitive: Any, *jvp_rules: Callable[..., Any] | None) -> None:
+    """Use one JVP rule for each input of an operation or a primitive, as `XLACustomKernel.def_jvp_rule2` does."""
+    operation = _operation(primitive)
+    if operation is not None:
+        operation.def_jvp_rule2(*jvp_rules)
+        return
+    combined = rules.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
+        outs, out_tangents = combined(primals, tangents, **parameters)
+        return (outs, out_tangents) if primitive.multiple_results else (outs[0], out_tangents[0])
+
+    transforms.set_jvp(primitive, jvp)
+
+
+def general_batching_rule(
+    primitive: Any, arguments: Sequence[Any], axes: Sequence[int | None], **parameters: Any
+) -> tuple[Any, Any]:
+    """Compute a batch: an operation by its general rule, a primitive of JAX's for one element after the other.
+
+    Returns
+    -------
+    tuple
+        Results, and the axis of the batch in each; None if no argument has one.
+    """
+    operation = _operation(primitive)
+    if operation is not None and "call" not in parameters:  # which JAX passes where this is the primitive's own rule
+        return operation.general_batching_rule(arguments, axes, **parameters)
+    moved, level = rules.lead(arguments, axes)
+    function = partial(primitive.bind, **parameters)
+    results = function(*arguments) if level is None else transforms.loop_levels(function, [level])(*moved)
+    axis = None if level is None else 0
+    return results, [axis] * len(results) if primitive.multiple_results else axis
+
+
+def _operation(primitive: Any) -> XLACustomKernel | None:
+    """Return the operation that is meant; None for a primitive of JAX's."""
+    if not isinstance(primitive, XLACustomKernel) and not hasattr(primitive, "bind"):
+        raise TypeError(f"an XLACustomKernel or a JAX primitive is expected, not {primitive!r}")
+    return primitive if isinstance(primitive, XLACustomKernel) else getattr(primitive, "be_runtime_operation", None)

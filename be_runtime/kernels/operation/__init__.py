@@ -1,1 +1,0 @@
-"""Operations with several kernels and rules under transformations; see `be_runtime.XLACustomKernel`."""

@@ -1,0 +1,486 @@
+"""`cuda_kernel`: a ``__global__`` function from source text, without host code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.compiled_function import CompiledFunction, KernelTarget
+from be_runtime.call.function import ArrayKernel, array_function, evaluate, known_outs
+from be_runtime.call.resolve import CallSignature, Resolved
+from be_runtime.call.shapes import compute
+from be_runtime.call.signature import check_names, integers, read_signature
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
+from be_runtime.jax.arrays import ArraySpec, Numbers, Value
+from be_runtime.kernels.geometry import Dims, explicit_geometry
+from be_runtime.kernels.launcher import (
+    Geometry,
+    Kernel,
+    KernelParam,
+    LaunchParam,
+    Obtained,
+    choose_archs,
+    launch,
+    new_session,
+    obtain_kernel,
+    own_launcher,
+    pointer_param,
+    scalar_param,
+)
+from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin, read_prototype
+from be_runtime.load.registry import Session
+from be_runtime.request.arguments import StrPath, refuse_path
+from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths, note
+from be_runtime.signature.expressions import Expression, parse_expression
+from be_runtime.signature.model import Param, Role
+from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
+
+if TYPE_CHECKING:
+    from be_runtime.report import ModuleReport
+
+
+Extent = int | str
+Size = Extent | Sequence[Extent] | Callable[..., int | Sequence[int]]
+"""A size of a launch, as a caller may give it."""
+
+
+class Sizes(NamedTuple):
+    """The sizes of a launch.
+
+    Parameters
+    ----------
+    label : str
+        Name of the kernel, for messages.
+    given : mapping of str to object
+        Sizes by the names of their arguments; texts have become expressions.
+    make : callable
+        Function of the sizes and ``is_empty`` that checks them.
+    """
+
+    label: str
+    given: Mapping[str, Any]
+    make: Callable[..., Geometry]
+
+    def check(self, outs: Any) -> None:
+        """Check the sizes where they are the same for all calls."""
+        if not any(callable(each) or _expressions(each) for each in self.given.values()):
+            known = known_outs(outs)
+            self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
+
+    def geometry(self, call: Resolved) -> Geometry:
+        """Make the geometry of one call.
+
+        Raises
+        ------
+        ArgumentError
+            A size is not allowed; the message has the expression that it is from, and the values in it.
+        """
+        numbers = {name: self._numbers(name, size, call) for name, size in self.given.items()}
+        try:
+            return self.make(**numbers, is_empty=call.is_empty)
+        except ArgumentError as error:
+            sources = [_source(each, call.values) for size in self.given.values() for each in _expressions(size)]
+            if not sources:
+                raise
+            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
+
+    def local(self, geometry: Geometry) -> tuple[str, ...] | None:
+        """Write the numbers of a geometry as arithmetic over the axes of one device; None if functions compute them."""
+        if any(callable(each) for each in self.given.values()):
+            return None
+        texts = list(map(str, geometry.encode()))
+        for name, start in _PLACES.items():
+            for index, part in enumerate(_parts(self.given.get(name)), start):
+                if isinstance(part, Expression):
+                    per_block = name == "launch_dims"
+                    texts[index] = f"ceil(({part})/{geometry.block[index]})" if per_block else part.text
+        return tuple(texts)
+
+    def _numbers(self, name: str, size: Any, call: Resolved) -> Any:
+        if isinstance(size, Expression):
+            return compute(f"{self.label}: {name}", size, call.values)
+        if isinstance(size, list):
+            return [self._numbers(name, each, call) for each in size]
+        return evaluate(f"{name} of {self.label}", size, call.operands)
+
+
+def read_sizes(
+    label: str, sizes: Mapping[str, Any], signature: CallSignature | None, make: Callable[..., Geometry]
+) -> Sizes:
+    """Read the sizes of a launch.
+
+    Raises
+    ------
+    ArgumentError
+        There is arithmetic, but no signature names the axes.
+    SpecError
+        A text is not arithmetic over the signature's axes.
+    """
+    given = {name: _read(f"{label}: {name}", size, signature) for name, size in sizes.items()}
+    return Sizes(label, given, make)
+
+
+def _read(what: str, size: Any, signature: CallSignature | None) -> Any:
+    if isinstance(size, tuple | list):
+        parts = [_read(what, each, signature) for each in size]
+        return parts if _expressions(parts) else size
+    if not isinstance(size, str):
+        return size
+    if signature is None:
+        raise ArgumentError(
+            f"{what}={size!r} is arithmetic over axes, and there is no signature that names them",
+            hints=("pass a signature, as in signature='arg[n] ret[n]:like(0)'",),
+        )
+    try:
+        expression = parse_expression(size)
+    except ValueError as error:
+        raise ArgumentError(f"{what}={size!r}: {error}") from None
+    check_names(what, expression, integers(signature.params))
+    return expression
+
+
+_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
+"""Places of sizes among the numbers of `Geometry.encode`; a grid that follows from `launch_dims` is at its place."""
+
+
+def _parts(size: Any) -> list[Any]:
+    return size if isinstance(size, list) else [size]
+
+
+def _expressions(size: Any) -> list[Expression]:
+    """Return the expressions of one size; of several numbers, those of each."""
+    return [each for each in _parts(size) if isinstance(each, Expression)]
+
+
+def _source(expression: Expression, values: Mapping[str, int]) -> str:
+    """Describe an expression and the values in it."""
+    return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"
+
+
+_SCRATCH_UNIT = 256
+"""Bytes at a multiple of which each scratch memory begins, also in a batch."""
+
+
+class RawPrototype(NamedTuple):
+    """A kernel as calls see it.
+
+    Parameters
+    ----------
+    name, label : str
+        Last part of its name, and the whole of it.
+    params : tuple of KernelParam
+    """
+
+    name: str
+    label: str
+    params: tuple[KernelParam, ...]
+
+
+def raw_function(
+    prototype: RawPrototype,
+    obtain: Callable[[], Obtained],
+    signature: object,
+    sizes: Mapping[str, Any],
+    cluster: Dims | None,
+    options: Options,
+    report: Callable[[Sequence[int] | None], Any] | None = None,
+) -> CompiledFunction:
+    """Make the function of a raw kernel, wherever its code is from; see `cuda_kernel`.
+
+    Parameters
+    ----------
+    prototype : RawPrototype
+    obtain : callable
+        Function that obtains the kernel, called for each call that is traced.
+    signature : str, sequence of str or None
+    sizes : mapping of str to Size
+        ``grid``, ``block`` and ``shared_mem``.
+    cluster : int, tuple of int or None
+    options : Options
+    report : callable, optional
+        Function that makes the kernel's report for block sizes.
+    """
+    name, label, params = prototype
+    pointers = [param.name for param in params if param.is_pointer]
+    declared = read_signature(label, signature, pointers, scalar_params(params))
+    read = read_sizes(label, sizes, declared, partial(explicit_geometry, cluster=cluster))
+    read.check(options.outs)
+
+    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        bound = bind_params(label, params, call, scalars)
+        geometry = read.geometry(call)
+        return launch(obtain(), geometry, bound, read.local(geometry))
+
+    described = ArrayKernel(
+        name,
+        label,
+        f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`.",
+        declared,
+        make_target,
+        scalar_params(params) if declared is None else declared.with_role(Role.ATTR),
+        _SCRATCH_UNIT,
+        report,
+    )
+    return array_function(described, options)
+
+
+def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
+    """Return the scalars of a kernel as attributes of a call."""
+    return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in prototype if not p.is_pointer)
+
+
+def bind_params(
+    name: str, prototype: Sequence[KernelParam], call: Resolved, scalars: Mapping[str, Value]
+) -> tuple[LaunchParam, ...]:
+    """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
+
+    Raises
+    ------
+    ArgumentError
+        The call doesn't fit the kernel.
+    """
+    taken = sum(param.is_pointer for param in prototype)
+    groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
+    buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
+    if taken != len(buffers):
+        scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
+        raise ArgumentError(
+            f"{name} takes {taken} pointers, but the call has {len(call.inputs)} inputs and {len(call.shown)} outputs"
+            f"{scratch}",
+            hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
+        )
+    rest = iter(enumerate(buffers))
+    return tuple(
+        _pointer(name, param, *next(rest)) if param.is_pointer else _scalar(scalars[param.name]) for param in prototype
+    )
+
+
+def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, ArraySpec]) -> LaunchParam:
+    kind, number, spec = buffer
+    what = f"{kind} {number}"
+    is_bytes = kind == "scratch" or (spec.dtype.is_for_arrays_only and param.dtype == BY_NAME["uint8"])
+    if param.dtype is not None and param.dtype != spec.dtype and not is_bytes:
+        raise ArgumentError(
+            f"{name}: {what} is {spec}, but the parameter is {param.type} {param.name}",
+            hints=(f"cast it to {param.dtype.name}, or use an instance of the kernel for {spec.dtype.name}",),
+        )
+    if kind == "input" and not param.is_const:
+        raise ArgumentError(
+            f"{name}: {what} is passed as {param.type} {param.name}, which the kernel could write",
+            hints=(
+                f"declare it 'const {param.type} {param.name}': JAX's arrays never change",
+                "to work in place, write to an output and pass input_output_aliases",
+            ),
+        )
+    if kind != "input" and param.is_const:
+        raise ArgumentError(f"{name}: {what} is passed as {param.type} {param.name}, which the kernel can't write")
+    return pointer_param(index, spec.ndim, spec.dtype.bits)
+
+
+def _scalar(value: object) -> LaunchParam:
+    assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
+    return scalar_param(value.data)
+
+
+@public
+def cuda_kernel(
+    source: str,
+    name: str,
+    outs: Any = None,
+    *,
+    signature: str | Sequence[str] | None = None,
+    grid: Size,
+    block: Size,
+    shared_mem: Size = 0,
+    cluster: Dims | None = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    use_fast_math: bool = False,
+    compute_capability: str | Sequence[str] | None = None,
+    line_info: bool = False,
+) -> CompiledFunction:
+    """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
+
+    The kernel is compiled when it is first traced, by NVRTC if it is installed (wheels, conda, a toolkit), else by
+    nvcc, and kept in the cache.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++ with the kernel; no host code is needed.
+    name : str
+        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"`` or an instance of a template,
+        ``"scale<float, 4>"``.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
+        the outputs, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
+    grid, block : int, str, tuple of those, or callable
+        One to three numbers. A text is arithmetic over the axes of the signature and over integer scalars:
+        ``"ceil(n/256)"``, ``"attr.n"``. A callable is given the inputs' shapes and dtypes, such as
+        ``lambda x: (x.size + 255) // 256``.
+    shared_mem : int, str or callable
+        Bytes of dynamic shared memory.
+    cluster : int or tuple of int, optional
+        Blocks of a thread block cluster.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory an output may use; the kernel still gets a pointer for each.
+    has_side_effect : bool
+        True to run the kernel even if its outputs are not used. The order of such calls is XLA's choice.
+    ordered : bool
+        True to run all such calls in the order of the program; it implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool
+        True for a kernel whose results differ from call to call; else checked mode reports that.
+    extra_cuda_cflags, extra_include_paths : list, optional
+        Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
+    use_fast_math : bool
+    compute_capability : str or list of str, optional
+        Architecture, such as ``"sm_90"``, or several; by default that of the devices present.
+    line_info : bool
+        Tell profilers the lines of the source; the code stays the same.
+
+    Returns
+    -------
+    callable
+        Takes the inputs, and each scalar parameter of the kernel as a keyword argument by its name; returns what
+        `outs` describes. The kernel's pointers are the inputs, which must be ``const``, followed by the outputs.
+
+    Raises
+    ------
+    ArgumentError
+        Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
+    SpecError
+        The source has no such kernel, several that match the name, or one with a parameter that can't be passed. The
+        signature can't be understood, or contradicts the kernel.
+    BuildError
+        At a call: the source doesn't compile.
+    ToolchainError
+        At a call: there is neither NVRTC nor nvcc.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> scale = cuda_kernel(
+    ...     '''__global__ void scale(const float* x, float* y, float by, int n) {
+    ...       int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...       if (i < n) y[i] = by * x[i];
+    ...     }''',
+    ...     "scale",
+    ...     outs=lambda x: x,
+    ...     grid=lambda x: (x.size + 255) // 256,
+    ...     block=256,
+    ... )
+    >>> x = jnp.arange(1000.0)
+    >>> y = scale(x, by=2.0, n=x.size)  # doctest: +SKIP
+    """
+    kernel = raw_kernel(
+        source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math, line_info=line_info
+    )
+    note(repr(kernel))
+    variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
+
+    def obtain() -> Obtained:
+        session = new_session()
+        return Obtained(
+            variants.get(session), own_launcher(session), partial(build_raw, kernel, session=session, with_ptx=True)
+        )
+
+    def report(block_sizes: Sequence[int] | None) -> ModuleReport:
+        from be_runtime.report import check_blocks, report_cubins
+
+        session, blocks = new_session(), check_blocks(block_sizes)
+        cubins = [(image.arch, image.data) for image in variants.get(session).images if not image.is_ptx]
+        return report_cubins(kernel.name.expression, cubins, session.system, blocks)
+
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
+    )
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
+    return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)
+
+
+def raw_kernel(
+    source: str,
+    name: str,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    *,
+    use_fast_math: bool = False,
+    line_info: bool = False,
+) -> RawKernel:
+    """Check what `cuda_kernel` is told of a kernel's source."""
+    for argument, value in (("source", source), ("name", name)):
+        check_text(value, argument)
+    lines = ("-lineinfo",) if check_bool(line_info, "line_info") else ()
+    return RawKernel(
+        source,
+        parse_name(name),
+        (*check_flags(extra_cuda_cflags, "extra_cuda_cflags"), *lines),
+        check_include_paths(extra_include_paths),
+        check_bool(use_fast_math, "use_fast_math"),
+    )
+
+
+def prototype_of(kernel: RawKernel) -> RawPrototype:
+    """Read the prototype of a kernel from its source."""
+    return RawPrototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
+
+
+def check_text(value: object, argument: str) -> None:
+    """Check that an argument is a str, and not a path."""
+    refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
+    if not isinstance(value, str):
+        raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
+
+
+class _Variants:
+    """The kernels for each set of architectures, obtained on first use."""
+
+    def __init__(self, kernel: RawKernel, compute_capability: str | None) -> None:
+        self._kernel = kernel
+        self._asked = compute_capability
+        self._made: dict[tuple[Arch, ...], Kernel] = {}
+        self._lock = ThreadLock()
+
+    def get(self, session: Session) -> Kernel:
+        """Return the kernel for the current devices of the process."""
+        archs = choose_archs(self._asked, session)
+        with self._lock:
+            if archs not in self._made:
+                self._made[archs] = build_raw(self._kernel, archs, session)
+            return self._made[archs]
+
+
+def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
+    """Return the compiled kernel, from the cache or compiled now.
+
+    Parameters
+    ----------
+    with_ptx : bool
+        True for PTX too, see `compile_raw`.
+    """
+    return obtain_kernel(
+        raw_key(kernel, archs, session, with_ptx=with_ptx),
+        raw_origin(kernel, archs, session),
+        lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),
+        kernel.name.expression,
+        session,
+    )

@@ -1,0 +1,735 @@
+"""Compilation of a raw kernel to machine code, by NVRTC if it is installed, else by nvcc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.compile.execute import Runner, resolve_ninja
+from be_runtime.compile.inputs import LookedAt, read_from_outside
+from be_runtime.compile.plan import SOURCES, BuildPlan, Edge, GeneratedFile
+from be_runtime.compile.progress import Progress
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import BuildError, EntryPointNotFoundError, SpecError
+from be_runtime.kernels import nvrtc
+from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin
+from be_runtime.load.identity import Field, own_code_digest, own_key
+from be_runtime.load.registry import Session
+from be_runtime.signature.cpp.functions import Function, parse_function
+from be_runtime.signature.cpp.lexer import SourceText, significant
+from be_runtime.signature.cpp.outline import CppCode, DeclarationReader, outline
+from be_runtime.signature.cpp.params import CPP_SCALARS, CppParam, Shape, canonical_type
+from be_runtime.signature.cpp.program import check_size
+from be_runtime.store.examine import record_file
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.manifest import shadowing_paths
+from be_toolchain import ToolchainRequest, probe_devices, resolve
+from be_toolchain.arch import Arch
+from be_toolchain.errors import CudaNotFoundError, ToolchainError
+from be_toolchain.find.record import ObservingSystem
+from be_toolchain.known.layouts import COMPILE_VARIABLES
+from be_toolchain.machine.system import System
+from be_toolchain.values import CudaToolkit, Nvcc, Toolchain, check_archs
+
+_WORD = re.compile(r"include(?:_next)?\b[ \t\v\f(]*+(?:/\*.*?\*/[ \t\v\f]*+)*+(?=([^\n]*))")
+_SPACE = r"[ \t\v\f]*+"
+# If a comment ends on this line, the `#` may be on an earlier one.
+_DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
+_NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
+
+
+class Headers(NamedTuple):
+    """Files that a compiler may read besides the source.
+
+    Parameters
+    ----------
+    files : tuple of Path
+        Headers that exist.
+    absent : tuple of Path
+        Paths at which a header would be read if it existed, except those below the compiler's own folders.
+    unknown : tuple of str
+        Descriptions of includes that name their header by a macro, except those in the compiler's own headers, which
+        include others of the same release.
+    """
+
+    files: tuple[Path, ...]
+    absent: tuple[Path, ...]
+    unknown: tuple[str, ...] = ()
+
+
+class Search(NamedTuple):
+    """The search for headers: its folders and its access to files.
+
+    Parameters
+    ----------
+    folders : tuple of Path
+        Folders of the author.
+    own : tuple of Path
+        Folders of the compiler.
+    built_in : container of str
+        Names that are never searched for.
+    read : callable
+        Function that returns a file's text, or None if the file does not exist.
+    resolve : callable
+        Function that returns a folder's path without links and ``..``.
+    """
+
+    folders: tuple[Path, ...]
+    own: tuple[Path, ...]
+    built_in: Container[str]
+    read: Callable[[Path], str | None]
+    resolve: Callable[[Path], Path]
+
+
+def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
+    """List every absolute path that flags name, in any option.
+
+    Examples
+    --------
+    >>> [str(path) for path in named_paths(["-I/a", "-I", "/b", "--use-pch=/c/x.pch", "-DX", "-Xptxas=-optf=/d,-v"])]
+    ['/a', '/b', '/c/x.pch', '/d,-v', '/d']
+    """
+    texts = [flag[flag.index("/") :] for flag in flags if "/" in flag]
+    return tuple(dict.fromkeys(Path(path) for text in texts for path in (text, text.split(",")[0])))
+
+
+def find_headers(source: str, file_name: str, search: Search) -> Headers:
+    """Find all headers that a source may include, directly or indirectly.
+
+    Parameters
+    ----------
+    file_name : str
+        Name of the source.
+
+    Examples
+    --------
+    >>> files = {"/inc/a.h": '#include "b.h"', "/inc/b.h": "", "/cuda/c.h": "#include <a.h>"}
+    >>> search = Search((Path("/inc"),), (Path("/cuda"),), (), lambda path: files.get(str(path)), lambda path: path)
+    >>> found = find_headers("#include <c.h>", "k.cu", search)
+    >>> [str(path) for path in found.files], [str(path) for path in found.absent]
+    (['/cuda/c.h', '/inc/a.h', '/inc/b.h'], ['/inc/c.h'])
+    """
+    own = tuple(f"{folder}/" for folder in search.own)
+    files: dict[Path, None] = {}
+    absent: dict[Path, None] = {}
+    unknown: dict[str, None] = {}
+    followed: set[Path] = set()
+    waiting: list[tuple[str, str, tuple[Path, ...]]] = [(source, file_name, ())]
+    while waiting:
+        text, where, beside = waiting.pop()
+        for name in _included(text):
+            if isinstance(name, _Macro):
+                unknown |= {} if where.startswith(own) else {f"the header that {where} names as {name.text}": None}
+                continue
+            for path in () if name in search.built_in else _candidates(name, (*beside, *search.folders, *search.own)):
+                if path in files or path in absent:
+                    continue
+                content = search.read(path)
+                (absent if content is None else files)[path] = None
+                # With `..`, one header may have any number of paths.
+                place = search.resolve(path.parent) / path.name
+                if content is not None and place not in followed:
+                    followed.add(place)
+                    waiting.append((content, str(path), (path.parent,)))
+    return Headers(tuple(files), tuple(path for path in absent if not str(path).startswith(own)), tuple(unknown))
+
+
+class _Macro(NamedTuple):
+    """A macro that stands for a header's name."""
+
+    text: str
+
+
+def _included(text: str) -> Iterator[str | _Macro]:
+    """Find the names of the headers that a text includes or tests for."""
+    text = text.replace("\\\r\n", "").replace("\\\n", "")
+    for match in _WORD.finditer(text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if _DIRECTIVE.fullmatch(before) is None:
+            continue
+        named = _NAMED.match(match[1])
+        if named is not None:
+            yield named[1] or named[2]
+        elif match[1][:1].isidentifier():
+            yield _Macro(match[1].strip())
+
+
+def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
+    if name.startswith("/"):
+        yield Path(name)
+    else:
+        yield from (folder / name for folder in folders)
+
+
+_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
+_LARGEST_SCALAR = 8
+"""Bytes that the launcher has for a scalar."""
+
+_DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
+
+
+class KernelName(NamedTuple):
+    """A kernel's name as C++ spells it, split into its parts.
+
+    Parameters
+    ----------
+    expression : str
+        Name as given, such as ``"ops::scale<float, 4>"``.
+    base : str
+        Last name, ``"scale"``.
+    arguments : tuple of str
+        Template arguments, ``("float", "4")``.
+    namespaces : tuple of str
+        Enclosing namespaces, outermost first, ``("ops",)``.
+    """
+
+    expression: str
+    base: str
+    arguments: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+def parse_name(text: str) -> KernelName:
+    """Split a kernel's name into its parts.
+
+    Raises
+    ------
+    SpecError
+        It is not a name.
+
+    Examples
+    --------
+    >>> parse_name("ops::scale<float, 4>")
+    KernelName(expression='ops::scale<float, 4>', base='scale', arguments=('float', '4'), namespaces=('ops',))
+    """
+    match = _EXPRESSION.fullmatch(text)
+    if match is None:
+        raise SpecError(f"{text!r} is not a kernel name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
+    arguments = _split(match[3]) if match[3] is not None else ()
+    return KernelName(text.strip(), match[2], arguments, tuple(match[1].replace("::", " ").split()))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Split template arguments at the commas outside brackets."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "<([{") - (char in ">)]}")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return tuple(part.strip() for part in parts)
+
+
+def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
+    """Read the parameters of a kernel from a source.
+
+    Raises
+    ------
+    EntryPointNotFoundError
+        The source has no such kernel.
+    SpecError
+        A parameter has a type that can't be passed, or several kernels match the name.
+    """
+    fitting = _choose(_kernels(source, name), name)
+    read = [(function, _params(function, name)) for function in fitting]
+    spelt = {tuple(param.name for param in params) for function, params in read if function.has_body}
+    if len({_types(params) for _, params in read}) > 1 or len(spelt) > 1:
+        shown = dict.fromkeys(
+            f"{function.call_name}({', '.join(f'{param.type} {param.name}' for param in params)})"
+            for function, params in read
+        )
+        raise SpecError(
+            f"{name.expression} may be any of: {', '.join(shown)}",
+            hints=(
+                "write the namespace as well, as in name='ops::scale'"
+                if len({function.call_name for function in fitting}) > 1
+                else "give each of them a name of its own: only the compiler knows what #if and overloads choose",
+            ),
+        )
+    return read[0][1]
+
+
+def _kernels(source: str, name: KernelName) -> list[Function]:
+    """Find the kernels with this last name, definitions before declarations."""
+    check_size([SourceText("the source", source)])
+    code = outline(source).code
+    reader = DeclarationReader(lambda _header, _offset, _words: None)
+    reader.read(CppCode(code, 0))
+    found = [function for header in reader.found if (function := parse_function(header, name.base)) is not None]
+    kernels = sorted((f for f in found if "__global__" in f.specifiers), key=lambda f: not f.has_body)
+    if kernels:
+        return kernels
+    heads = [re.split("[;{}]", text, maxsplit=1)[0] for text in code.split("__global__")[1:]]
+    called = [[name for name in _BEFORE_PARENTHESIS.findall(head) if not name.startswith("__")] for head in heads]
+    known = sorted({names[0] for names in called if names})
+    problem = f"{name.base} is not a __global__ function" if found else f"the source has no function {name.base}"
+    raise EntryPointNotFoundError(
+        problem, hints=(f"its kernels are: {', '.join(known)}",) if known else ("a kernel begins with __global__ void",)
+    )
+
+
+def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]:
+    """Select the kernels in the namespaces of the name, as far as the source shows them.
+
+    An inline namespace or a ``using`` allows namespaces to be omitted. An alias or a macro gives them other names, and
+    then any of the kernels may be meant.
+    """
+    fitting = (
+        [kernel for kernel in kernels if _namespaces(kernel) == name.namespaces]
+        or [kernel for kernel in kernels if is_within(name.namespaces, _namespaces(kernel))]
+        or kernels
+    )
+    return [kernel for kernel in fitting if (kernel.template is not None) == bool(name.arguments)] or fitting
+
+
+def _namespaces(function: Function) -> tuple[str, ...]:
+    return tuple(function.call_name.split("::")[1:-1])
+
+
+def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
+    """Return whether all names of `part` are in `whole`, in the same order.
+
+    Examples
+    --------
+    >>> is_within(["lib"], ["lib", "v2"]), is_within(["v1"], ["lib", "v2"])
+    (True, False)
+    """
+    rest = iter(whole)
+    return all(name in rest for name in part)
+
+
+def _types(params: Sequence[KernelParam]) -> tuple[object, ...]:
+    """Return a signature of the parameters that ignores their names and spelling."""
+    return tuple((param.is_pointer, param.is_const, param.dtype or param.type.replace(" ", "")) for param in params)
+
+
+def _params(function: Function, name: KernelName) -> tuple[KernelParam, ...]:
+    types = _template_types(function, name)
+    return tuple(_param(param, types, name) for param in function.params)
+
+
+def _template_types(function: Function, name: KernelName) -> dict[str, str]:
+    """Map each type parameter of a template to its argument."""
+    if function.template is None:
+        if name.arguments:
+            raise SpecError(f"{name.base} is not a template, so it takes no arguments {', '.join(name.arguments)}")
+        return {}
+    names = [
+        part.split("=")[0].split()[-1]
+        for part in _split(" ".join(function.template))
+        if part.split()[:1] in (["typename"], ["class"])
+    ]
+    if not name.arguments:
+        raise SpecError(
+            f"{name.base} is a template: name an instance, such as name='{name.base}<float>'",
+        )
+    kinds = [part.split()[:1] in (["typename"], ["class"]) for part in _split(" ".join(function.template))]
+    values = [argument for argument, is_type in zip(name.arguments, kinds, strict=False) if is_type]
+    return dict(zip(names, values, strict=False))
+
+
+def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelParam:
+    """Read one parameter, with the template's types substituted."""
+    words = [token.text for token in significant(param.type)]
+    words = [part for word in words for part in (_words_of(types[word]) if word in types else [word])]
+    pointers = words.count("*")
+    plain = [word for word in words if word not in _DROPPED and word != "*"]
+    text = canonical_type(plain)
+    dtype = BY_NAME[CPP_SCALARS[text]] if text in CPP_SCALARS else None
+    if pointers > 1 or param.shape in (Shape.REFERENCE, Shape.RVALUE, Shape.PACK, Shape.ARRAY):
+        raise SpecError(
+            f"{name.base}: the parameter {param.type} {param.name} can't be passed",
+            hints=("a kernel takes pointers to elements and scalars",),
+        )
+    if pointers:
+        star = words.index("*")
+        return KernelParam(param.name, param.type, True, "const" in words[:star], dtype)
+    if dtype is None or dtype.is_narrow or dtype.is_for_arrays_only or dtype.size_bytes > _LARGEST_SCALAR:
+        raise SpecError(
+            f"{name.base}: the scalar {param.type} {param.name} can't be passed",
+            hints=(
+                "scalars are bool, integers of 8 to 64 bits, float, double and complex<float>; pass others as arrays",
+            ),
+        )
+    return KernelParam(param.name, param.type, False, True, dtype)
+
+
+def _words_of(text: str) -> Sequence[str]:
+    return [token.text for token in significant(text)]
+
+
+_ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
+_LENGTH = re.compile(r"\d+")
+_PRE_INCLUDE = ("-include", "--pre-include")
+_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
+"""An option that names folders of headers, or one header; after a comma it may name another."""
+
+
+class RawKernel(NamedTuple):
+    """The source of a raw kernel and the author's compiler options.
+
+    Parameters
+    ----------
+    source : str
+    name : KernelName
+    flags : tuple of str
+        Flags of the author, one argument each.
+    include_paths : tuple of Path
+        Folders of the author.
+    use_fast_math : bool
+    """
+
+    source: str
+    name: KernelName
+    flags: tuple[str, ...] = ()
+    include_paths: tuple[Path, ...] = ()
+    use_fast_math: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """The name of the source in messages."""
+        return f"{self.name.base}.cu"
+
+    def options(self) -> tuple[str, ...]:
+        """Return the options that NVRTC and nvcc have in common."""
+        standard = () if any(flag.startswith(("-std", "--std")) for flag in self.flags) else ("-std=c++17",)
+        fast = ("--use_fast_math",) if self.use_fast_math else ()
+        return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
+
+
+def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Replace each absolute path of headers in options by a number, and return the paths too.
+
+    Examples
+    --------
+    >>> options, places = placeless(["-I/home/ada", "-DHOME=/home/ada", "-include", "/opt/a.h"])
+    >>> options, [str(place) for place in places]
+    (('-I<0>', '-DHOME=/home/ada', '-include', '<1>'), ['/home/ada', '/opt/a.h'])
+    """
+    found: list[str] = []
+    places: list[Path] = []
+    is_place = False
+    for option in options:
+        named = _PLACE.fullmatch(f"-I{option}" if is_place else option)
+        if named is None or named[3] is None:
+            found.append(option)
+        else:
+            found.append(f"{'' if is_place else named[1] + named[2]}<{len(places)}>")
+            places.append(Path(named[3]))
+        is_place = not is_place and named is not None and not (named[2] or named[3])
+    return tuple(found), tuple(places)
+
+
+def for_nvrtc(kernel: RawKernel) -> RawKernel:
+    r"""Return the kernel with the headers that its flags name included by its source.
+
+    Headers that the source includes are searched only in the folders of the flags; for a header of a flag, NVRTC
+    searches the process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
+
+    Examples
+    --------
+    >>> from be_runtime.kernels.raw_compiler import parse_name
+    >>> for_nvrtc(RawKernel("int a;", parse_name("f"), ("-DX", "-include", "a.h"))).source
+    '#include "a.h"\n#line 1 "f.cu"\nint a;'
+    """
+    names, flags = [], []
+    words = iter(kernel.flags)
+    for word in words:
+        option, is_joined, value = word.partition("=")
+        if option in _PRE_INCLUDE:
+            names.append(value if is_joined else next(words, ""))
+        else:
+            flags.append(word)
+    includes = "".join(f'#include "{name}"\n' for name in names)
+    return kernel._replace(source=f'{includes}#line 1 "{kernel.file_name}"\n{kernel.source}', flags=tuple(flags))
+
+
+def instantiated(source: str, name: KernelName) -> str:
+    """Return the source, with a reference that makes nvcc compile an instance of a template."""
+    if not name.arguments:
+        return source
+    return f"{source}\n\nstatic void* const be_instance = (void*)&{name.expression};\n"
+
+
+def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
+    """Find the name of a kernel in a cubin that nvcc made, from the names of its sections.
+
+    Raises
+    ------
+    BuildError
+        There is no such kernel, or several.
+
+    Examples
+    --------
+    >>> from be_runtime.kernels.raw_compiler import parse_name
+    >>> entry_in_cubin(b".text._Z5scalePf" + bytes(1), parse_name("scale"))
+    '_Z5scalePf'
+    """
+    entries = sorted({match.decode() for match in _ENTRY.findall(cubin)})
+    marked = {entry: scopes for entry in entries if (scopes := _scopes(entry, name)) is not None}
+    found = [entry for entry, scopes in marked.items() if scopes == name.namespaces] or [
+        entry for entry, scopes in marked.items() if is_within(name.namespaces, scopes)
+    ]
+    if len(found) == 1:
+        return str(found[0])
+    what = "no kernel" if not found else f"{len(found)} kernels"
+    raise BuildError(
+        f"the compiled source has {what} of the name {name.expression}; it has {', '.join(entries) or 'none'}",
+        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which tells instances of a template apart",),
+    )
+
+
+def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
+    """Return the namespaces of a kernel in the code; None for a kernel of another name.
+
+    The Itanium ABI writes each name after its length, names in a namespace between ``N`` and ``E``, and ``I`` before a
+    template's arguments. A function that is ``extern "C"`` has its plain name.
+    """
+    if entry == name.base:
+        return None if name.arguments else name.namespaces
+    nested, at = entry.startswith("_ZN"), 3 if entry.startswith("_ZN") else 2
+    names = []
+    while entry.startswith("_Z") and (length := _LENGTH.match(entry, at)):
+        at = length.end() + int(length[0])
+        names.append(entry[length.end() : at])
+        if not nested:
+            break
+    is_instance = entry[at : at + 1] == "I"
+    return tuple(names[:-1]) if names[-1:] == [name.base] and is_instance == bool(name.arguments) else None
+
+
+_LARGEST_HEADER = 1 << 28
+
+
+def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_ptx: bool = False) -> CacheKey:
+    """Make the key of a compiled kernel.
+
+    No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
+    compile the kernel, the entry depends on the files of the compiler that did.
+    """
+    return own_key(
+        "kernel",
+        *_fields(kernel, archs),
+        ("options", kernel.options()),
+        ("ptx", str(with_ptx)),
+        ("compilers", _compiler_files(session)),
+        ("environment", _environment(session.system)),
+        ("generator", own_code_digest()),
+    )
+
+
+def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Origin:
+    """Make the part of the kernel's id that is about its source, without paths of headers and compilers."""
+    options, places = placeless(kernel.options())
+    key = make_key("kernel", *_fields(kernel, archs), ("options", options))
+    return Origin(key, places, partial(_compiler_contents, session))
+
+
+def stored_origin(key: CacheKey, session: Session) -> Origin | None:
+    """Return the same for a kernel in the cache, as far as it is shared; None if its compilers are not those of now."""
+    if list(key.texts("compilers")) != _compiler_files(session):
+        return None
+    options, places = placeless(key.texts("options"))
+    return Origin(make_key("kernel", ("options", options)), places, partial(_compiler_contents, session))
+
+
+def _compiler_files(session: Session) -> list[str]:
+    """List the files of the NVRTC libraries that may be used; what is known of a toolchain if there are none."""
+    found = [_file_text(path, session.system) for path in _candidates_raw_compiler(session.system)]
+    return found or [part for pair in _toolchain(session).key_fields() for part in pair]
+
+
+def _compiler_contents(session: Session) -> tuple[Field, ...]:
+    """Return fields for the compilers in `raw_key` by their contents."""
+    contents = [record_file(path, path).sha256 for path in map(str, _candidates_raw_compiler(session.system))]
+    if contents:
+        return (("nvrtc", contents),)
+    return (("toolchain", [part for pair in _toolchain(session).key_fields() for part in pair]),)
+
+
+def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
+    return (
+        ("name", kernel.name.base),
+        ("source", kernel.source),
+        ("expression", kernel.name.expression),
+        ("archs", [arch.sm for arch in archs]),
+    )
+
+
+def _environment(system: System) -> list[str]:
+    """List the environment variables that affect nvcc, with their values."""
+    return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
+
+
+def compile_raw(
+    kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path, *, with_ptx: bool = False
+) -> Compiled:
+    """Compile a kernel for each architecture, and to PTX of the latest that has no suffix if that is asked for.
+
+    Raises
+    ------
+    BuildError
+        It doesn't compile.
+    ToolchainError
+        There is neither NVRTC nor nvcc.
+    """
+    driver = probe_devices(session.system).driver_version
+    found = nvrtc.find_nvrtc(session.system, (), driver, archs)
+    if found is not None:
+        return _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
+    system = ObservingSystem(session.system)
+    found = _nvrtc_of_toolkit(session, system, driver, archs)
+    listed = LookedAt.of_listings(system)
+    if found is not None:
+        made = _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
+        return _with_inputs(made, listed, found.path)
+    toolkit = _toolchain(session).cuda
+    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+    nvcc = check_nvcc(toolkit, archs)
+    check_archs(tuple(archs), toolkit)
+    made = _by_nvcc(kernel, archs, nvcc, session, staging, with_ptx=with_ptx)
+    return _with_inputs(made, listed, nvcc.path, nvcc.cicc, toolkit.ptxas)
+
+
+def _with_inputs(made: Compiled, listed: LookedAt, *programs: Path) -> Compiled:
+    """Add the compiler, and the folders that were searched for it: the key has none of them."""
+    dependencies, absent = (*made.dependencies, *programs), (*made.absent, *listed.absent)
+    return made._replace(dependencies=dependencies, others=listed.others, absent=absent)
+
+
+def _candidates_raw_compiler(system: System) -> list[Path]:
+    """List the NVRTC libraries in the locations that need no search for a toolkit."""
+    return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
+
+
+def _file_text(path: Path, system: System) -> str:
+    stamp = system.stat(path)
+    return f"{path} {stamp}"
+
+
+def _nvrtc_of_toolkit(
+    session: Session, system: System, driver: str | None, archs: Sequence[Arch]
+) -> nvrtc.Nvrtc | None:
+    """Return the NVRTC that `system` has in the session's toolkit; None if there is no toolkit, or it has none."""
+    try:
+        cuda = _toolchain(session).cuda
+    except ToolchainError:
+        return None
+    return None if cuda is None else nvrtc.find_nvrtc(system, (cuda.root,), driver, archs)
+
+
+def _toolchain(session: Session) -> Toolchain:
+    return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
+
+
+def _ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
+    """Return the architecture whose PTX serves later ones."""
+    return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
+
+
+def _by_nvrtc(
+    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path, *, with_ptx: bool
+) -> Compiled:
+    asked = for_nvrtc(kernel)
+    named = named_paths(asked.flags)
+    read = partial(system.read_text, limit_bytes=_LARGEST_HEADER)
+    search = Search((*kernel.include_paths, *named), found.includes, nvrtc.HEADERS, read, cache(system.realpath))
+    headers = find_headers(asked.source, kernel.file_name, search)
+    options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
+    try:
+        programs = [
+            nvrtc.compile_program(
+                found,
+                asked.source,
+                staging / kernel.file_name,
+                kernel.name.expression,
+                (f"--gpu-architecture={arch.sm}", *options),
+            )
+            for arch in archs
+        ]
+    except BuildError as error:
+        raise _explained(error, kernel) from None
+    latest, made = _ptx_arch(archs, with_ptx=with_ptx), dict(zip(archs, programs, strict=True))
+    ptx = [KernelImage(latest, made[latest].entry, made[latest].ptx, is_ptx=True)] if latest in made else []
+    return Compiled(
+        (*(KernelImage(arch, program.entry, program.code) for arch, program in made.items()), *ptx),
+        dependencies=(*headers.files, *filter(system.is_file, named)),
+        absent=headers.absent,
+        unknown=headers.unknown,
+        compiler=programs[0].compiler,
+    )
+
+
+def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> Nvcc:
+    """Return the nvcc of a toolkit, which compiles a raw kernel without NVRTC.
+
+    Raises
+    ------
+    CudaNotFoundError
+        The toolkit has no nvcc: clang compiles with it.
+    """
+    if not isinstance(toolkit.compiler, Nvcc):
+        raise CudaNotFoundError(
+            f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no NVRTC "
+            f"was found that compiles for {', '.join(arch.sm for arch in archs)}",
+            hints=(nvrtc.PACKAGES,),
+        )
+    return toolkit.compiler
+
+
+def _by_nvcc(
+    kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path, *, with_ptx: bool
+) -> Compiled:
+    system, timeout_s = session.system, session.settings.compile_timeout_s
+    latest = _ptx_arch(archs, with_ptx=with_ptx)
+    plan = _nvcc_plan(kernel, archs, nvcc, latest)
+    runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
+    try:
+        with Progress(kernel.name.base, plan.commands) as progress:
+            runner.run(plan, progress=progress)
+    except BuildError as error:
+        raise _explained(error, kernel) from None
+    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
+    images = [KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins]
+    if latest is not None:
+        text = (staging / f"{latest.compute}.ptx").read_bytes()
+        images.append(images[archs.index(latest)]._replace(data=text, is_ptx=True))
+    named = named_paths(kernel.flags)
+    headers = read_from_outside((edge.depfile for edge in plan.edges if edge.depfile is not None), staging)
+    return Compiled(
+        tuple(images),
+        dependencies=(*headers, *filter(system.is_file, named)),
+        absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
+        compiler=(nvcc.label, nvcc.host.banner, *_environment(system)),
+    )
+
+
+def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:
+    """Plan one command for each architecture, and one for PTX; each writes a depfile, and nothing is linked."""
+    head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *kernel.options())
+    source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
+    kinds = [("cubin", arch.sm) for arch in archs] + [("ptx", arch.compute) for arch in archs if arch == latest]
+    edges = tuple(
+        Edge(
+            argv=(*head, f"-{kind}", f"-arch={arch}", source.path, "-o", f"{arch}.{kind}", "-MD", "-MF", f"{arch}.d"),
+            inputs=(source.path,),
+            outputs=(f"{arch}.{kind}",),
+            description=f"compiling {kernel.name.base} for {arch}",
+            tool="compile",
+            depfile=f"{arch}.d",
+        )
+        for kind, arch in kinds
+    )
+    return BuildPlan(files=(source,), edges=edges)
+
+
+def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
+    """Return the same failure with its first real error."""
+    from be_runtime.compile.messages import explained
+
+    return explained(error, {kernel.file_name: kernel.source}, is_cuda=True) if error.output else error

@@ -1,0 +1,168 @@
+"""`warp_kernel`: Warp's own JAX support with this package's names for its arguments.
+
+Warp's ``jax_kernel`` compiles, batches and runs the kernel: its FFI handler calls Python at every launch, and Warp
+names the targets. This module adds the arguments `outs` and `launch_dims`, and checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
+from be_runtime.jax import port
+from be_runtime.jax.arrays import check_structs
+
+_ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, or an array for a changing value"
+
+
+@public
+def warp_kernel(
+    kernel: Any,
+    outs: Any,
+    *,
+    launch_dims: int | tuple[int, ...] | None = None,
+    vmap_method: str = "sequential",
+    **warp_options: Any,
+) -> Callable[..., Any]:
+    """Make a function of JAX arrays from a Warp kernel, by Warp's own JAX support.
+
+    Parameters
+    ----------
+    kernel : warp.Kernel
+        A function decorated with ``@wp.kernel``, whose last parameters are the outputs.
+    outs : ShapeDtypeStruct or pytree of them
+        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with theirs.
+    launch_dims : int or tuple of int, optional
+        Threads along each axis; by default the shape of the first array.
+    vmap_method : str
+        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. With methods that pass a whole batch,
+        Warp joins it with the first axis of each array, which is right for kernels that work element by element.
+    **warp_options
+        Further arguments of Warp's ``jax_kernel``.
+
+    Returns
+    -------
+    callable
+        Function that takes the inputs, arrays or static scalars, and returns arrays in the structure of `outs`. It runs
+        on GPUs and, if Warp supports it (1.19 does), on the CPU. Nothing prevents the kernel from writing to its
+        inputs: such a write changes the values that other parts of the program see.
+
+    Raises
+    ------
+    ImportError
+        Warp is not installed.
+    TypeError
+        The kernel is not a Warp kernel.
+    ArgumentError
+        The kernel has fewer parameters than there are results. At a call: its results are not as `outs` describes, or
+        an input does not fit its parameter.
+    """
+    jax_kernel = _import_jax_kernel(kernel)
+    leaves, unflatten = port.flatten(outs)
+    check_structs(leaves)
+    parameters = kernel.adj.args
+    if len(parameters) < len(leaves):
+        raise ArgumentError(
+            f"the kernel {kernel.key} has {len(parameters)} parameters, fewer than the {len(leaves)} outs"
+        )
+    call = jax_kernel(
+        kernel,
+        num_outputs=len(leaves),
+        vmap_method=vmap_method,
+        launch_dims=launch_dims,
+        output_dims={
+            output.label: tuple(leaf.shape[: _ndim(output)])
+            for output, leaf in zip(parameters[-len(leaves) :], leaves, strict=True)
+        },
+        **warp_options,
+    )
+
+    def checked(*inputs: Any) -> Any:
+        results = call(*_as_inputs(kernel.key, parameters, inputs))
+        _check_results(kernel.key, results, leaves)
+        return unflatten(results)
+
+    return checked
+
+
+def jaxtype_to_warptype(dtype: Any) -> Any:
+    """Return Warp's scalar type, such as ``warp.float32``, for what numpy takes as a dtype."""
+    import numpy as np
+
+    warp = _import_warp("jaxtype_to_warptype")
+    try:
+        name = np.dtype(dtype).name
+    except TypeError as error:
+        raise ArgumentError(f"{dtype!r} is not a dtype: {error}") from error
+    if name not in BY_NAME or not hasattr(warp, name):
+        raise ArgumentError(f"Warp has no scalar type for {name}")
+    return getattr(warp, name)
+
+
+def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
+    """Return the type of a Warp kernel's array parameter for a ``ShapeDtypeStruct`` with axes."""
+    if not jax_info.shape:
+        raise ArgumentError(f"{jax_info} has no axes, and a Warp array has one at least", hints=("use the shape (1,)",))
+    dtype = jaxtype_to_warptype(jax_info.dtype)
+    return _import_warp("jaxinfo_to_warpinfo").array(dtype=dtype, ndim=len(jax_info.shape))
+
+
+def _import_warp(function: str) -> Any:
+    try:
+        import warp
+    except ImportError as error:
+        raise ImportError(
+            f"{function} needs Warp, which can't be imported: {error}\nhint: pip install 'brainevent-toolchain[warp]'"
+        ) from error
+    return warp
+
+
+def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
+    """Import Warp's function, and check that the object is a Warp kernel."""
+    warp = _import_warp("warp_kernel")
+    if not isinstance(kernel, warp.Kernel):
+        raise TypeError(f"kernel must be a function decorated with @warp.kernel, not {kernel!r}")
+    if not hasattr(warp, "jax_kernel"):
+        raise ImportError(
+            f"warp_kernel needs a newer Warp than {warp.__version__}\nhint: pip install 'brainevent-toolchain[warp]'"
+        )
+    function: Callable[..., Any] = warp.jax_kernel
+    return function
+
+
+def _ndim(parameter: Any) -> int:
+    """Return the number of dimensions of the array that a parameter takes; 0 for a scalar."""
+    return int(getattr(parameter.type, "ndim", 0))
+
+
+def _as_inputs(name: str, parameters: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Convert inputs to arrays if the kernel takes arrays, and leave scalars as they are; Warp counts them."""
+    known = parameters[: len(inputs)]
+    taken = [_as_input(name, parameter, value) for parameter, value in zip(known, inputs[: len(known)], strict=True)]
+    return [*taken, *inputs[len(known) :]]
+
+
+def _as_input(name: str, parameter: Any, value: Any) -> Any:
+    is_array = _ndim(parameter) > 0
+    try:
+        if is_array:
+            return port.as_array(value)
+        if not isinstance(value, str):
+            float(value)
+            return value
+    except (TypeError, ValueError):
+        pass
+    kind, hint = ("an array", "pass a JAX or NumPy array") if is_array else ("a static number", _ABOUT_SCALARS)
+    raise ArgumentError(f"the kernel {name}: {parameter.label} is {value!r}, which is not {kind}", hints=(hint,))
+
+
+def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> None:
+    for index, (result, leaf) in enumerate(zip(results, leaves, strict=True)):
+        if result.shape != tuple(leaf.shape) or result.dtype != leaf.dtype:
+            raise ArgumentError(
+                f"the kernel {name} gives {result.dtype}{list(result.shape)} as output {index}, "
+                f"but outs says {leaf.dtype}{list(leaf.shape)}"
+            )

@@ -1,0 +1,309 @@
+"""Checked mode: targets in front of targets, whose handlers check each call, and what they found.
+
+The handlers are slots of ``native/guard.cc``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import json
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from be_runtime import checks
+from be_runtime.call.compiled_function import check_calls
+from be_runtime.checks import Checks, Finding, Findings, with_source
+from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.frames import public
+from be_runtime.jax import calls, port, transforms
+from be_runtime.load.load import say
+from be_runtime.load.module import open_library
+from be_runtime.load.native_library import native_library
+from be_runtime.load.registry import Registry, Session, Target, addresses
+from be_toolchain.machine.forks import ThreadLock
+
+_NATIVE = "guard"
+_LDFLAGS = ("-ldl",)
+_PREFIX = "be.checked."
+_LATEST = 1000
+"""Number of findings that an error of XLA may tell of."""
+
+_ROOM = 1 << 20
+"""Bytes of findings that are taken at once."""
+
+Targets = tuple[tuple[str, str], ...]
+
+
+class Guards:
+    """The checked targets of a process, and what their calls found.
+
+    Parameters
+    ----------
+    session : callable
+        Function that makes the session in which the native library is compiled.
+    registry : Registry
+    """
+
+    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self.breadcrumbs = ""
+        self._session = session
+        self._registry = registry
+        self._libraries: list[ctypes.CDLL] = []
+        self._known: dict[tuple[str, str], str] = {}
+        self._listeners: list[Findings] = []
+        self._everywhere: list[Debugging] = []
+        self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
+        self._is_kept = False  # a module's calls are always checked
+        self._lock = ThreadLock()
+        atexit.register(self._say_all)
+
+    def target(self, platform: str, name: str) -> str:
+        """Return the target that checks the calls of another one; that itself if it can't be checked."""
+        with self._lock:
+            if (platform, name) not in self._known:
+                self._known[platform, name] = self._make(platform, name)
+            return self._known[platform, name]
+
+    def _make(self, platform: str, name: str) -> str:
+        where = {"cuda": "CUDA"}.get(platform, platform)
+        stages = self._registry.stages(name, where)
+        if not {"execute"} <= set(stages) <= {"execute", "instantiate"}:
+            return name
+        handler = self._front(stages, is_gpu=where == "CUDA", usual=None)
+        target = Target(_PREFIX + name, where, "checked")
+        self._registry.add([target], {target.name: lambda: handler})
+        return target.name
+
+    def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
+        """Make a handler for a name that checks the calls of another one; that runs once, since it may have effects."""
+        text = checks.call_text(name, "", chosen, once=True, hidden=0)
+        with self._lock:
+            return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
+
+    def _front(self, stages: dict[str, int], *, is_gpu: bool, usual: bytes | None) -> object:
+        """Take a slot; a library has a fixed number of them, so a copy of it is loaded when they are used up."""
+        made = (ctypes.c_void_p * 2)()
+        for library in (*self._libraries[-1:], None):
+            execute, instantiate = (ctypes.c_void_p(stages.get(stage)) for stage in ("execute", "instantiate"))
+            if (library or self._open()).be_guard_slot(execute, instantiate, ctypes.c_int32(is_gpu), usual, made):
+                break
+        found = dict(zip(("execute", "instantiate"), made, strict=True))
+        return port.stage_capsules({stage: found[stage] for stage in stages})
+
+    def _open(self) -> ctypes.CDLL:
+        session = self._session()
+        library = native_library(_NATIVE, session, _LDFLAGS)
+        if self._libraries:
+            library = _load_copy(library)
+        is_sanitized = bool(session.settings.sanitize)  # whose own handler of faults tells more
+        library.be_guard_exact(ctypes.c_int32(is_sanitized))
+        if not is_sanitized:
+            library.be_guard_name_faults()
+        if self.breadcrumbs and not self._libraries:
+            library.be_guard_breadcrumbs(self.breadcrumbs.encode())
+        library.be_guard_take.restype = ctypes.c_int64
+        self._libraries.append(library)
+        return library
+
+    def always(self, chosen: Checks) -> Guard:
+        """Return a mode that is never left."""
+        self._is_kept = True
+        check_calls(is_on=True)
+        return Guard(chosen, self)
+
+    def start(self, chosen: Checks | None) -> Debugging:
+        """Check all calls of the process from now on, until the result is entered as a context; None ends all that."""
+        if chosen is None:
+            for each in reversed(self._everywhere):
+                each.end()
+        made = Debugging(self, None if chosen is None else Guard(chosen, self))
+        self.spread([*self._everywhere, made])
+        return made
+
+    def _say_all(self) -> None:
+        """Write what is found in the process to standard error when it ends."""
+        for each in self._everywhere:
+            if each.mode is not None and each.mode.checks.on_finding != "collect" and each.findings.has_any:
+                say(f"checked mode, in this process:\n{each.findings.report()}")
+
+    def spread(self, everywhere: Sequence[Debugging]) -> None:
+        """Let the last of some modes be that of the process."""
+        self._everywhere = [each for each in everywhere if each.mode is not None]
+        checks.STATE.everywhere = self._everywhere[-1].mode if self._everywhere else None
+
+    def without(self, debugging: Debugging) -> None:
+        """Let a mode no longer be one of the process."""
+        self.spread([each for each in self._everywhere if each is not debugging])
+
+    def listen(self, findings: Findings) -> None:
+        """Hand what is found from now on to these findings too."""
+        self.fetch()
+        self._listeners.append(findings)
+        check_calls(is_on=True)
+
+    def leave(self, findings: Findings) -> None:
+        """Hand nothing more to these findings."""
+        self.fetch()
+        self._listeners = [each for each in self._listeners if each is not findings]
+        check_calls(is_on=self._is_kept or bool(self._listeners))
+
+    def told_by(self, error: Exception) -> tuple[Finding, ...]:
+        """Return the findings that an error of XLA tells of, each once."""
+        text = str(error)
+        if "BE801 " not in text:
+            return ()
+        self.fetch()
+        with self._lock:
+            told = [each for each in self._latest if each.message in text and each.caller in text]
+        return tuple(dict.fromkeys(told))
+
+    def note(self, text: str) -> None:
+        """Tell all that listen what is not checked."""
+        for listener in self._listeners:
+            listener.add((), (text,))
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel, with the findings of all that listen."""
+        for listener in self._listeners:
+            listener.calls.setdefault(kernel, {})[caller] = None
+
+    def fetch(self) -> list[Finding]:
+        """Take what was found since the last call, hand it to all that listen, and return the findings."""
+        with self._lock:
+            lines = [line for library in self._libraries for line in _take(library)]
+            found, notes = read_findings(lines)
+            self._latest.extend(found)
+            for listener in self._listeners:
+                listener.add(found, notes)
+        return found
+
+
+def _take(library: ctypes.CDLL) -> list[str]:
+    lines: list[str] = []
+    room = ctypes.create_string_buffer(_ROOM)
+    while size := library.be_guard_take(room, ctypes.c_int64(_ROOM)):
+        lines.extend(room.raw[: size - 1].decode(errors="replace").split("\n"))  # a message may have other line ends
+    return lines
+
+
+def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
+    """Read findings and notes from lines of JSON."""
+    found, notes = [], []
+    for fields in map(json.loads, lines):
+        if fields["kind"] == "note":
+            notes.append(fields["message"])
+        else:
+            fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
+            found.append(with_source(Finding(**fields)))
+    return found, notes
+
+
+def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Load a library once more, with variables of its own: the loader knows a file by its inode."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "guard.so")
+        shutil.copyfile(library._name, copy)  # noqa: SLF001  # ctypes has no other way to the path
+        return open_library(copy)
+
+
+class Guard(NamedTuple):
+    """A checked mode that is on; see `be_runtime.checks.Active`."""
+
+    checks: Checks
+    guards: Guards
+
+    def guard(self, targets: Targets) -> Targets:
+        """Return the targets that check each call; those given if one of them can't be checked."""
+        made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+        return targets if set(made) & set(targets) else made
+
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+        self.guards.note(text)
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel."""
+        self.guards.note_call(kernel, caller)
+
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+        return self.guards.front(name, platform, make(), self.checks)
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""
+        with self.raising():
+            results = call()
+            port.wait(results)
+        self.report()
+        return results
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise an error of XLA that tells of findings as `FindingError`."""
+        try:
+            yield
+        except port.runtime_errors() as error:
+            found = self.guards.told_by(error)
+            if not found:
+                raise
+            hints = dict.fromkeys(hint for each in found for hint in each.hints)
+            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
+
+    def report(self) -> None:
+        """Warn of what was found and was no error."""
+        for each in self.guards.fetch():
+            if self.checks.on_finding == "warn" or not (each.certain or self.checks.on_finding == "collect"):
+                warn_caller("\n".join((str(each), *(f"hint: {hint}" for hint in each.hints))), FindingWarning)
+
+
+class Debugging:
+    """A checked mode: of the process until it is ended, or, as a context, of this thread until it is left.
+
+    Parameters
+    ----------
+    guards : Guards
+    mode : Guard or None
+        None checks nothing.
+    """
+
+    def __init__(self, guards: Guards, mode: Guard | None) -> None:
+        self.findings = Findings(guards.fetch)
+        self.mode = mode
+        self._guards = guards
+        self._stack = contextlib.ExitStack()
+        if mode is not None:
+            guards.listen(self.findings)
+            self._stack.callback(guards.leave, self.findings)
+            self._stack.callback(mode.report)
+            self._stack.enter_context(calls.traced_anew(mode.checks))
+
+    def leave_breadcrumbs(self, path: Path) -> None:
+        """Let a file tell which checked calls run, for who reads it after the process has died."""
+        self._guards.breadcrumbs = str(path)
+
+    def __enter__(self) -> Findings:
+        if self.mode is not None:
+            self._guards.without(self)
+            self._stack.enter_context(checks.using(self.mode))
+            self._stack.enter_context(self.mode.raising())
+        return self.findings
+
+    @public
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def end(self) -> None:
+        """Check nothing more; what other threads have traced meanwhile would go on to check."""
+        self._guards.without(self)
+        self._stack.close()
+        if self.mode is not None:
+            transforms.forget_programs()

@@ -1,1 +1,0 @@
-"""Notebooks: cells of C++ and CUDA, and errors as a notebook shows them."""

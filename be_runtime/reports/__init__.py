@@ -1,1 +1,0 @@
-"""Reports: resources of kernels, occupancy, loops in machine code, and the seconds of a build's phases."""

@@ -1,0 +1,248 @@
+"""Everything that a package declares, compiled into a bundle: the same bytes wherever the package lies."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.compile.parallel import run_parallel
+from be_runtime.errors import ArgumentError, BeRuntimeError
+from be_runtime.load.identity import portable_request
+from be_runtime.load.load import library_image, use_module
+from be_runtime.load.process import PROCESS
+from be_runtime.request.arguments import SUFFIXES
+from be_runtime.request.options import BuildRequest
+from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
+from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
+from be_runtime.store.bundle import Demand, ImageTarget, Index, ModuleRecord, target_name
+from be_runtime.store.cache import Entry
+from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
+from be_runtime.store.images import check_baseline, read_image
+from be_runtime.store.keys import CacheKey
+from be_runtime.store.standalone import STANDALONE, refuse_launched, render_standalone
+from be_runtime.store.write_bundle import write_bundle
+from be_toolchain.arch import parse_archs
+
+
+class PartReport(NamedTuple):
+    """A line for people about a part that is ready.
+
+    Parameters
+    ----------
+    name, language : str
+    seconds : float
+    size : int
+        Bytes of its images.
+    """
+
+    name: str
+    language: str
+    seconds: float
+    size: int
+
+
+class Built(NamedTuple):
+    """A package's bundle that was built.
+
+    Parameters
+    ----------
+    folder : Path
+    table : Index
+    reports : tuple of PartReport
+    """
+
+    folder: Path
+    table: Index
+    reports: tuple[PartReport, ...]
+
+
+def build_package(
+    package: Package,
+    *,
+    archs: Sequence[str] | None = None,
+    out: Path | None = None,
+    standalone: bool = False,
+    tell: Callable[[PartReport], None] = lambda _report: None,
+) -> Built:
+    """Build everything that a package declares.
+
+    Parameters
+    ----------
+    package : Package
+    archs : sequence of str, optional
+        Architectures of CUDA code instead of the declared ones.
+    out : Path, optional
+        Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
+    standalone : bool
+        True for a Python file beside the images that needs only JAX; see `be_runtime.store.standalone`.
+    tell : callable
+        Function that is told of each part that is ready.
+
+    Raises
+    ------
+    ArgumentError
+        The declaration is wrong, or CUDA code is declared and no architecture is named.
+    ToolchainError, BuildError
+        There is no compiler, or a source does not compile.
+    """
+    root = package.root
+    if root is None:
+        raise ArgumentError(f"{package.name} is not a folder, so nothing can be built in it")
+    declared = package.declaration()
+    asked = archs or declared.archs
+    chosen = tuple(map(str, parse_archs(",".join(asked)))) if asked else ()
+    baseline = check_baseline(declared.baseline, platform.machine())
+    _check(package, declared, chosen)
+    if standalone:
+        refuse_launched(package.name, declared.kernels)
+    makers: list[Maker] = []
+    for module in declared.modules.values():
+        make = partial(make_module_part, package.name, root, module, chosen, baseline)
+        makers.append(("modules", module.name, module.language, make))
+    for name, table in declared.kernels.items():
+        make = partial(_make_kernel_part, root, name, table, chosen, baseline)
+        makers.append(("kernels", name, read_table(name, table).language, make))
+    with _importable(package.name, root):
+        parts, reports = _run(package.name, makers, tell)
+    _check_names(package.name, parts)
+    index = Index(
+        machine=platform.machine(),
+        images={digest: image for part in parts for digest, (image, _) in part.images.items()},
+        targets={name: target for part in parts for name, target in part.targets.items()},
+        kernels={name: row for part in parts for name, row in part.kernels.items()},
+        modules={name: row for part in parts for name, row in part.modules.items()},
+        functions={name: row for part in parts for name, row in part.functions.items()},
+    )
+    folder = out or root / KERNELS
+    extra = {STANDALONE: render_standalone(package.name, index)} if standalone else {}
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, extra)
+    return Built(folder, index, tuple(reports))
+
+
+Maker = tuple[str, str, str, Callable[[], Part]]
+"""Table of the declaration, name in it, language, and the function that makes the part."""
+
+
+def _run(
+    package: str, makers: Sequence[Maker], tell: Callable[[PartReport], None]
+) -> tuple[list[Part], list[PartReport]]:
+    """Make all parts, several at a time."""
+
+    def make(maker: Maker) -> tuple[Part, PartReport]:
+        table, name, language, run = maker
+        start = time.monotonic()
+        try:
+            part = run()
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as {table}.{name} of {package}/kernels.toml")
+            raise
+        size = sum(len(data) for _, data in part.images.values())
+        report = PartReport(name, language, time.monotonic() - start, size)
+        tell(report)
+        return part, report
+
+    made = run_parallel(make, makers)
+    return [part for part, _ in made], [report for _, report in made]
+
+
+def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
+    """Check what can be checked before anything is compiled."""
+    tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
+    tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
+    on_gpu = [name for name, options in tables if "compute_capability" not in options]
+    if on_gpu and not archs:
+        raise ArgumentError(
+            f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
+            hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
+        )
+
+
+def _check_names(package: str, parts: Sequence[Part]) -> None:
+    """Check that no two functions are registered under one name."""
+    owners: dict[str, str] = {}
+    for module, row in ((name, row) for part in parts for name, row in part.modules.items()):
+        for function in ModuleRecord(**row).contents():
+            name = f"{package}.{module}.{function}"
+            if name in owners:
+                raise ArgumentError(
+                    f"modules.{owners[name]} and modules.{module} both have a target {name}",
+                    hints=("rename one of them",),
+                )
+            owners[name] = module
+
+
+@contextlib.contextmanager
+def _importable(package: str, root: Path) -> Iterator[None]:
+    """Let the package's own modules be imported, which have the functions of Numba kernels."""
+    place = str(root.parents[package.count(".")])
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
+
+
+def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
+    """Compile one module, so that nothing in it says where it was compiled."""
+    request, options = request_of(package, root, declared)
+    wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
+    request = portable_request(request, wanted, {root: package})
+
+    def read(entry: Entry, key: CacheKey) -> Part:
+        data = read_image(entry.output(LIBRARY))
+        contents = entry.output(CONTENTS).read_text(encoding="utf-8")
+        digest = hashlib.sha256(data).hexdigest()
+        image = library_image(request.language, data, key, baseline)
+        record = ModuleRecord(
+            language=declared.language,
+            image=digest,
+            functions=contents,
+            sources=dict(sorted(_sources(request, declared, entry, root))),
+            captures_graphs=options.allow_cuda_graph,
+        )
+        return Part(
+            images={digest: (image, data)},
+            targets=_targets(digest, contents, image.platform, captures_graphs=record.captures_graphs),
+            modules={declared.name: record._asdict()},
+        )
+
+    return use_module(request, options, PROCESS.session(), read)
+
+
+def _make_kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
+    """Compile one kernel."""
+    from be_runtime.ship.kernels import build_function
+
+    return build_function(name, table, root, archs, baseline, PROCESS.session())
+
+
+def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:
+    targets = {}
+    for handlers in parse_contents(contents).values():
+        stages = handlers.stages(captures_graphs=captures_graphs and platform_name == "CUDA")
+        targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
+    return targets
+
+
+def _sources(request: BuildRequest, declared: DeclaredModule, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
+    """List the files of the package that a module was made from, those that would be, and folders of sources."""
+    units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
+    read = entry.manifest.dependencies.paths
+    refuse_read_links_out(f"modules.{declared.name}", root, read)
+    found = record_sources(root, map(Path, read))
+    for path, text in units:
+        found[str(path.relative_to(root))] = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    yield from found.items()
+    names = {Path(name).name for name in found}
+    for path in (Path(row.folder, name) for row in entry.manifest.absent for name in row.names):
+        if path.is_relative_to(root) and path.name in names:
+            yield str(path.relative_to(root)), MISSING
+    suffixes = " ".join(sorted({*SUFFIXES[declared.language], *SUFFIXES["cuda"]}))
+    yield from ((f"{source}/", suffixes) for source in declared.sources if (root / source).is_dir())

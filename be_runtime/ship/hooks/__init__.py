@@ -1,1 +1,0 @@
-"""Plug-ins of build backends: a package's kernels get into its wheel."""

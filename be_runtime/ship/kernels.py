@@ -1,0 +1,313 @@
+"""Declared kernels without host code, built ahead of time: rows of an index, and images."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from be_runtime.call.signature import read_signature
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError
+from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels import raw
+from be_runtime.kernels.geometry import DEFAULT_THREADS
+from be_runtime.kernels.launcher import (
+    Images,
+    Kernel,
+    KernelParam,
+    Obtained,
+    carried_launcher,
+    kernel_of,
+    kernel_record,
+    launcher_image,
+    launcher_of,
+)
+from be_runtime.kernels.numba import gpu
+from be_runtime.kernels.numba.cpu import Called, check_kernel, host_array_function
+from be_runtime.kernels.numba.cpu_handler import LACKING, Parameter, Signature, check_count, signature_of
+from be_runtime.kernels.numba.cpu_library import build_host_kernel
+from be_runtime.kernels.numba.gpu import (
+    NumbaKernel,
+    NumbaPrototype,
+    check_dispatcher,
+    numba_function,
+    takes_batches,
+    types_text,
+)
+from be_runtime.kernels.raw import RawPrototype, raw_function
+from be_runtime.load.prebuilt import register_image_target
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Session
+from be_runtime.request.options import check_arch_list
+from be_runtime.ship.declaration import KernelTable, call_options, imported, include_paths, read_source, read_table
+from be_runtime.ship.package import Part, record_sources
+from be_runtime.signature.model import LEADING, Param, Role
+from be_runtime.store.bundle import reading
+from be_runtime.store.images import Bundle
+from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.machine.forks import ThreadLock
+
+Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained]
+
+
+def open_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
+    """Make the function of a kernel that was built; nothing is mapped before its first call.
+
+    Parameters
+    ----------
+    record : mapping
+        Its row of ``functions``, as `build_function` made it.
+    bundle : Bundle
+    """
+    if record["language"] == "numba":
+        return _host_function(record, bundle)
+    opened = _Opened(record, bundle)
+    make = cuda_function if record["language"] == "cuda" else numba_cuda_function
+    return make(record, opened.obtain)
+
+
+class _Opened:
+    """The variants of a kernel for GPUs, read at their first calls."""
+
+    def __init__(self, record: Mapping[str, Any], bundle: Bundle) -> None:
+        self._record, self._bundle = record, bundle
+        self._made: dict[tuple[str, ...], Obtained] = {}
+        self._lock = ThreadLock()
+
+    def obtain(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
+        """Return the kernel for these arrays."""
+        variants: dict[tuple[str, ...], str] = {
+            tuple(each["types"]): each["kernel"] for each in self._record["variants"]
+        }
+        types: tuple[str, ...] = () if () in variants else tuple(types_text(inputs, outs))
+        if types not in variants:
+            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
+        with self._lock:
+            if types not in self._made:
+                self._made[types] = self._read(variants[types])
+            return self._made[types]
+
+    def _read(self, identity: str) -> Obtained:
+        target, bundle = self._record["launcher"], self._bundle
+        with reading(bundle.where):
+            digest = bundle.table.targets[target].image
+            launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
+            return Obtained(kernel_of(identity, bundle.table.kernels[identity], bundle.image), launcher)
+
+
+def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+    """Make the function of a raw kernel from its row."""
+    params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
+    prototype = RawPrototype(record["name"], record["label"], tuple(params))
+    launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
+    sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
+    options = call_options(record["call"])
+    return raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
+
+
+def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+    """Make the function of a Numba CUDA kernel from its row."""
+    prototype = NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
+    given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
+    threads = given.pop("threads_per_block", DEFAULT_THREADS)
+    options = call_options(record["call"])
+    return numba_function(prototype, obtain, record["signature"], given, threads, options)
+
+
+def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
+    """Make the function of a Numba CPU kernel from its row."""
+    name = record["name"]
+    targets = {_signature(row): row["target"] for row in record["variants"]}
+
+    def target_for(signature: Signature) -> str:
+        target = targets.get(signature)
+        if target is None:
+            raise _not_built(name, str(signature), [str(each) for each in targets])
+        with reading(bundle.where):
+            register_image_target(target, bundle, PROCESS.registry)
+        return str(target)
+
+    called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)
+    return host_array_function(called, record["signature"], call_options(record["call"]))
+
+
+def _signature(row: Mapping[str, Any]) -> Signature:
+    inputs, outputs = (tuple(Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in Signature._fields)
+    return Signature(inputs, outputs)
+
+
+def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
+    return ArgumentError(
+        f"{label} was not built for {asked}; it was built for {' and '.join(built)}",
+        hints=("name the dtype in dtypes of its table in kernels.toml, or cast the arrays",),
+    )
+
+
+Arrays = tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]
+"""Inputs, and outputs with scratch memory; of the shapes only the number of axes counts."""
+
+
+def build_function(
+    name: str, table: Mapping[str, Any], root: Path, archs: Sequence[str], baseline: str, session: Session
+) -> Part:
+    """Build a declared kernel.
+
+    Parameters
+    ----------
+    name : str
+    table : mapping
+    root : Path
+        Folder of the package.
+    archs : sequence of str
+        Architectures of CUDA code. PTX of the latest is built too, where the compiler gives it.
+    baseline : str
+        CPU of host code, see `be_runtime.store.images`.
+    session : Session
+
+    Raises
+    ------
+    ArgumentError, SpecError
+        The table is wrong.
+    BuildError, ToolchainError
+        It can't be compiled, or not ahead of time.
+    """
+    read = read_table(name, table)
+    call_options(read.call)
+    if read.language == "numba":
+        return _host(name, read, root, baseline, session)
+    given = check_arch_list(read.compiling.get("compute_capability"), "compute_capability")
+    wanted = parse_archs(given or ",".join(archs))
+    return (_raw if read.language == "cuda" else _numba_cuda)(name, read, root, wanted, session)
+
+
+def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
+    options = read.compiling
+    kernel = raw.raw_kernel(
+        read_source(name, read, root),
+        options.get("name", name),
+        options.get("extra_cuda_cflags"),
+        include_paths(read, root),
+        use_fast_math=options.get("use_fast_math", False),
+    )
+    prototype = raw.prototype_of(kernel)
+    record = read.options | {
+        "language": read.language,
+        "name": prototype.name,
+        "label": prototype.label,
+        "doc": None,
+        "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in prototype.params],
+        "sources": record_sources(root, [root / read.source, *_headers(include_paths(read, root))]),
+    }
+    cuda_function(record, _not_yet)  # its checks come before the compiler
+    return _launched(name, record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
+
+
+def _headers(folders: Sequence[str]) -> Iterator[Path]:
+    """List the files that a raw kernel may include; which it does include, its compiler does not always say."""
+    return (path for folder in folders for path in Path(folder).rglob("*"))
+
+
+def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
+    dispatcher = _checked(check_dispatcher, name, read)
+    prototype = gpu.prototype_of(dispatcher, read.signature)
+    record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
+    numba_cuda_function(record, _not_yet)
+    with_batch = takes_batches(prototype, read.signature, call_options(read.call))
+    kernels = [NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)]
+    for each in kernels:
+        gpu.check_arrays(each)
+    made = [(each.types_text(), gpu.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
+    return _launched(name, record, made, session)
+
+
+def _not_yet(*_arrays: object) -> Any:
+    raise AssertionError("nothing calls a kernel while it is built")
+
+
+def _launched(name: str, record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> Part:
+    """Add the kernels of the variants, and the launcher."""
+    launcher = carried_launcher(launcher_image(session))
+    images: Images = {**launcher.images}
+    kernels, variants = {}, []
+    for types, kernel in made:
+        identity, row, own = kernel_record(kernel)
+        images |= own
+        kernels[identity] = row
+        variants.append({"types": types, "kernel": identity})
+    record |= {"launcher": launcher.target, "variants": variants}
+    return Part(images, {launcher.target: launcher.row}, kernels, functions={name: record})
+
+
+def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> Part:
+    dispatcher = _checked(check_kernel, name, read)
+    function = dispatcher.py_func
+    parameters = tuple(inspect.signature(function).parameters)
+    record = _described(read, function.__name__, parameters, function.__doc__, root, dispatcher)
+    images: Images = {}
+    targets, variants = {}, []
+    for inputs, outputs in _variants(name, read, parameters):
+        signature = signature_of(inputs, outputs)
+        check_count(function, function.__name__, signature)
+        made = build_host_kernel(dispatcher, signature, session, baseline)
+        images |= made.images
+        targets[made.target] = made.row
+        variants.append({**_rows(signature), "target": made.target})
+    return Part(images, targets, functions={name: record | {"variants": variants}})
+
+
+def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> Any:
+    try:
+        return check(imported(name, read))
+    except TypeError as error:
+        raise ArgumentError(f"kernels.{name}: {read.source}: {error}") from error
+
+
+def _rows(signature: Signature) -> dict[str, list[list[str | int]]]:
+    return {side: [[each.dtype.name, each.rank] for each in row] for side, row in signature._asdict().items()}
+
+
+def _described(
+    read: KernelTable, name: str, parameters: Sequence[str], doc: str | None, root: Path, dispatcher: Any
+) -> dict[str, Any]:
+    file = inspect.getsourcefile(dispatcher.py_func)
+    return read.options | {
+        "language": read.language,
+        "name": name,
+        "label": name,
+        "doc": doc,
+        "parameters": list(parameters),
+        "sources": record_sources(root, [Path(file)] if file else []),
+    }
+
+
+def _variants(name: str, read: KernelTable, parameters: Sequence[str]) -> list[Arrays]:
+    """List the arrays that a kernel is built for: for each dtype, those that the signature declares."""
+    declared = read_signature(name, read.signature, parameters)
+    assert declared is not None, "a table has a signature"
+    sides = declared.with_role(Role.ARG), (*declared.with_role(Role.RET), *declared.with_role(Role.SCRATCH))
+    return list(dict.fromkeys(_arrays(name, *sides, dtype) for dtype in read.dtypes))
+
+
+def _arrays(name: str, args: Sequence[Param], outs: Sequence[Param], dtype: DType) -> Arrays:
+    inputs = tuple(ArraySpec(each.dtype or dtype, (1,) * _rank(name, each)) for each in args)
+    return inputs, tuple(_outputs(name, outs, inputs, dtype))
+
+
+def _outputs(name: str, outs: Sequence[Param], inputs: Sequence[ArraySpec], dtype: DType) -> Iterator[ArraySpec]:
+    for each in outs:
+        if each.role is Role.SCRATCH:
+            yield ArraySpec(BY_NAME["uint8"], (1,))
+        else:
+            like = inputs[each.like].dtype if isinstance(each.like, int) else dtype
+            yield ArraySpec(each.dtype or like, (1,) * _rank(name, each))
+
+
+def _rank(name: str, param: Param) -> int:
+    if param.axes is None:
+        raise ArgumentError(
+            f"kernels.{name}: the signature does not say how many axes {param.name or 'an array'} has",
+            hints=("write them, as in arg[n k], or arg[] for a number",),
+        )
+    return sum(axis != LEADING for axis in param.axes)

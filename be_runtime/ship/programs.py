@@ -1,0 +1,478 @@
+"""`load_exported`: an exported program is checked, its kernels are mapped and registered, and it can be called."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import platform
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError, RegistrationError
+from be_runtime.frames import public
+from be_runtime.jax import exporting
+from be_runtime.kernels.launcher import STAGES, kernel_of, lacking, launcher_of
+from be_runtime.load.prebuilt import register_image_target
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Target
+from be_runtime.request.arguments import StrPath
+from be_runtime.request.options import check_arch_list, check_path
+from be_runtime.store.bundle import (
+    IMAGES,
+    INDEX,
+    CodeImage,
+    Demand,
+    ImageTarget,
+    Index,
+    image_file,
+    lacking_arch,
+    parse_index,
+    reading,
+    render_index,
+)
+from be_runtime.store.images import (
+    Bundle,
+    check_baseline,
+    default_baseline,
+    read_index,
+    require_baseline,
+    require_machine,
+)
+from be_toolchain import __version__
+from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust import LARGE, LARGEST, open_archive, open_regular, read_beginning, read_member
+
+PROGRAM = "program.stablehlo"
+"""Name of what JAX exported."""
+
+_SEAL = b"sha256 of all but the images: "
+_SEAL_BYTES = len(_SEAL) + 64
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -> bytes:
+    """Write the file of a program.
+
+    Parameters
+    ----------
+    index : Index
+    program : bytes
+    images : dict of str to bytes
+        Images by hash.
+    """
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for digest in sorted(images):
+            archive.writestr(zipfile.ZipInfo(image_file(digest, index.images[digest]), _DATE), images[digest])
+        for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
+            # A reader unpacks no more than this, as what is packed may stand for anything.
+            how = zipfile.ZIP_DEFLATED if len(data) <= LARGE else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data, how)
+        archive.comment = b" " * _SEAL_BYTES  # the zip says how long it is
+    data = out.getvalue()
+    with zipfile.ZipFile(out) as archive:
+        return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
+
+
+def open_container(data: bytes, where: str) -> Bundle:
+    """Open the file of a program, whose hashes are checked first.
+
+    Returns
+    -------
+    Bundle
+        Its file `PROGRAM` is what JAX exported.
+
+    Raises
+    ------
+    LoadError
+        It is no program, only a part of one, damaged, or of a format or ABI that this release does not read.
+    """
+    view = memoryview(data)
+    if bytes(view[-_SEAL_BYTES:][: len(_SEAL)]) != _SEAL:
+        raise LoadError(
+            f"{where} is not an exported program, or only a part of one",
+            hints=("be_runtime.export makes them", "copy it again"),
+        )
+    try:
+        archive = open_archive(io.BytesIO(data))
+        is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(archive, view)
+    except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
+        is_whole = False
+    if not is_whole:
+        raise LoadError(f"{where} is damaged: its bytes are not those that were saved", hints=("copy it again",))
+    index = parse_index(read_index(archive, INDEX, where), where)
+    if not index.program:
+        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
+    return Bundle(where, index, partial(_read, archive, view), is_checked=True)
+
+
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int) -> bytes | memoryview:
+    """Return a file, and an image without a copy."""
+    if name == PROGRAM:
+        is_packed = archive.getinfo(name).compress_type != zipfile.ZIP_STORED
+        return read_member(archive, name, min(most_bytes, LARGE) if is_packed else most_bytes)
+    start, end = _place(archive.getinfo(name), view)
+    return view[start:end]
+
+
+def _place(info: zipfile.ZipInfo, view: memoryview) -> tuple[int, int]:
+    """Return where the bytes of a file that is not compressed begin and end."""
+    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of its name, and of a field that follows
+    start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
+    return start, start + info.file_size
+
+
+def _seal(archive: zipfile.ZipFile, view: memoryview) -> bytes:
+    """Hash all but the images, and check those.
+
+    Raises
+    ------
+    ValueError
+        An image has another hash than its name says, or shares bytes with one before it.
+    """
+    rest, at = hashlib.sha256(), 0
+    for info in archive.infolist():
+        if info.filename.startswith(f"{IMAGES}/"):
+            start, end = _place(info, view)
+            # Entries that share bytes would be hashed as often as they are named.
+            if start < at or hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
+                raise ValueError(info.filename)
+            rest.update(view[at:start])
+            at = end
+    rest.update(view[at:-_SEAL_BYTES])
+    return _SEAL + rest.hexdigest().encode()
+
+
+_PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
+
+
+class ExportedProgram(bytes):
+    """A program and its kernels, see `export`."""
+
+    __slots__ = ()
+
+    def save(self, path: StrPath) -> Path:
+        """Write the program to a file, complete or not at all; an older one is replaced.
+
+        Raises
+        ------
+        ArgumentError
+            The file can't be written.
+        """
+        target = check_path(path, "path")
+        try:
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+                staging = Path(file.name)
+                try:
+                    file.write(self)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    staging.chmod(0o644)
+                    staging.replace(target)
+                except BaseException:
+                    staging.unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise ArgumentError(f"{target} can't be written: {error.strerror}") from error
+        return target
+
+    def __repr__(self) -> str:
+        return f"<exported program of {len(self)} bytes>"
+
+    __str__ = __repr__
+
+
+@public
+def export(
+    function: Callable[..., Any],
+    *args: Any,
+    platforms: str | Sequence[str] | None = None,
+    archs: str | Sequence[str] | None = None,
+    baseline: str | None = None,
+) -> ExportedProgram:
+    """Export a function with all kernels that it calls: a program that needs no sources, cache or compiler.
+
+    It is what ``jax.export`` makes, and the machine code of each kernel, once. `load_exported` loads it.
+
+    Parameters
+    ----------
+    function : callable
+        Function, jitted by ``jax.jit`` or not.
+    *args : array or ShapeDtypeStruct, or pytrees of them
+        Arguments that have the shapes and dtypes that the program is for.
+    platforms : str or sequence of str, optional
+        ``"cpu"``, ``"cuda"`` or both; by default that of JAX's default backend. Their devices need not be here.
+    archs : str or sequence of str, optional
+        GPU architectures, such as ``"8.0,9.0"``; by default those for which each kernel was compiled here.
+    baseline : str, optional
+        Level of CPU instructions that host code may use: by default ``"x86-64-v3"`` on x86-64, which has AVX2. An empty
+        text stands for what every such machine has.
+
+    Returns
+    -------
+    ExportedProgram
+        Bytes, with a method ``save``.
+
+    Raises
+    ------
+    ArgumentError
+        A platform, an architecture or the level is unknown.
+    RegistrationError
+        A kernel that it calls works in this process alone, or it calls back into Python.
+    BeRuntimeError, ToolchainError
+        A kernel can't be compiled as asked.
+    ValueError
+        JAX can't export it.
+    LoadError
+        A package that ``jax.export`` needs is not installed.
+
+    Examples
+    --------
+    >>> import be_runtime, jax, jax.numpy as jnp
+    >>> data = be_runtime.export(jax.jit(lambda x: 2 * x), jnp.arange(3.0))  # doctest: +SKIP
+    >>> be_runtime.load_exported(data.save("program.be")).call(jnp.arange(3.0)).tolist()  # doctest: +SKIP
+    [0.0, 2.0, 4.0]
+    """
+    machine = platform.machine()
+    level = default_baseline(machine) if baseline is None else check_baseline(baseline, machine)
+    asked = () if archs is None else parse_archs(check_arch_list(archs, "archs") or "")
+    listed = [platforms] if isinstance(platforms, str) else platforms
+    names = None if listed is None else [_check_platform(name) for name in listed]
+    cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
+    with PROCESS.also_for(asked):
+        program = exporting.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
+    data = exporting.write_program(program)
+    return ExportedProgram(write_container(cargo.index(program, level), data, cargo.data()))
+
+
+def _check_platform(name: object) -> str:
+    if name not in _PLATFORMS:
+        raise ArgumentError(f"platforms has {name!r}; there are: cpu, cuda")
+    return "cuda" if name == "gpu" else str(name)
+
+
+class _Cargo:
+    """The code that a program carries, collected while its calls are renamed.
+
+    Parameters
+    ----------
+    wanted : Demand
+    platforms : sequence of str, or None
+        The program's platforms; None for that of the default backend.
+    """
+
+    def __init__(self, wanted: Demand, platforms: Sequence[str] | None) -> None:
+        self._wanted = wanted
+        self._platforms = platforms
+        self._renamed: dict[tuple[str, str], tuple[str, str]] = {}
+        self._images: dict[str, tuple[CodeImage, bytes]] = {}
+        self._targets: dict[str, ImageTarget] = {}
+        self._kernels: dict[str, object] = {}
+
+    def rename(self, name: str, kernel: str) -> tuple[str, str]:
+        """Return the target and the kernel by content; what is not ours keeps its name."""
+        if (name, kernel) not in self._renamed:
+            live = PROCESS.registry.get(name)
+            self._renamed[name, kernel] = self._take(self._choose(name, live), kernel) if live else (name, kernel)
+        return self._renamed[name, kernel]
+
+    def _choose(self, name: str, live: Sequence[Target]) -> Target:
+        """Choose the target of a name that the program calls.
+
+        Raises
+        ------
+        RegistrationError
+            The name has a target on each of the program's platforms.
+        """
+        asked = {_PLATFORMS[each] for each in self._platforms or exporting.default_platforms()}
+        found = [target for target in live if target.platform in asked] or [*live]
+        if len(found) > 1:
+            raise RegistrationError(
+                f"{name!r} is registered for cpu and CUDA, and a program for both can't tell which one a call means",
+                hints=("export it for each platform", "or call the modules' functions, as in module.f(x)"),
+            )
+        return found[0]
+
+    def _take(self, target: Target, kernel: str) -> tuple[str, str]:
+        if target.carry is None:
+            raise exporting.known_here_alone(repr(target.name))
+        try:
+            made = target.carry(self._wanted._replace(kernel=kernel))
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is exported since the program calls {target.name}")
+            raise
+        self._targets[made.target] = made.row
+        self._images.update(made.images)
+        self._kernels.update(made.kernels)
+        return made.target, made.kernel or kernel
+
+    def data(self) -> dict[str, bytes]:
+        """Return the images' bytes by hash."""
+        return {digest: data for digest, (_, data) in self._images.items()}
+
+    def index(self, program: Any, baseline: str) -> Index:
+        """Return the index of a program."""
+        return Index(
+            machine=platform.machine(),
+            images={digest: image for digest, (image, _) in self._images.items()},
+            targets=self._targets,
+            kernels=self._kernels,
+            program={
+                **exporting.describe_program(program),
+                "baseline": baseline,
+                "made_by": f"brainevent-toolchain {__version__}",
+            },
+        )
+
+
+class LoadedProgram:
+    """A program whose kernels are registered in this process.
+
+    Parameters
+    ----------
+    program : jax.export.Exported
+    """
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+        self.call: Callable[..., Any] = exporting.callable_program(program)
+        """The program, as a function of arrays; it may be called in jitted functions."""
+
+    @property
+    def in_avals(self) -> Sequence[Any]:
+        """The shapes and dtypes of the arguments, flattened."""
+        return tuple(self._program.in_avals)
+
+    @property
+    def out_avals(self) -> Sequence[Any]:
+        """The shapes and dtypes of the results, flattened."""
+        return tuple(self._program.out_avals)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that it was exported for, such as ``"cpu"``."""
+        return tuple(self._program.platforms)
+
+    @property
+    def nr_devices(self) -> int:
+        """The number of devices that it runs on."""
+        return int(self._program.nr_devices)
+
+    def __repr__(self) -> str:
+        types = ", ".join(each.str_short() for each in self.in_avals)
+        made = ", ".join(each.str_short() for each in self.out_avals)
+        devices = f" on {self.nr_devices} devices" if self.nr_devices > 1 else ""
+        return f"<program {self._program.fun_name}({types}) -> ({made}) for {', '.join(self.platforms)}{devices}>"
+
+
+@public
+def load_exported(
+    data_or_path: bytes | StrPath,
+    *,
+    expected_sha256: str | None = None,
+    verify: Callable[[bytes], object] | None = None,
+) -> LoadedProgram:
+    """Load an exported program: this runs its code, so load what you trust.
+
+    Its kernels are registered once in a process, under names that contain their hashes. Those of a platform that this
+    machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
+
+    Parameters
+    ----------
+    data_or_path : bytes, str or Path
+        What `export` returned, or its file, which nobody else may be able to write.
+    expected_sha256 : str, optional
+        Hash of all bytes; others are refused before anything of them is read.
+    verify : callable, optional
+        Function that is given the bytes before anything of them is read, such as a check of a signature: it raises, or
+        returns False, to refuse them.
+
+    Returns
+    -------
+    LoadedProgram
+        ``program.call(...)`` takes the arguments of the exported function.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, not the expected one, of another release's format, or for other machines.
+    ArgumentError
+        An argument is of the wrong type, or the file can't be read.
+    """
+    if isinstance(data_or_path, (bytes, bytearray, memoryview)):
+        data, where = bytes(data_or_path), "the exported program"
+    else:
+        path = check_path(data_or_path, "data_or_path")
+        data, where = _read_loaded(path), str(path)
+    _accept(data, where, expected_sha256, verify)
+    bundle = open_container(data, where)
+    with reading(where):
+        read = exporting.read_program(bundle.file(PROGRAM), bundle.table.program)
+        _register(bundle)
+    return LoadedProgram(read)
+
+
+def _read_loaded(path: Path) -> bytes:
+    """Read a file that nobody else can write or replace."""
+    try:
+        with open_regular(path) as file:
+            problem = LocalSystem().distrust(path.absolute())
+            if problem:
+                raise LoadError(
+                    f"code is not loaded from {path}: {problem}",
+                    hints=("copy it to a folder of your own", "or take the right to write from others: chmod go-w"),
+                )
+            return read_beginning(file, LARGEST)
+    except OSError as error:
+        raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
+
+
+def _accept(data: bytes, where: str, expected_sha256: str | None, verify: Callable[[bytes], object] | None) -> None:
+    """Check a program's bytes as the caller asks, before anything is read of them."""
+    if expected_sha256 is not None:
+        found = hashlib.sha256(data).hexdigest()
+        if found != str(expected_sha256).lower():
+            raise LoadError(f"{where} is not the expected program: its sha256 is {found}, and not {expected_sha256}")
+    if verify is not None and verify(data) is False:
+        raise LoadError(f"{where} is refused: verify returned False")
+
+
+def _register(bundle: Bundle) -> None:
+    """Check everything that is used here, then map and register it."""
+    index, archs = bundle.table, exporting.device_archs()
+    here = {name: target for name, target in index.targets.items() if target.platform in archs}
+    kernels = index.kernels if any(target.stages == STAGES for target in here.values()) else {}
+    used = {target.image for target in here.values()}
+    _check(bundle, used, kernels, tuple(sorted({Arch.parse(each) for each in archs.get("CUDA", ())})))
+    for name, target in here.items():
+        if target.stages != STAGES:
+            register_image_target(name, bundle, PROCESS.registry)
+            continue
+        launcher = launcher_of(name, partial(bundle.library, target.image), PROCESS.registry)
+        for kernel, row in kernels.items():
+            launcher.define(kernel_of(kernel, row, bundle.image))
+
+
+def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], devices: tuple[Arch, ...]) -> None:
+    """Check machine, level and architectures of the images that are used here.
+
+    Raises
+    ------
+    LoadError
+        An image is not for this machine.
+    """
+    if used:
+        require_machine(bundle.table.machine, bundle.where)
+    for digest in used:
+        require_baseline(bundle.table.images[digest].baseline, bundle.where)
+    problems = [lacking_arch(image.archs, devices) for image in (bundle.table.images[digest] for digest in used)]
+    problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
+    if problem:
+        raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))

@@ -1,1 +1,0 @@
-"""Exported programs that carry their kernels: made, written to one file, and loaded."""

@@ -1,0 +1,112 @@
+"""Setuptools' commands for a project with kernels: they are built with its wheel, and named in its tag.
+
+Editable installs build nothing, and an sdist gets the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from setuptools import Command, Distribution
+from setuptools.command.bdist_wheel import bdist_wheel
+
+from be_runtime.ship.package import Package
+from be_runtime.ship.wheel import (
+    WheelOptions,
+    build_kernels,
+    leaving_as_text,
+    parse_options,
+    place,
+    platform_of,
+    project_table,
+    source_files,
+    wheel_packages,
+)
+from be_runtime.store.bundle import INDEX
+
+_KERNELS = "build_kernels"
+
+
+class BuildKernels(Command):  # type: ignore[misc]
+    """A part of the command ``build``; see `setuptools.command.build.SubCommand`."""
+
+    description = "build the kernels of packages"
+    user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
+
+    def initialize_options(self) -> None:
+        """Set what setuptools sets later."""
+        self.editable_mode = False
+        self.build_lib = ""
+
+    def finalize_options(self) -> None:
+        """Take the folder of the wheel's files."""
+        self.build_lib = self.get_finalized_command("build").build_lib
+
+    def run(self) -> None:
+        """Build kernels among the wheel's files."""
+        if not self.editable_mode:
+            with leaving_as_text():
+                options = _options()
+                for package, folder in self._folders(options).items():
+                    build_kernels(package, options, folder)
+
+    def platform(self) -> str:
+        """Return the wheel's platform; empty if no kernels were built."""
+        with leaving_as_text():
+            options = _options()
+            folders = {package.name: folder for package, folder in self._folders(options).items()}
+            return platform_of(folders, options) if all((each / INDEX).is_file() for each in folders.values()) else ""
+
+    def get_source_files(self) -> list[str]:
+        """List what an sdist needs."""
+        with leaving_as_text():
+            return [
+                file for package in wheel_packages(_options(), Path.cwd()) for file in source_files(package, Path.cwd())
+            ]
+
+    def get_outputs(self) -> list[str]:
+        """List no files, since their names are known when they are built."""
+        return []
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """List no files that an editable install links to."""
+        return {}
+
+    def _folders(self, options: WheelOptions) -> Mapping[Package, Path]:
+        return {package: Path(self.build_lib, place(package)) for package in wheel_packages(options, Path.cwd())}
+
+
+class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
+    """A part of the command ``bdist_wheel``: the platform of a wheel with kernels."""
+
+    def run(self) -> None:
+        """Write a wheel whose files are for one platform."""
+        self.root_is_pure = False
+        # The command ``install`` asks this when it chooses the folder of a wheel's files.
+        self.distribution.has_ext_modules = lambda: True
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tag: of any Python, unless extension modules are there too."""
+        python, abi, platform = super().get_tag()
+        command: Any = self.get_finalized_command(_KERNELS)
+        found = "" if self.root_is_pure else command.platform()
+        if not found:
+            return python, abi, platform
+        return (python, abi, found) if self.distribution.ext_modules else ("py3", "none", found)
+
+
+def add_commands(distribution: Distribution) -> None:
+    """Add our commands to a project's."""
+    build, wheel = (distribution.get_command_class(name) for name in ("build", "bdist_wheel"))
+    distribution.cmdclass |= {
+        _KERNELS: BuildKernels,
+        "build": type("build", (build,), {"sub_commands": [*build.sub_commands, (_KERNELS, None)]}),
+        "bdist_wheel": type("bdist_wheel", (WheelOfKernels, wheel), {}),
+    }
+
+
+def _options() -> WheelOptions:
+    return parse_options(project_table(Path.cwd()), "tool.be-runtime")

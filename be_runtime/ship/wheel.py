@@ -1,0 +1,412 @@
+"""The kernels of a wheel, as the plug-ins of all build backends make them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import io
+import json
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError, BeRuntimeError
+from be_runtime.ship.build import build_package
+from be_runtime.ship.declaration import read_toml, refuse_unknown, texts
+from be_runtime.ship.package import KERNELS, Package, locate_package
+from be_runtime.store.bundle import HASH_DIGITS
+from be_runtime.store.images import open_folder
+from be_runtime.tune.winners import FILE as TUNED
+from be_toolchain.errors import ToolchainError
+from be_toolchain.machine.trust import LARGE, read_regular
+from be_toolchain.terminal import say
+
+
+class Needs(NamedTuple):
+    """Libraries and symbols that an image asks for.
+
+    Parameters
+    ----------
+    libraries : tuple of str
+        Names of shared libraries, such as ``"libc.so.6"``; that of the loader itself is left out.
+    versions : frozenset of str
+        Versions of their symbols, such as ``"GLIBC_2.34"``.
+    undefined : frozenset of str
+        Symbols that other libraries must have.
+    run_paths : tuple of str
+        Folders in which libraries are looked for.
+    """
+
+    libraries: tuple[str, ...]
+    versions: frozenset[str] = frozenset()
+    undefined: frozenset[str] = frozenset()
+    run_paths: tuple[str, ...] = ()
+
+
+def read_needs(data: bytes) -> Needs:
+    """Read what an image asks for.
+
+    Raises
+    ------
+    BeRuntimeError
+        The extra ``build`` is not installed.
+    """
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        raise lacking_extra("pyelftools") from None
+    elf = ELFFile(io.BytesIO(data))
+    dynamic, versions, symbols = map(elf.get_section_by_name, (".dynamic", ".gnu.version_r", ".dynsym"))
+    tags = list(dynamic.iter_tags()) if dynamic else []
+    paths = [tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath for tag in tags if tag.entry.d_tag in _PATHS]
+    return Needs(
+        libraries=tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED" and not _is_loader(tag.needed)),
+        versions=frozenset(
+            each.name
+            for library, rows in (versions.iter_versions() if versions else ())
+            if not _is_loader(library.name)
+            for each in rows
+        ),
+        undefined=frozenset(
+            symbol.name
+            for symbol in (symbols.iter_symbols() if symbols else ())
+            if symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_WEAK"
+        ),
+        run_paths=tuple(path for text in paths for path in text.split(":") if path),
+    )
+
+
+_PATHS = ("DT_RPATH", "DT_RUNPATH")
+
+
+def _is_loader(library: str) -> bool:
+    return library.startswith(("ld-linux", "ld64.so"))
+
+
+def lacking_extra(package: str) -> BeRuntimeError:
+    """Return the error for a wheel that can't be checked."""
+    return BeRuntimeError(
+        f"the tag of a wheel can't be found without {package}",
+        hints=('[build-system] requires = ["brainevent-toolchain[build]", ...] has it',),
+    )
+
+
+class Policy(NamedTuple):
+    """Libraries and symbols that all systems of one platform have.
+
+    Parameters
+    ----------
+    name : str
+        The platform without the machine, such as ``"manylinux_2_28"``.
+    versions : dict of str to frozenset of str
+        Versions of symbols, by what stands before the ``_``.
+    libraries : frozenset of str
+    lacking : dict of str to frozenset of str
+        Symbols of those libraries that not all systems have.
+    """
+
+    name: str
+    versions: Mapping[str, frozenset[str]]
+    libraries: frozenset[str]
+    lacking: Mapping[str, frozenset[str]]
+
+
+def platform_tag(
+    needs: Mapping[str, Needs], machine: str, policies: Sequence[Policy], exclude: Sequence[str] = ()
+) -> str:
+    """Find the platform with the most systems that all images run on. Pure.
+
+    Parameters
+    ----------
+    needs : dict of str to Needs
+        What each image asks for, by the name of what it was made from.
+    machine : str
+    policies : sequence of Policy
+        Those with the most systems first.
+    exclude : sequence of str
+        Patterns of libraries that are on each system for another reason.
+
+    Returns
+    -------
+    str
+        ``linux_<machine>`` if the images need what no policy has, such as a newer glibc.
+
+    Raises
+    ------
+    ArgumentError
+        An image looks for libraries in folders of the build machine, or needs one that no policy has.
+
+    Examples
+    --------
+    >>> old = Policy("manylinux_2_17", {"GLIBC": frozenset({"2.17"})}, frozenset({"libc.so.6"}), {})
+    >>> platform_tag({"ops": Needs(("libc.so.6",), frozenset({"GLIBC_2.17"}))}, "x86_64", [old])
+    'manylinux_2_17_x86_64'
+    """
+    for name, need in needs.items():
+        _refuse_run_paths(name, need)
+    if any(library.startswith("libc.musl-") for need in needs.values() for library in need.libraries):
+        return f"linux_{machine}"
+    known = {library for policy in policies for library in policy.libraries}
+    for name, need in needs.items():
+        _refuse_libraries(name, [each for each in need.libraries if each not in known and not _matches(each, exclude)])
+    fitting = (policy for policy in policies if all(_fits(need, policy, exclude) for need in needs.values()))
+    return f"{next((policy.name for policy in fitting), 'linux')}_{machine}"
+
+
+def _refuse_run_paths(name: str, need: Needs) -> None:
+    for path in need.run_paths:
+        if not path.startswith(("$ORIGIN", "${ORIGIN}")):
+            raise ArgumentError(
+                f"{name} looks for libraries in {path}, a folder of the machine that built it",
+                hints=(
+                    f"take -rpath={path} out of its extra_ldflags",
+                    "link a library that lies there into the module, as -l:libfoo.a",
+                ),
+            )
+
+
+def _refuse_libraries(name: str, libraries: Sequence[str]) -> None:
+    if libraries:
+        flag = libraries[0].removeprefix("lib").partition(".so")[0]
+        raise ArgumentError(
+            f"{name} needs {libraries[0]}, which is not on every Linux",
+            hints=(
+                f"link it into the module: -l:lib{flag}.a instead of -l{flag}",
+                f'or write exclude = ["{libraries[0]}"] if whoever installs the wheel has it loaded',
+            ),
+        )
+
+
+def _fits(need: Needs, policy: Policy, exclude: Sequence[str]) -> bool:
+    """Return whether each system of a policy has what an image needs."""
+    for version in need.versions:
+        kind, _, number = version.partition("_")
+        if kind in policy.versions and number not in policy.versions[kind]:
+            return False
+    return all(
+        (library in policy.libraries or _matches(library, exclude))
+        and not need.undefined & policy.lacking.get(library, frozenset())
+        for library in need.libraries
+    )
+
+
+def _matches(library: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(library, pattern) for pattern in patterns)
+
+
+def parse_policies(document: Sequence[Mapping[str, Any]], machine: str) -> tuple[Policy, ...]:
+    """Read auditwheel's policies for a machine, those with the most systems first. Pure."""
+    rows = sorted(document, key=lambda row: -row["priority"])
+    return tuple(
+        Policy(
+            name=row["name"],
+            versions={kind: frozenset(numbers) for kind, numbers in row["symbol_versions"][machine].items()},
+            libraries=frozenset(row["lib_whitelist"]),
+            lacking={library: frozenset(symbols) for library, symbols in row["blacklist"].items()},
+        )
+        for row in rows
+        if machine in row["symbol_versions"]
+    )
+
+
+@lru_cache(maxsize=1)
+def read_policies(machine: str) -> tuple[Policy, ...]:
+    """Return the policies of the auditwheel that is installed; see `parse_policies`.
+
+    Raises
+    ------
+    BeRuntimeError
+        The extra ``build`` is not installed.
+    """
+    try:
+        text = (importlib.resources.files("auditwheel") / "policy" / "manylinux-policy.json").read_text(
+            encoding="utf-8"
+        )
+    except (ImportError, OSError):
+        raise lacking_extra("auditwheel") from None
+    return parse_policies(json.loads(text), machine)
+
+
+class WheelOptions(NamedTuple):
+    """Options for the kernels of a wheel, from its author's ``pyproject.toml``.
+
+    Parameters
+    ----------
+    packages : tuple of str
+        Names or folders of packages; empty for the only one below the project's folder.
+    archs : tuple of str or None
+        Architectures of CUDA code instead of those in ``kernels.toml``.
+    standalone : bool
+        True for kernels that need no be_runtime where the wheel is installed.
+    exclude : tuple of str
+        Patterns of shared libraries that are there wherever the wheel is used.
+    """
+
+    packages: tuple[str, ...] = ()
+    archs: tuple[str, ...] | None = None
+    standalone: bool = False
+    exclude: tuple[str, ...] = ()
+
+
+def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
+    """Read a table of options. Pure.
+
+    Parameters
+    ----------
+    table : mapping
+    where : str
+        Name of the table, for messages.
+
+    Raises
+    ------
+    ArgumentError
+        An option is unknown, or has a bad value.
+
+    Examples
+    --------
+    >>> parse_options({"package": "mykernels", "archs": ["9.0"]}, "tool.be-runtime")
+    WheelOptions(packages=('mykernels',), archs=('9.0',), standalone=False, exclude=())
+    """
+    options = dict(table)
+    if "package" in options:
+        options.setdefault("packages", [options.pop("package")])
+    refuse_unknown(options, {"package", *WheelOptions._fields}, where)
+    for name in options.keys() - {"standalone"}:
+        options[name] = texts(options[name], f"{where}: {name}")
+    if not isinstance(options.get("standalone", False), bool):
+        raise ArgumentError(f"{where}: standalone must be true or false, not {options['standalone']!r}")
+    return WheelOptions(**options)
+
+
+def project_table(root: Path) -> Mapping[str, Any]:
+    """Return the table ``tool.be-runtime`` of a project.
+
+    Raises
+    ------
+    ArgumentError
+        The project's file is not TOML.
+    """
+    try:
+        text = read_regular(root / "pyproject.toml", LARGE).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"pyproject.toml can't be read: {getattr(error, 'strerror', error)}") from None
+    document = read_toml(text, "pyproject.toml")
+    table: Mapping[str, Any] = document["tool"]["be-runtime"]
+    return table
+
+
+def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
+    """Find the packages whose kernels a wheel has.
+
+    Raises
+    ------
+    ArgumentError
+        One is not there, or none is named and there are several.
+    """
+    if not options.packages:
+        return (locate_package(None, root),)
+    return tuple(_package(name, root) for name in options.packages)
+
+
+def _package(name: str, root: Path) -> Package:
+    if "/" in name:
+        return locate_package(str(root / name), root)
+    folders = [base / name.replace(".", "/") for base in (root, root / "src")]
+    found = [folder for folder in folders if folder.is_dir()]
+    if not found:
+        raise ArgumentError(
+            f"there is no package {name!r} below {root}", hints=('name its folder, as in "lib/mykernels"',)
+        )
+    return Package(name, found[0].resolve())
+
+
+def place(package: Package) -> str:
+    """Return the path of a package's kernels in a wheel."""
+    return f"{package.name.replace('.', '/')}/{KERNELS}"
+
+
+def source_files(package: Package, root: Path) -> list[str]:
+    """List the declaration, sources, headers and choices of a package, by their paths below `root`."""
+    assert package.root is not None, "packages of a project are folders"
+    own = kernels_folder(package)
+    found = (path for path in package.root.rglob("*") if _is_source(path) and own not in path.parents)
+    return sorted(str(path.relative_to(root.resolve())) for path in found if path.is_file())
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in _SOURCES or path.name == TUNED
+
+
+_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])
+
+
+def kernels_folder(package: Package) -> Path:
+    """Return the folder in which a developer builds a package's kernels."""
+    assert package.root is not None, "packages of a project are folders"
+    return package.root / KERNELS
+
+
+def files_below(folder: Path) -> list[str]:
+    """List the files below a folder, by their paths from there."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None:
+    """Build a package's kernels into a folder, and say what was built.
+
+    Raises
+    ------
+    ArgumentError, ToolchainError, BuildError
+        See `build_package`.
+    """
+    built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
+    total = sum(image.size for image in built.table.images.values())
+    say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
+
+
+def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
+    """Return the platform tag of a wheel.
+
+    Parameters
+    ----------
+    folders : dict of str to Path
+        The folder of the kernels of each package.
+    options : WheelOptions
+
+    Raises
+    ------
+    ArgumentError
+        See `platform_tag`.
+    BeRuntimeError
+        The extra ``build`` is not installed.
+    """
+    needs: dict[str, Needs] = {}
+    for package, folder in folders.items():
+        bundle = open_folder(folder)
+        assert bundle is not None, "it was built just now"
+        rows = [(f"modules.{name}", str(row)) for name, row in bundle.table.modules.items()]
+        rows += [
+            (f"kernels.{name}", str(row)) for name, row in bundle.table.functions.items() if row["language"] == "numba"
+        ]
+        for digest, image in bundle.table.images.items():
+            if image.kind == "library":
+                made_from = next((name for name, row in rows if digest[:HASH_DIGITS] in row), "the launcher")
+                needs[f"{made_from} of {package} ({digest[:8]})"] = read_needs(bundle.image(digest))
+    machine = platform.machine()
+    tag = platform_tag(needs, machine, read_policies(machine), options.exclude)
+    if not tag.startswith("manylinux"):
+        say(f"the kernels need a newer or another system than manylinux has: the wheel is {tag}", sys.stderr)
+    return tag
+
+
+@contextlib.contextmanager
+def leaving_as_text() -> Iterator[None]:
+    """Let our errors end a build backend with their text, not with a traceback of ours."""
+    try:
+        yield
+    except (BeRuntimeError, ToolchainError) as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,1 @@
+"""Signatures of entry points: the arg_spec, and C++ sources. Pure."""

@@ -1,0 +1,1 @@
+"""Reader of C++ text that finds functions and their parameters. Pure."""

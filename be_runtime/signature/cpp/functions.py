@@ -1,0 +1,315 @@
+"""Functions read from headers of declarations: name with namespaces, return type and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from be_runtime.signature.cpp.lexer import Kind, Token, closing
+from be_runtime.signature.cpp.outline import Header, Scope
+from be_runtime.signature.cpp.params import CppParam, parse_params
+
+_LONGEST = 1000
+"""Characters of the longest launch that is judged."""
+_MOST = 100
+"""Launches of one function that are judged."""
+_LAUNCH = re.compile(rf"<<<(?P<config>[^;]{{0,{_LONGEST}}}?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
+_WAIT = re.compile(r"Synchronize\s*\(")
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
+
+
+def launches_out_of_order(body: str, stream: str) -> bool:
+    """Return whether the code of a function launches a kernel that XLA's work does not wait for.
+
+    Parameters
+    ----------
+    body : str
+        Code without comments and the contents of literals.
+    stream : str
+        Name of the stream parameter; empty if the function has none, or if it has no name.
+
+    Examples
+    --------
+    >>> launches_out_of_order("kernel<<<n, 256>>>(x);", "stream")
+    True
+    >>> launches_out_of_order("kernel<<<n, 256, 0, (cudaStream_t)stream>>>(x);", "stream")
+    False
+    """
+    if stream and re.search(rf"\b{re.escape(stream)}\b", body):
+        return False
+    wait = _WAIT.search(body)
+    launches = _LAUNCH.finditer(body, 0, wait.start() if wait else len(body))
+    return any(_is_on_default_stream(body, launch) for launch in islice(launches, _MOST))
+
+
+def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
+    """Return whether the stream, the fourth argument of ``<<<>>>`` or the sixth of a call, is CUDA's default."""
+    config = launch["config"]
+    arguments = _arguments(body, launch.end()) if config is None else _arguments(f"{config})", 0)
+    leading = 4 if config is None else 2
+    given = arguments[leading + 1 :]
+    return len(arguments) >= leading and (not given or given[0].strip() in _DEFAULT_STREAMS)
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """Split the arguments from after an opening parenthesis to the closing one; none if that is far away."""
+    found, depth, begin = [], 0, start
+    for position in range(start, min(len(text), start + _LONGEST)):
+        char = text[position]
+        if depth == 0 and char in ",)":
+            found.append(text[begin:position])
+            begin = position + 1
+            if char == ")":
+                return found
+        depth += (char in _OPEN) - (char in _CLOSE)
+    return []
+
+
+_SPECIFIERS = frozenset(
+    [
+        "static",
+        "inline",
+        "extern",
+        "constexpr",
+        "virtual",
+        "explicit",
+        "__inline__",
+        "__inline",
+        "__cdecl",
+        "__host__",
+        "__device__",
+        "__global__",
+        "__forceinline__",
+        "__noinline__",
+    ]
+)
+_NOT_A_DECLARATION = frozenset(
+    ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
+)
+_VALUES = frozenset(
+    ["*", "&", "&&", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "size_t"]
+    + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+"""The ends of types that are certainly not void."""
+_OPEN_functions = frozenset("([{")
+_MOST_BEFORE = 500
+"""Tokens beside a declarator that can belong to its declaration: a header may hold thousands of macro calls."""
+
+
+class Function(NamedTuple):
+    """One declaration of a function.
+
+    Parameters
+    ----------
+    name : str
+        Last name.
+    call_name : str
+        Qualified name by which code outside all namespaces calls it.
+    params : tuple of CppParam
+    returns : str
+        Return type as written.
+    returns_start, returns_length : int
+        Place of the return type.
+    has_body : bool
+        True if this is the definition.
+    template : tuple of str or None
+        Texts of the template's parameter list; None for an ordinary function.
+    owner : str
+        Class that it is a member of, or empty.
+    specifiers : frozenset of str
+        Specifiers such as ``__global__``.
+    start : int
+        Place of its name.
+    line_start : int
+        Place to show to a reader: its name, or the macro call that generates it.
+    """
+
+    name: str
+    call_name: str
+    params: tuple[CppParam, ...]
+    returns: str
+    has_body: bool
+    template: tuple[str, ...] | None
+    owner: str
+    specifiers: frozenset[str]
+    start: int
+    line_start: int
+    returns_start: int
+    returns_length: int
+
+    @property
+    def required(self) -> int:
+        """The minimum number of arguments of a call."""
+        return next((i for i, param in enumerate(self.params) if param.has_default), len(self.params))
+
+    @property
+    def signature(self) -> tuple[str, tuple[str, ...]]:
+        """The name and types that distinguish it from other functions."""
+        return self.call_name, tuple(param.type for param in self.params)
+
+
+class Declarators(NamedTuple):
+    """The tokens of a header, and the parentheses after the last occurrence of each name outside brackets."""
+
+    tokens: list[Token]
+    parentheses: Mapping[str, tuple[int, int]]
+
+
+def find_declarators(header: Header) -> Declarators:
+    """Tokenize a header, once for all names: one without a semicolon may have thousands of them."""
+    tokens = header.tokens()
+    found: dict[str, tuple[int, int]] = {}
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text in _OPEN_functions:
+            close = closing(tokens, index)
+            if tokens[index].text == "(" and index:
+                found[tokens[index - 1].text] = index, close
+            index = close
+        index += 1
+    return Declarators(tokens, found)
+
+
+def parse_function(
+    header: Header, name: str, *, using_be: bool = False, found: Declarators | None = None
+) -> Function | None:
+    """Parse the function `name` that a header declares, or return None.
+
+    Parameters
+    ----------
+    header : Header
+        A declaration.
+    name : str
+        Last name of the function.
+    using_be : bool
+        True if names of the namespace ``BE`` need no qualification.
+    found : Declarators, optional
+        What `find_declarators` returns for the header.
+
+    Examples
+    --------
+    >>> from be_runtime.signature.cpp.outline import CppCode
+    >>> text = "static void ops::f(BE::Tensor out)"
+    >>> function = parse_function(Header(CppCode(text, 0), 0, len(text), True, ()), "f")
+    >>> function.call_name, function.returns, len(function.params)
+    ('::ops::f', 'void', 1)
+    """
+    tokens, parentheses = found or find_declarators(header)
+    if name not in parentheses:
+        return None
+    opening, end = parentheses[name]
+    before, qualifiers = _split_qualifiers(tokens[max(0, opening - _MOST_BEFORE) : opening - 1])
+    before, template = _without_template(_without_calls(before))
+    specifiers = frozenset(token.text for token in before)
+    returns = [token for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
+    if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
+        return None
+    if len(returns) == 1 and returns[0].text == "auto":
+        returns = _trailing_return(tokens[end + 1 : end + _MOST_BEFORE]) or returns
+    first, last = returns[0], returns[-1]
+    name_token = tokens[opening - 1]
+    return Function(
+        name=name,
+        call_name="".join(f"::{part}" for part in (*_names(header.scopes), *qualifiers, name)),
+        params=parse_params(tokens[opening + 1 : end], using_be=using_be),
+        returns=" ".join([token.text for token in returns]),
+        has_body=header.has_body,
+        template=template,
+        owner=next((scope.name or "a class" for scope in header.scopes if scope.is_class), ""),
+        specifiers=specifiers,
+        start=name_token.start,
+        line_start=header.unit.call_of(header.start, opening - 1, name_token),
+        returns_start=first.start,
+        returns_length=max(len(first.text), last.start + len(last.text) - first.start),
+    )
+
+
+def _names(scopes: tuple[Scope, ...]) -> list[str]:
+    return [scope.name for scope in scopes if scope.name]
+
+
+def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
+    """Cut ``a::b::`` off the end."""
+    names: list[str] = []
+    end = len(tokens)
+    while end >= 2 and tokens[end - 1].text == "::" and tokens[end - 2].kind is Kind.WORD:
+        if tokens[end - 2].text in ("void", "auto"):  # `void ::f()`
+            return tokens[: end - 1], names
+        names.insert(0, tokens[end - 2].text)
+        end -= 2
+    return tokens[: end - 1] if end and tokens[end - 1].text == "::" else tokens[:end], names
+
+
+def _without_calls(tokens: list[Token]) -> list[Token]:
+    """Remove attributes, access specifiers and calls of unknown macros.
+
+    Such a call needs no semicolon, so the next declaration's header begins with it.
+    """
+    out: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text == "[":
+            index = closing(tokens, index)
+        elif token.text == "(":
+            del out[-1:]
+            index = closing(tokens, index)
+        elif token.text == ":":  # An access specifier of a class.
+            out.clear()
+        else:
+            out.append(token)
+        index += 1
+    return out
+
+
+def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...] | None]:
+    """Cut ``template <...>`` off the front."""
+    start = next((i for i, token in enumerate(tokens) if token.text == "template"), None)
+    if start is None:
+        return tokens, None
+    depth = 0
+    for index in range(start + 1, len(tokens)):
+        depth += (tokens[index].text == "<") - (tokens[index].text == ">")
+        if depth == 0:
+            return tokens[index + 1 :], tuple(token.text for token in tokens[start + 2 : index])
+    return [], ()
+
+
+def _trailing_return(tokens: list[Token]) -> list[Token]:
+    """Return the type after ``->``."""
+    texts = [token.text for token in tokens]
+    return tokens[texts.index("->") + 1 :] if "->" in texts else []
+
+
+def returns_void(function: Function) -> bool:
+    """Return whether a function returns nothing; macros that stand for attributes are allowed before ``void``.
+
+    Examples
+    --------
+    >>> from be_runtime.signature.cpp.outline import CppCode
+    >>> text = "MY_API void* f()"
+    >>> returns_void(parse_function(Header(CppCode(text, 0), 0, len(text), False, ()), "f"))
+    False
+    """
+    return function.returns.split()[-1] == "void"
+
+
+def returns_value(function: Function) -> bool:
+    """Return whether a function certainly returns something: no macro, alias or template can stand for ``void``.
+
+    Examples
+    --------
+    >>> from be_runtime.signature.cpp.outline import CppCode
+    >>> for text in ("int f()", "BE::Tensor f()", "auto f() -> void*", "MY_API void f()", "Alias f()"):
+    ...     print(returns_value(parse_function(Header(CppCode(text, 0), 0, len(text), False, ()), "f")))
+    True
+    True
+    True
+    False
+    False
+    """
+    *before, last = [word for word in function.returns.split() if word not in ("const", "volatile")] or ["int"]
+    return last in _VALUES or (last in ("Tensor", "Tensors") and before[-2:] in ([], ["BE", "::"]))

@@ -1,0 +1,523 @@
+"""The parts of a source that a compiler would see: its live code, its line comments and its macro definitions.
+
+Constant conditions such as ``#if 0`` are evaluated here; a condition that only the compiler can evaluate keeps all of
+its branches. If such branches open or close different brackets (two alternative first lines of one function, say), only
+the first is kept, because both together are not valid C++.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from textwrap import dedent
+from typing import NamedTuple
+
+from be_runtime.signature.cpp.lexer import Kind, Token, scan, significant
+
+_DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
+_DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
+_MOST_BETWEEN = 16
+"""Comments that may stand between a line and its documentation, so that a thousand annotations are not read over."""
+_STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
+
+
+def doc_above(text: str, position: int) -> str:
+    r"""Return the documentation above the line of a position; empty if there is none.
+
+    Other comments, such as annotations, may stand between them. A blank line or code may not.
+
+    Examples
+    --------
+    >>> text = "int a;\n/// Fire neurons.\n///   v: potentials\n// @BE fire\nvoid fire();"
+    >>> print(doc_above(text, text.index("void")))
+    Fire neurons.
+      v: potentials
+    >>> doc_above("/**\n * Fire.\n */\nvoid fire();", 20)
+    'Fire.'
+    """
+    found: list[str] = []
+    end, between = text.rfind("\n", 0, position), 0
+    while end >= 0 and between <= _MOST_BETWEEN:
+        start = text.rfind("\n", 0, end) + 1
+        if text[start:end].rstrip().endswith("*/"):
+            start = text.rfind("\n", 0, max(0, text.rfind("/*", 0, end))) + 1
+        comment = text[start:end].strip()
+        doc = _text(comment)
+        if not comment.startswith(("//", "/*")) or (found and doc is None):
+            break
+        if doc is not None:
+            found.append(doc)
+        between += doc is None
+        end = start - 1
+    return dedent("\n".join(reversed(found))).strip()
+
+
+def _text(comment: str) -> str | None:
+    """Return the text of a comment that documents; None for any other."""
+    if line := _DOC_LINE.fullmatch(comment):
+        return line[1].rstrip()
+    if block := _DOC_BLOCK.fullmatch(comment):
+        return dedent(_STAR.sub("", block[1].replace("\r", ""))).strip()
+    return None
+
+
+class Scope(NamedTuple):
+    """An open namespace or class; the name is empty for an anonymous namespace and for ``extern "C"``."""
+
+    name: str
+    is_class: bool
+
+
+class MacroCall(NamedTuple):
+    """The macro call written at `start` became the tokens from `low` to before `high` of a unit."""
+
+    start: int
+    low: int
+    high: int
+
+
+class CppCode(NamedTuple):
+    """Code to read: that of a source, or the expansion of a header with macros.
+
+    Parameters
+    ----------
+    text : str
+        The code.
+    offset : int
+        Place of ``text[0]`` if the code is that of a source.
+    starts : tuple of int
+        Start of each of `tokens` in `text`.
+    tokens : tuple of Token
+        Expanded tokens, with the places where they were written.
+    calls : tuple of MacroCall
+        Macro calls that they come from.
+    is_expanded : bool
+        True if the code is given by `tokens`.
+    """
+
+    text: str
+    offset: int
+    starts: tuple[int, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    calls: tuple[MacroCall, ...] = ()
+    is_expanded: bool = False
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[Token], calls: Sequence[MacroCall]) -> CppCode:
+        """Make a unit of tokens from several places."""
+        texts = [token.text for token in tokens]
+        starts = tuple(accumulate([len(text) + 1 for text in texts], initial=0))
+        return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
+
+    def call_of(self, start: int, index: int, token: Token) -> int:
+        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
+        if self.is_expanded:
+            index += bisect_left(self.starts, start)
+            number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
+            if number < len(self.calls) and self.calls[number].low <= index:
+                return self.calls[number].start
+        return token.start
+
+    def tokenize(self, start: int, end: int) -> list[Token]:
+        """Return the significant tokens of ``text[start:end]``, with the places where they were written."""
+        if self.is_expanded:
+            low, high = bisect_left(self.starts, start), bisect_left(self.starts, end)
+            return list(self.tokens[low:high])
+        return significant(self.text[start:end], offset=self.offset + start, directives=False)
+
+
+class Header(NamedTuple):
+    """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``, and the words in it."""
+
+    unit: CppCode
+    start: int
+    end: int
+    has_body: bool
+    scopes: tuple[Scope, ...]
+    words: frozenset[str] = frozenset()
+
+    def tokens(self) -> list[Token]:
+        """The significant tokens."""
+        return self.unit.tokenize(self.start, self.end)
+
+    def text(self) -> str:
+        """The code."""
+        return self.unit.text[self.start : self.end]
+
+
+Expander = Callable[[str, int, frozenset[str]], CppCode | None]
+"""A function that expands the macros in a header, given its offset and its words; None if it has no macros."""
+
+_MARK = re.compile(r"[{()]|;[;\s]*+|\}")
+_BRACE = re.compile(r"[{}]")
+_WORD = re.compile(r"[^\W\d]\w*")
+_SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
+# Few sources need these patterns, so they are compiled when first used.
+_NAMESPACE = (
+    r"\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
+    r"(?:__attribute__\s*\(\(.*\)\)\s*)?"
+)
+_LINKAGE = r"\bextern\s*\"[^\"]*\"\s*\Z"
+_ATTRIBUTES = (
+    r"\[\[[^\[\]]*\]\]"
+    r"|\b(?:alignas|__attribute__|__align__|__declspec)\s*+\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)"
+)
+_CLASS = r"\b(?:class|struct|union)\b\s*((?:\w++\s*+(?:::\s*+)?+)*+)"
+_DEEPEST = 256
+"""Limit for scopes within each other; compilers take as many brackets. Functions in deeper ones are not found."""
+
+
+def opened_scopes(header: str) -> list[Scope] | None:
+    """Return the scopes that a ``{`` after `header` opens; None if it opens a body or a list of values.
+
+    Examples
+    --------
+    >>> opened_scopes("inline namespace a::b")
+    [Scope(name='a', is_class=False), Scope(name='b', is_class=False)]
+    >>> opened_scopes("void f(int a)") is None
+    True
+    """
+    if not any(word in header for word in _SCOPE_WORDS):
+        return None
+    *_, after = re.split(r"\bnamespace\b", header)
+    if len(after) < len(header) and (match := re.fullmatch(_NAMESPACE, after)):
+        names = re.sub(r"\binline\b", " ", match[1]).replace("::", " ").split()
+        return [Scope(name, False) for name in names] or [Scope("", False)]
+    if re.search(_LINKAGE, header):
+        return [Scope("", False)]
+    plain = re.sub(_ATTRIBUTES, " ", header) if "(" in header or "[" in header else header
+    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has none of them behind its name.
+    if (match := re.search(_CLASS, head)) and not re.search(r"\benum\b", header):
+        words = [word for word in match[1].split() if word != "final"]
+        return [Scope(words[-1] if words else "", True)]
+    return None
+
+
+class DeclarationReader:
+    """Collector of the headers of one source.
+
+    Parameters
+    ----------
+    expand : callable
+        Function that expands the macros of a header.
+
+    Attributes
+    ----------
+    found : list of Header
+        Headers that contain a parenthesis, in order.
+
+    Examples
+    --------
+    >>> reader = DeclarationReader(lambda header, offset, words: None)
+    >>> reader.read(CppCode("namespace a { void f(int n) { g(); } } int h();", 0))
+    False
+    >>> [(header.text().strip(), header.has_body, len(header.scopes)) for header in reader.found]
+    [('void f(int n)', True, 1), ('int h()', False, 0)]
+    """
+
+    def __init__(self, expand: Expander) -> None:
+        self.found: list[Header] = []
+        self._expand = expand
+        # All scopes that are open, for each brace. It outlives a unit: a macro may open a namespace for another one.
+        self._scopes: list[tuple[Scope, ...]] = [()]
+
+    def read(self, unit: CppCode) -> bool:
+        """Collect the headers of `unit`, and return whether it ends inside a body."""
+        code, position, start, depth, has_paren = unit.text, 0, 0, 0, False
+        while match := _MARK.search(code, position):
+            mark, at, position = match.group(), match.start(), match.end()
+            if mark in "()":
+                depth, has_paren = (depth + 1, True) if mark == "(" else (max(0, depth - 1), has_paren)
+                continue
+            if depth and mark != "}":
+                # A braced default argument, or a semicolon where none belongs.
+                position = skip_body(code, position) if mark == "{" else position
+                continue
+            if mark == "}":
+                if at > start:
+                    self._take(unit, start, at, ";", has_paren)  # A macro call needs no semicolon.
+                if len(self._scopes) > 1:
+                    self._scopes.pop()
+            elif (at > start or mark == "{") and self._take(unit, start, at, mark[0], has_paren):
+                position = skip_body(code, position)
+                if position > len(code):
+                    return True
+            start, depth, has_paren = position, 0, False
+        if has_paren:
+            self._take(unit, start, len(code), ";", has_paren)
+        return False
+
+    def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
+        """Take the header before `mark`, and return whether a body begins there."""
+        written = unit.text[start:end]
+        header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
+        start += len(written) - len(header)
+        words = frozenset(_WORD.findall(" ".join(header.split())))
+        if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
+            return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
+        opened = opened_scopes(header) if mark == "{" else None
+        if opened is not None:
+            self._scopes.append((*self._scopes[-1], *opened)[: _DEEPEST + 1])
+            return False
+        if has_paren and len(self._scopes[-1]) <= _DEEPEST:
+            self.found.append(Header(unit, start, end, mark == "{", self._scopes[-1], words))
+        return mark == "{"
+
+
+def skip_body(code: str, position: int) -> int:
+    """Return the place after the ``}`` of a body that was opened before `position`, or past the end of `code`."""
+    depth = 1
+    for match in _BRACE.finditer(code, position):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return match.end()
+    return len(code) + 1
+
+
+class Branch(NamedTuple):
+    """The branch of a conditional group around a place, and the one around that; without copies at any depth.
+
+    Parameters
+    ----------
+    group, branch : int
+        Number of the group, and of the branch in it.
+    outer : Branch or None
+    """
+
+    group: int
+    branch: int
+    outer: Branch | None
+
+    @staticmethod
+    def numbers(innermost: Branch | None) -> dict[int, int]:
+        """Return the number of the branch in each group around a place."""
+        found: dict[int, int] = {}
+        while innermost is not None:
+            found[innermost.group] = innermost.branch
+            innermost = innermost.outer
+        return found
+
+
+class Note(NamedTuple):
+    """A live line comment that is an annotation."""
+
+    start: int
+    text: str
+    branch: Branch | None
+
+
+class Directive(NamedTuple):
+    """A live ``#define`` or ``#undef``, as written."""
+
+    start: int
+    text: str
+
+
+class Outline(NamedTuple):
+    """The outline of one source.
+
+    Parameters
+    ----------
+    code : str
+        Code with the length of the source. Comments, preprocessor lines, the contents of literals and dead branches are
+        blanks, so every bracket and word is code and has the same offset as in the source.
+    notes : tuple of Note
+        Annotations in order.
+    directives : tuple of Directive
+        Macro definitions in order.
+    """
+
+    code: str
+    notes: tuple[Note, ...]
+    directives: tuple[Directive, ...]
+
+
+class _Mark(NamedTuple):
+    """The lengths of an outline when a branch began, and the brackets that were open."""
+
+    parts: int = 0
+    notes: int = 0
+    directives: int = 0
+    balance: tuple[int, int] = (0, 0)
+
+
+class _Group:
+    """An open conditional group and the state of its branches so far."""
+
+    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool, truth: bool | None) -> None:
+        self.number = number
+        self.outer_branch = outer_branch
+        self.outer_is_live = outer_is_live
+        self.is_live = outer_is_live and truth is not False
+        self.has_live_branch = False
+        self.branch = 0
+        # True after a branch with a true condition: all later branches are dead.
+        self.decided = truth is True
+        self.mark = _Mark()
+
+
+_CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
+ANNOTATION = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
+_COMMENT = r"//.*|/\*(?s:.*?)\*/"
+_CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
+_LONGEST_CONSTANT = 1000
+"""Limit for the characters of a condition that may be constant, with its comments."""
+"""Conditional groups within each other that are told apart; compilers take as many brackets."""
+
+
+def outline(text: str) -> Outline:
+    r"""Make the outline of one source.
+
+    Examples
+    --------
+    >>> outline("#if 0\nint a;\n#else\nint b; // c\n#endif").code.split()
+    ['int', 'b;']
+    """
+    return _Outliner(text).run()
+
+
+def blank(code: str) -> str:
+    """Blank the comments and the contents of literals in `code`, which has no preprocessor lines.
+
+    Examples
+    --------
+    >>> blank("f('{') /* } */;")
+    'f(" ")        ;'
+    """
+    parts = []
+    for kind, start, end in scan(code, directives=False):
+        if kind is Kind.CODE:
+            parts.append(code[start:end])
+        elif kind is Kind.STRING or kind is Kind.CHAR:
+            parts.append(_blank_literal(end - start))
+        else:
+            parts.append(" " * (end - start))
+    return "".join(parts)
+
+
+def _blank_literal(length: int) -> str:
+    return '"' + " " * (length - 2) + '"' if length > 1 else " "
+
+
+def known_truth(condition: str) -> bool | None:
+    """Return the value of a constant ``#if`` condition, or None.
+
+    Examples
+    --------
+    >>> known_truth(" 0 // off"), known_truth("(1)"), known_truth("defined(X)")
+    (False, True, None)
+    """
+    if len(condition) > _LONGEST_CONSTANT:
+        return None
+    return _CONSTANTS.get(re.sub(_COMMENT, " ", condition).strip(" \t\r()"))
+
+
+class _Outliner:
+    """One pass over the pieces of a text, with a stack of open conditional groups."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts: list[int] = []
+        self.parts: list[str] = []
+        # The brackets that the first `counted` parts leave open.
+        self.counted = 0
+        self.balance = (0, 0)
+        self.notes: list[Note] = []
+        self.directives: list[Directive] = []
+        self.groups: list[_Group] = []
+        self.is_live = True
+        self.branch: Branch | None = None
+        self.group_count = 0
+
+    def run(self) -> Outline:
+        text, starts, parts = self.text, self.starts, self.parts
+        for kind, start, end in scan(text):
+            if kind is Kind.DIRECTIVE:
+                self.directive(start, end)
+            elif not self.is_live:
+                continue
+            elif kind is Kind.LINE_COMMENT:
+                if ANNOTATION.match(text, start, end):
+                    self.notes.append(Note(start, text[start:end], self.branch))
+            elif kind is not Kind.BLOCK_COMMENT:
+                live = text[start:end] if kind is Kind.CODE else _blank_literal(end - start)
+                if not live.isspace():
+                    starts.append(start)
+                    parts.append(live)
+        return Outline(self.code(), tuple(self.notes), tuple(self.directives))
+
+    def code(self) -> str:
+        """Put the parts at their places."""
+        code, end = [], 0
+        for start, part in zip(self.starts, self.parts, strict=True):
+            code += [" " * (start - end), part]
+            end = start + len(part)
+        return "".join([*code, " " * (len(self.text) - end)])
+
+    def mark(self) -> _Mark:
+        """Count the brackets of what was not counted yet, and return what there is."""
+        code = "".join(self.parts[self.counted :])
+        braces, parentheses = self.balance
+        self.balance = (
+            braces + code.count("{") - code.count("}"),
+            parentheses + code.count("(") - code.count(")"),
+        )
+        self.counted = len(self.parts)
+        return _Mark(self.counted, len(self.notes), len(self.directives), self.balance)
+
+    def directive(self, start: int, end: int) -> None:
+        """Act on one preprocessor line."""
+        match = _CONDITIONAL.match(self.text, start, end)
+        if match is None:
+            return
+        word, condition = match[1], self.text[match.end() : end]
+        if word in ("define", "undef"):
+            if self.is_live:
+                self.directives.append(Directive(start, self.text[start:end]))
+        elif word.startswith("if"):
+            self.open_group(known_truth(condition) if word == "if" else None)
+        elif self.groups:
+            self.close_branch(self.groups[-1])
+            if word == "endif":
+                self.close_group()
+            else:
+                truth = {"elif": known_truth(condition), "else": True}.get(word)
+                self.next_branch(self.groups[-1], truth)
+
+    def open_group(self, truth: bool | None) -> None:
+        """Enter the first branch of a new group."""
+        self.group_count += 1
+        group = _Group(self.group_count, self.branch, outer_is_live=self.is_live, truth=truth)
+        self.groups.append(group)
+        self.enter(group)
+
+    def next_branch(self, group: _Group, truth: bool | None) -> None:
+        """Enter the branch of an ``#elif`` or ``#else``."""
+        group.branch += 1
+        group.is_live = group.outer_is_live and not group.decided and truth is not False
+        group.decided = group.decided or truth is True
+        self.enter(group)
+
+    def enter(self, group: _Group) -> None:
+        group.mark = self.mark()
+        self.is_live = group.is_live
+        if len(self.groups) <= _DEEPEST:
+            self.branch = Branch(group.number, group.branch, group.outer_branch)
+
+    def close_branch(self, group: _Group) -> None:
+        """Drop the branch that ends here if it conflicts with one that was kept."""
+        if not group.is_live:
+            return
+        if group.has_live_branch and self.mark().balance != group.mark.balance:
+            self.counted, notes, directives, self.balance = group.mark
+            del self.starts[self.counted :], self.parts[self.counted :]
+            del self.notes[notes:], self.directives[directives:]
+        group.has_live_branch = True
+
+    def close_group(self) -> None:
+        group = self.groups.pop()
+        self.is_live = group.outer_is_live
+        self.branch = group.outer_branch

@@ -1,0 +1,493 @@
+"""The enumerations and plain structures that a source defines, and what a caller can set of them. Pure.
+
+Only what is certain counts: a type that is defined once, without macros and conditions in it. An enumeration has names,
+with values that don't matter here; a structure has fields alone, each declared by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from be_runtime.dtypes import BY_NAME, DTYPES, DType
+from be_runtime.signature.cpp.lexer import Kind, Token, closing, significant
+from be_runtime.signature.cpp.outline import skip_body
+
+CPP_SCALARS: dict[str, str] = {
+    # Fundamental types, in the form that `canonical_type` gives: sorted words, no `signed`, no redundant `int`.
+    "char": "int8",
+    "char signed": "int8",
+    "char unsigned": "uint8",
+    "short": "int16",
+    "short unsigned": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    # LP64: every platform that CUDA and jaxlib's GPU wheels share.
+    "long": "int64",
+    "long unsigned": "uint64",
+    "long long": "int64",
+    "long long unsigned": "uint64",
+    # <cstdint> and <cstddef>, without `std::`.
+    "intptr_t": "int64",
+    "uintptr_t": "uint64",
+    "ptrdiff_t": "int64",
+    "ssize_t": "int64",
+    "size_t": "uint64",
+    **{spelling: row.name for row in DTYPES for spelling in row.cpp_types},
+}
+
+STREAM_TYPES = frozenset({"cudaStream_t", "CUstream"})
+
+_BUILTIN = frozenset(["bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void", "auto"])
+_QUALIFIERS = frozenset(
+    ["const", "volatile", "struct", "class", "enum", "typename", "register", "__restrict__", "__restrict"]
+)
+_ATTRIBUTES = frozenset({"__attribute__", "alignas", "__align__", "__declspec"})
+_SIGNS = frozenset(["*", "&", "&&", "..."])
+_LONGEST = 200
+_MOST = 1000
+"""Limit for the tokens of a parameter that are read."""
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+
+
+class Shape(Enum):
+    """The kind of a parameter, as far as it can be known without a compiler."""
+
+    INPUT = "a const BE::Tensor"
+    OUTPUT = "a BE::Tensor"
+    OPTIONAL = "an optional BE::Tensor"
+    INPUTS = "a const BE::Tensors"
+    OUTPUTS = "a BE::Tensors"
+    STREAM = "a CUDA stream"
+    SCALAR = "a scalar"
+    STRING = "a text"
+    SPAN = "a BE::Span"
+    ENUM = "an enumeration"
+    STRUCT = "a structure"
+    DTYPE = "a BE::DType"
+    POINTER = "a pointer"
+    ARRAY = "an array"
+    REFERENCE = "a reference to a non-const scalar"
+    RVALUE = "an rvalue reference"
+    PACK = "variadic"
+    WORKSPACE = "a BE::Workspace"
+    STATE = "a BE::State"
+    UNKNOWN = "of a type without a mapping"
+
+
+_DECLARATORS = {"(*": Shape.POINTER, "(&": Shape.REFERENCE}
+TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.INPUTS, Shape.OUTPUTS})
+_CLASSES = {
+    # Shapes of the parameter with const, and without.
+    "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
+    "BE::Tensors": (Shape.INPUTS, Shape.OUTPUTS),
+    "BE::DType": (Shape.DTYPE, Shape.DTYPE),
+    "BE::Workspace": (Shape.WORKSPACE, Shape.WORKSPACE),
+    "string_view": (Shape.STRING, Shape.STRING),
+    "string": (Shape.STRING, Shape.STRING),
+    "optional<BE::Tensor>": (Shape.OPTIONAL, Shape.OPTIONAL),
+}
+_BY_REFERENCE = frozenset({*TENSORS, Shape.WORKSPACE})
+_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span|State|Workspace)\b")
+_TENSOR_NAMES = ("Tensor", "BE::Tensor", "::BE::Tensor")
+_POINTERS = tuple(f"{text}*" for name in _TENSOR_NAMES for text in (f"const{name}", f"{name}const"))
+"""A pointer to const, which is null where an array is absent."""
+
+
+class CppParam(NamedTuple):
+    """One parameter of a C++ function.
+
+    Parameters
+    ----------
+    shape : Shape
+        Kind of the parameter.
+    type : str
+        Type as written, without its name and default.
+    name : str
+        Name; empty if it has none.
+    dtype : DType or None
+        Element type for ``Shape.SCALAR``, ``Shape.SPAN`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, one that is
+        for arrays only.
+    has_default : bool
+        True if a call may omit it.
+    start, length : int
+        Place of the parameter.
+    default : tuple of Token
+        Its default.
+    choices : tuple of str
+        Names of the values for ``Shape.ENUM``.
+    members : tuple of CppParam
+        Fields for ``Shape.STRUCT``.
+    """
+
+    shape: Shape
+    type: str
+    name: str
+    dtype: DType | None
+    has_default: bool
+    start: int
+    length: int
+    default: tuple[Token, ...] = ()
+    choices: tuple[str, ...] = ()
+    members: tuple[CppParam, ...] = ()
+
+
+def canonical_type(texts: Sequence[str]) -> str:
+    """Return one spelling for all spellings of a type, given its tokens without qualifiers.
+
+    Examples
+    --------
+    >>> canonical_type(["unsigned", "long", "int"]), canonical_type(["::", "std", "::", "int32_t"])
+    ('long unsigned', 'int32_t')
+    """
+    if not _BUILTIN.isdisjoint(texts) and _BUILTIN.issuperset(texts):
+        words = sorted(texts)
+        if "signed" in words and "char" not in words:
+            words.remove("signed")
+        if "int" in words and len(words) > 1:
+            words.remove("int")
+        return " ".join(words) or "int"
+    text = "".join(texts).removeprefix("::")
+    return text.removeprefix("cuda::").removeprefix("std::")
+
+
+def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppParam, ...]:
+    """Parse the parameters between the parentheses of a function's declaration.
+
+    Parameters
+    ----------
+    tokens : list of Token
+        Significant tokens between the parentheses.
+    using_be : bool
+        True if names of the namespace ``BE`` need no qualification.
+
+    Examples
+    --------
+    >>> from be_runtime.signature.cpp.lexer import significant
+    >>> [(p.name, p.shape.name) for p in parse_params(significant("BE::Tensor const& x, float, int nTensors = 3"))]
+    [('x', 'INPUT'), ('', 'SCALAR'), ('nTensors', 'SCALAR')]
+    """
+    if not tokens or [token.text for token in tokens] == ["void"]:
+        return ()
+    return tuple(_param(part, using_be) for part in split_commas(tokens) if part)
+
+
+def split_commas(tokens: list[Token]) -> list[list[Token]]:
+    """Split at the commas that separate parameters, not at those in brackets or template arguments."""
+    parts: list[list[Token]] = [[]]
+    depth = angle_end = 0
+    closers = _closing_angles(tokens)
+    for index, token in enumerate(tokens):
+        text = token.text
+        if text == "," and depth == 0 and index >= angle_end:
+            parts.append([])
+            continue
+        if text in _OPEN:
+            depth += 1
+        elif text in _CLOSE:
+            depth -= 1
+        elif text == "<" and index >= angle_end and index and tokens[index - 1].kind is Kind.WORD:
+            angle_end = max(angle_end, closers.get(index, 0))
+        parts[-1].append(token)
+    return parts
+
+
+def _closing_angles(tokens: list[Token]) -> dict[int, int]:
+    """Map each ``<`` to the index after the ``>`` that closes it between the same brackets."""
+    found: dict[int, int] = {}
+    opened: list[list[int]] = [[]]
+    for index, token in enumerate(tokens):
+        text = token.text
+        if text in _OPEN:
+            opened.append([])
+        elif text in _CLOSE:
+            opened.pop()
+            opened = opened or [[]]
+        elif text == "<":
+            opened[-1].append(index)
+        elif text == ">" and opened[-1]:
+            found[opened[-1].pop()] = index + 1
+    return found
+
+
+def _param(tokens: list[Token], using_be: bool) -> CppParam:
+    """Parse one parameter from its tokens."""
+    first, last = tokens[0], tokens[-1]
+    texts = tuple([token.text for token in tokens])
+    default: tuple[Token, ...] = ()
+    has_default = "=" in texts
+    if has_default:
+        last = tokens[max(0, texts.index("=") - 1)]
+        default = tuple(tokens[texts.index("=") + 1 :])
+        texts = texts[: texts.index("=")]
+    length = last.start + len(last.text) - first.start
+    # If a macro's argument is part of the parameter, its tokens are not contiguous.
+    length = length if len(first.text) <= length < _LONGEST else len(first.text)
+    return CppParam(*_classify(texts[:_MOST], using_be), has_default, first.start, length, default)
+
+
+@lru_cache(maxsize=4096)
+def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None]:
+    """Return shape, type, name and element type; a source has the same few parameters often."""
+    name, type_texts, declarator = _name_and_type(_without_attributes(texts))
+    shape, dtype = _shape(type_texts, declarator, using_be)
+    return shape, _render(type_texts + declarator), name, dtype
+
+
+def _without_attributes(texts: Sequence[str]) -> list[str]:
+    """Remove ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
+    out: list[str] = []
+    index = 0
+    while index < len(texts):
+        following = texts[index + 1] if index + 1 < len(texts) else ""
+        if texts[index] == "[" and following == "[":
+            index = _closing(texts, index)
+        elif texts[index] in _ATTRIBUTES and following == "(":
+            index = _closing(texts, index + 1)
+        else:
+            out.append(texts[index])
+        index += 1
+    return out
+
+
+def _closing(texts: Sequence[str], opening: int) -> int:
+    """Return the index of the bracket that closes the one at `opening`."""
+    depth = 0
+    for index in range(opening, len(texts)):
+        depth += (texts[index] in _OPEN) - (texts[index] in _CLOSE)
+        if depth == 0:
+            return index
+    return len(texts)
+
+
+def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
+    """Return the name, the type's texts and the texts of an array or function declarator after them."""
+    cut = next((index for index, text in enumerate(texts) if text in ("[", "(") and index), len(texts))
+    head, declarator = texts[:cut], texts[cut:]
+    is_type = [text not in _QUALIFIERS and text not in _SIGNS for text in head]
+    if (
+        sum(is_type) > 1
+        and is_type[-1]
+        and (head[-1][0] == "_" or head[-1][0].isalpha())
+        and head[-1] not in _BUILTIN
+        and head[-2] != "::"
+    ):
+        return head[-1], head[:-1], declarator
+    return "", head, declarator
+
+
+def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Shape, DType | None]:
+    """Return the kind and element type of a type."""
+    outer = _outside_angles(texts)
+    bare = canonical_type([text for text in texts if text not in _QUALIFIERS and text not in _SIGNS])
+    name = (_IN_BE.sub(r"BE::\1", bare) if using_be else bare).replace("<::", "<")
+    is_const = "const" in outer
+    if name == "BE::Tensor" and "".join(outer).startswith(_POINTERS) and not declarator:
+        return Shape.OPTIONAL, None
+    shape = _shape_by_signs(outer, declarator)
+    if shape is not None:
+        return shape, None
+    is_writable = "&" in outer and not is_const
+    if name in _CLASSES:
+        shape = _CLASSES[name][not is_const]
+        return (Shape.REFERENCE if is_writable and shape not in _BY_REFERENCE else shape), None
+    is_stream = bare in STREAM_TYPES and not is_writable
+    if is_stream or name.startswith("BE::State<"):
+        return Shape.STREAM if is_stream else Shape.STATE, None
+    if name.startswith("BE::Span<") and ">" in texts:
+        element = texts[texts.index("<") + 1 : -1 - texts[::-1].index(">")]
+        dtype = _scalar([text for text in element if text != "const"], using_be) if "const" in element else None
+        return (Shape.SPAN if dtype and not is_writable else Shape.UNKNOWN), dtype
+    dtype = _scalar([text for text in texts if text not in _QUALIFIERS and text != "&"], using_be)
+    if dtype is None:
+        return Shape.UNKNOWN, None
+    if dtype.is_for_arrays_only:
+        return Shape.UNKNOWN, dtype
+    return (Shape.REFERENCE if is_writable else Shape.SCALAR), dtype
+
+
+def _scalar(texts: Sequence[str], using_be: bool) -> DType | None:
+    """Return the element type of a C++ type without qualifiers."""
+    canonical = canonical_type(texts)
+    name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
+    return BY_NAME[name] if name else None
+
+
+def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
+    """Return the kind of a parameter if the signs around its type determine it, else None."""
+    if "..." in outer:
+        return Shape.PACK
+    if declarator:
+        other = Shape.ARRAY if declarator[0] == "[" else Shape.UNKNOWN
+        return _DECLARATORS.get("".join(declarator[:2]), other)
+    if "*" in outer:
+        return Shape.POINTER
+    return Shape.RVALUE if "&&" in outer else None
+
+
+def _outside_angles(texts: list[str]) -> list[str]:
+    """Return the texts that are not template arguments."""
+    out, depth = [], 0
+    for text in texts:
+        depth -= text == ">"
+        if depth == 0:
+            out.append(text)
+        depth += text == "<"
+    return out
+
+
+def _render(texts: list[str]) -> str:
+    """Format a type as a person would write it."""
+    return re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", " ".join(texts))
+
+
+_DEFINITION = re.compile(
+    r"\b(?:(?P<enum>enum)\s++(?:(?:class|struct)\s++)?+|struct\s++)(?P<name>[^\W\d]\w*+)\s*+"
+    r"(?(enum)(?::[\w\s:]{1,60}+)?+)\{"
+)
+_NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(\w+)\s*&?")
+_QUALIFIER = re.compile(r"\b(?:const|struct|enum)\b")
+_NO_FIELD = frozenset(["(", "[", ":", "*", "&", "&&", "static", "using", "typedef", "friend", "mutable", "volatile"])
+_CONST = re.compile(r"\bconst\b(?![^<]*>)")
+"""Limit for the names of an enumeration and the fields of a structure that are read."""
+_MOST_CHARACTERS = 1 << 19
+"""Limit for the characters of all definitions that are read: only those within each other can have more."""
+_MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape.ENUM})
+
+
+class _Definition(NamedTuple):
+    """The place of a type's definition: its source, the beginning of its body there, and whether it has only names."""
+
+    base: int
+    text: str
+    code: str
+    start: int
+    is_enum: bool
+
+
+class _Content(NamedTuple):
+    """Shape, names and fields that a definition gives to the parameters of its type."""
+
+    shape: Shape = Shape.UNKNOWN
+    choices: tuple[str, ...] = ()
+    members: tuple[CppParam, ...] = ()
+
+
+class CppTypes:
+    """The types that the sources of a module define.
+
+    Parameters
+    ----------
+    sources : sequence of (int, str, str)
+        The place of each source, its text, and its code, in which comments and directives are blank.
+    macros : collection of str
+        Names of all macros.
+    using_be : bool
+        True if names of the namespace ``BE`` need no qualification.
+
+    Examples
+    --------
+    >>> text = "struct Step { float rate = 0.1f; int n; }; enum class Mode : char { fast, slow = 3 };"
+    >>> types = CppTypes([(0, text, text)], ())
+    >>> step, mode = map(types.resolve, parse_params(significant("const Step& s, Mode m")))
+    >>> [(field.name, field.shape.name) for field in step.members], mode.choices
+    ([('rate', 'SCALAR'), ('n', 'SCALAR')], ('fast', 'slow'))
+    """
+
+    def __init__(
+        self, sources: Sequence[tuple[int, str, str]], macros: Collection[str], *, using_be: bool = False
+    ) -> None:
+        self._macros = frozenset(macros)
+        self._using_be = using_be
+        self._left = _MOST_CHARACTERS
+        self._contents: dict[str, _Content] = {}
+        self._found: dict[str, list[_Definition]] = {}
+        for base, text, code in sources:
+            for match in _DEFINITION.finditer(code):
+                definition = _Definition(base, text, code, match.end(), match["enum"] is not None)
+                self._found.setdefault(match["name"], []).append(definition)
+
+    def resolve(self, param: CppParam, *, is_member: bool = False) -> CppParam:
+        """Return a parameter, or a field, with what is known of its type, if it is one of these types."""
+        if param.shape is not Shape.UNKNOWN:
+            return param
+        match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip())
+        name = match[1] if match else ""
+        found = self._found.get(name, ())
+        if len(found) != 1 or ("&" in param.type and "const" not in param.type):
+            return param
+        if is_member and not found[0].is_enum:
+            return param
+        if name not in self._contents:  # One type may be spelled in many ways.
+            self._contents[name] = self._content(found[0])
+        return param._replace(**self._contents[name]._asdict())
+
+    def _content(self, definition: _Definition) -> _Content:
+        """Read a definition; nothing is known of it if it has macros."""
+        tokens = self._tokens(definition)
+        if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
+            return _Content()
+        if definition.is_enum:
+            choices = _choices(tokens)
+            return _Content(Shape.ENUM, choices=choices) if 0 < len(choices) <= _MOST else _Content()
+        members = self._members(tokens)
+        return _Content(Shape.STRUCT, members=members) if members else _Content()
+
+    def _tokens(self, definition: _Definition) -> list[Token]:
+        """Return the tokens between its braces; none if it does not end, or if there are conditions among them."""
+        base, text, code, start, _ = definition
+        if self._left < 0:
+            return []
+        end = skip_body(code, start) - 1
+        self._left -= end - start
+        if self._left < 0 or end == len(code) or "#" in text[start:end]:
+            return []
+        return significant(code[start:end], offset=base + start)
+
+    def _members(self, tokens: Sequence[Token]) -> tuple[CppParam, ...]:
+        """Read the fields of a structure; none if one of its members is anything else."""
+        members: list[CppParam] = []
+        if [token.text for token in tokens].count(";") > _MOST:
+            return ()
+        *parts, rest = _split_fields(tokens)
+        for part in parts:
+            texts = [token.text for token in part]
+            if rest or not _NO_FIELD.isdisjoint(texts[: texts.index("=") if "=" in texts else None]):
+                return ()
+            fields = parse_params(part, using_be=self._using_be)
+            members += [self.resolve(field, is_member=True) for field in fields]
+            if len(fields) != 1 or members[-1].shape not in _MEMBERS or not members[-1].name:
+                return ()
+            if _CONST.search(members[-1].type):
+                return ()
+        return tuple(members)
+
+
+def _choices(tokens: list[Token]) -> tuple[str, ...]:
+    """Read the names of an enumeration; none if there is anything else."""
+    parts = [part for part in split_commas(tokens) if part]
+    are_names = all(part[0].kind is Kind.WORD and (len(part) == 1 or part[1].text in ("=", "[")) for part in parts)
+    return tuple(part[0].text for part in parts) if are_names else ()
+
+
+def _split_fields(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part is what follows the last semicolon."""
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.text == ";":
+            parts[-1] = _with_equals(parts[-1])
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _with_equals(tokens: list[Token]) -> list[Token]:
+    """Write ``n{3}`` as ``n = 3``."""
+    opening = next((index for index, token in enumerate(tokens) if token.text == "{"), len(tokens))
+    if closing(tokens, opening) != len(tokens) - 1 or any(token.text == "=" for token in tokens):
+        return tokens
+    return [*tokens[:opening], tokens[opening]._replace(text="="), *tokens[opening + 1 : -1]]

@@ -1,0 +1,319 @@
+"""The sources of a module, as discovery reads them: their annotations, and the functions of a given name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from be_runtime.errors import SpecError
+from be_runtime.signature.cpp.functions import Declarators, Function, find_declarators, parse_function
+from be_runtime.signature.cpp.lexer import Kind, Places, SourceText, Token, closing, split_words
+from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define, undefined_name
+from be_runtime.signature.cpp.outline import (
+    ANNOTATION,
+    Branch,
+    CppCode,
+    DeclarationReader,
+    Header,
+    MacroCall,
+    Note,
+    Outline,
+    doc_above,
+    outline,
+    skip_body,
+)
+from be_runtime.signature.cpp.params import CppTypes, Shape
+
+_CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
+# Both patterns begin with a literal, which the engine finds fast.
+_USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*(?:Tensors?|Span|DType)\b)")
+_IN_BE = re.compile(r"namespace\s+BE\s*\{")
+
+_CONTINUED = re.compile(r"(?:\\[ \t]*\r?)?\n(?:[ \t]*//[/!]*)?")
+_NEXT_COMMENT = re.compile(rf"\n[ \t]*(?!{ANNOTATION.pattern})//[^\n\\]*(?:\\(?:[ \t]*\r?\n)?[^\n\\]*)*")
+_MOST_LINES = 100
+"""Limit for the comments of one annotation."""
+_TO_BODY = re.compile(r"[^{;]*\{")
+_WORD = re.compile(r"\w+")
+LARGEST = 1 << 19
+"""Limit for the characters of the sources that are read together."""
+MOST_OF_A_NAME = 256
+"""Limit for the declarations of one name; one more is read."""
+MOST_OF_A_WORD = 20_000
+"""Limit for the declarations that a name occurs in; those after them are not read."""
+_MOST_NAMES = 1000
+"""Names before parentheses that are tried as functions, and arguments of a macro, for a message."""
+
+
+class Annotation(NamedTuple):
+    """One ``// @BE name tokens...``.
+
+    Parameters
+    ----------
+    words : tuple of str
+        The name, then the tokens.
+    starts : tuple of int
+        Place of each word.
+    start, end : int
+        Extent of the comment, or of those over which it continues.
+    branch : Branch or None
+        Conditional branches around it.
+    """
+
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    start: int
+    end: int
+    branch: Branch | None
+
+
+class Program:
+    """The sources of one module, read once.
+
+    Parameters
+    ----------
+    sources : sequence of SourceText
+        Sources; macros of earlier ones are known in later ones.
+
+    Examples
+    --------
+    >>> program = Program([SourceText(name="a.cu", text="namespace n { void f(int i) {} }")])
+    >>> [function.call_name for function in program.functions("f")]
+    ['::n::f']
+    """
+
+    def __init__(self, sources: Sequence[SourceText]) -> None:
+        check_size(sources)
+        self.places = Places.of(sources)
+        self.outlines: tuple[Outline, ...] = tuple(outline(source.text) for source in sources)
+        self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
+        self.macros = Macros()
+        self._all: list[Header] = []
+        self._headers: dict[str, list[Header]] | None = None
+        self._declarators: dict[int, Declarators] = {}
+        self._functions: dict[str, tuple[Function, ...]] = {}
+        self._types: CppTypes | None = None
+        self._docs: dict[tuple[int, int], str] = {}
+        self._words_of_macros: frozenset[str] | None = None
+        self._calls: list[tuple[Token, list[str]]] | None = None
+        self._blank = (0, 0, 0)
+
+    def annotations(self) -> Iterator[Annotation]:
+        """Read every annotation, in order."""
+        for base, source, view in zip(self.places.bases, self.places.sources, self.outlines, strict=True):
+            for note in view.notes:
+                yield _annotation(source.text, note, base)
+
+    def headers(self) -> dict[str, list[Header]]:
+        """Map each word to the declarations that contain it."""
+        if self._headers is None:
+            self._headers = {}
+            for base, view in zip(self.places.bases, self.outlines, strict=True):
+                self._all += self._read(base, view)
+            for header in self._all:
+                for word in header.words:
+                    self._headers.setdefault(word, []).append(header)
+        return self._headers
+
+    def functions(self, name: str) -> tuple[Function, ...]:
+        """Return the declarations of functions called `name`, in order: all, or more than `MOST_OF_A_NAME`."""
+        if name not in self._functions:
+            headers = self.headers().get(name, [])[:MOST_OF_A_WORD]
+            parsed = (
+                parse_function(header, name, using_be=self.using_be, found=self._declarators_of(header))
+                for header in headers
+            )
+            some = islice((function for function in parsed if function is not None), MOST_OF_A_NAME + 1)
+            self._functions[name] = tuple(some)
+        return self._functions[name]
+
+    def _declarators_of(self, header: Header) -> Declarators:
+        found = self._declarators.get(id(header))
+        if found is None:
+            found = self._declarators[id(header)] = find_declarators(header)
+        return found
+
+    def typed(self, function: Function) -> Function:
+        """Return a function with what the sources say of its parameters' types."""
+        if all(param.shape is not Shape.UNKNOWN for param in function.params):
+            return function
+        if self._types is None:
+            texts = [source.text for source in self.places.sources]
+            codes = [view.code for view in self.outlines]
+            sources = list(zip(self.places.bases, texts, codes, strict=True))
+            self._types = CppTypes(sources, self.macros.names, using_be=self.using_be)
+        return function._replace(params=tuple(self._types.resolve(param) for param in function.params))
+
+    def function_names(self) -> list[str]:
+        """List the names of functions, for suggestions in a message: of many sources the first thousand."""
+        return [name for name in dict.fromkeys(islice(self._names(), _MOST_NAMES)) if self.functions(name)]
+
+    def _names(self) -> Iterator[str]:
+        """Find the names before parentheses, without reserved ones such as ``__launch_bounds__``."""
+        self.headers()
+        for header in self._all:
+            yield from (name for name in self._declarators_of(header).parentheses if not name.startswith("__"))
+
+    def unknown_call_at(self, offset: int) -> Token | None:
+        """Return the name of an undefined macro whose call is the next code after `offset`."""
+        index = self.places.source_index(offset)
+        base = self.places.bases[index]
+        code = self.outlines[index].code
+        match = _CALLED.match(code, self._past_blanks(index, offset - base))
+        if match is None or match[1] in self.macros.names:
+            return None
+        return Token(Kind.WORD, match[1], base + match.start())
+
+    def unknown_call_for(self, name: str) -> Token | None:
+        """Return the name of an undefined macro whose call has a part of `name` among its arguments."""
+        for called, arguments in self._unknown_calls():
+            if any(argument in name for argument in arguments):
+                return called
+        return None
+
+    def _unknown_calls(self) -> list[tuple[Token, list[str]]]:
+        """Find the calls with which a header begins, and the words among their first arguments."""
+        if self._calls is None:
+            self._calls = []
+            self.headers()
+            for header in self._all:
+                tokens = self._declarators_of(header).tokens
+                if len(tokens) > 1 and tokens[0].kind is Kind.WORD and tokens[1].text == "(":
+                    arguments = tokens[2 : min(closing(tokens, 1), _MOST_NAMES)]
+                    self._calls.append((tokens[0], [token.text for token in arguments if token.kind is Kind.WORD]))
+        return self._calls
+
+    def is_mentioned(self, name: str) -> bool:
+        """Return whether `name` occurs anywhere, even in a comment, a string or disabled code."""
+        word = re.compile(rf"\b{re.escape(name)}\s*\(")
+        return any(word.search(source.text) for source in self.places.sources)
+
+    def is_in_macro(self, name: str) -> bool:
+        """Return whether the definition of any macro has `name` as a word."""
+        if self._words_of_macros is None:
+            texts = [text for view in self.outlines for _, text in view.directives]
+            self._words_of_macros = frozenset(word for text in texts for word in _WORD.findall(text))
+        return name in self._words_of_macros
+
+    def body(self, function: Function) -> str:
+        """Return the code of a function's body; empty if it has none here, or if a macro generates it."""
+        if not function.has_body or function.start != function.line_start:
+            return ""
+        index = self.places.source_index(function.start)
+        code = self.outlines[index].code
+        match = _TO_BODY.match(code, function.start - self.places.bases[index])
+        return code[match.end() : skip_body(code, match.end()) - 1] if match else ""
+
+    def is_comment_next(self, offset: int) -> bool:
+        """Return whether the line after a comment that ends at `offset` is a comment without an annotation."""
+        index = self.places.source_index(offset)
+        return bool(_NEXT_COMMENT.match(self.places.sources[index].text, offset - self.places.bases[index]))
+
+    def doc_above(self, offset: int) -> str:
+        """Return the documentation above the line of `offset`, else above the declaration that it belongs to."""
+        index = self.places.source_index(offset)
+        code = self.outlines[index].code
+        local = offset - self.places.bases[index]
+        first = self._past_blanks(index, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
+        return self._doc_above(index, local) or (self._doc_above(index, first) if first < len(code) else "")
+
+    def _doc_above(self, index: int, local: int) -> str:
+        """Return the documentation above a line, which many declarations may share."""
+        text = self.places.sources[index].text
+        line = text.rfind("\n", 0, local)
+        if (index, line) not in self._docs:
+            self._docs[index, line] = doc_above(text, local)
+        return self._docs[index, line]
+
+    def _past_blanks(self, index: int, start: int) -> int:
+        """Return the first place from `start` on that is not blank; a page of comments is a long blank."""
+        source, low, high = self._blank
+        if not (source == index and low <= start <= high):
+            code = self.outlines[index].code
+            high = len(code) - len(code[start:].lstrip())
+            self._blank = (index, start, high)
+        return high
+
+    def _read(self, base: int, view: Outline) -> list[Header]:
+        """Read the headers of one source; each macro is known from its definition on."""
+        pending = [
+            (base + start, parse_define(text, base + start), undefined_name(text))
+            for start, text in reversed(view.directives)
+        ]
+        names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
+
+        def define_next() -> None:
+            _, macro, undefined = pending.pop()
+            self.macros.define(macro)
+            self.macros.undefine(undefined)
+
+        def expand(header: str, offset: int, words: frozenset[str]) -> CppCode | None:
+            has_macros = not names.isdisjoint(words)
+            if has_macros and (len(header) > LIMIT or self.macros.is_spent):
+                self.macros.unexpanded.append(offset)
+                has_macros = False
+            tokens: list[Token] = []
+            calls: list[MacroCall] = []
+            start, end = offset, offset + len(header)
+            while pending and pending[-1][0] < end:
+                at = pending[-1][0]
+                if has_macros and at > start:  # A header may hold calls before and after a redefinition.
+                    self.macros.expand(header[start - offset : at - offset], start, tokens, calls)
+                    start = at
+                define_next()
+            if not has_macros:
+                return None
+            self.macros.expand(header[start - offset :], start, tokens, calls)
+            return CppCode.of_tokens(tokens, calls)
+
+        reader = DeclarationReader(expand)
+        reader.read(CppCode(view.code, base))
+        while pending:
+            define_next()
+        return reader.found
+
+
+def check_size(sources: Sequence[SourceText]) -> None:
+    """Refuse sources that are too large to be read.
+
+    Raises
+    ------
+    SpecError
+        They have more than `LARGEST` characters together.
+    """
+    count = sum(len(source.text) for source in sources)
+    if count > LARGEST:
+        raise SpecError(
+            f"{', '.join(dict.fromkeys(source.name for source in sources))}: {count:,} characters of source are read "
+            f"for entry points, but {LARGEST:,} are the most",
+            hints=("move functions and tables that are no entry points to a header: what is included is not read",),
+        )
+
+
+def _annotation(text: str, note: Note, base: int) -> Annotation:
+    """Parse the words of an annotation; it continues after a backslash, and on the next comment in an open bracket."""
+    end = _end_of_annotation(text, note)
+    flat = _CONTINUED.sub(lambda match: " " * len(match[0]), text[note.start : end])
+    words = list(split_words(flat, ANNOTATION.match(flat).end()))  # type: ignore[union-attr]  # as of each note
+    return Annotation(
+        words=tuple(word for _, word in words),
+        starts=tuple(base + note.start + place for place, _ in words),
+        start=base + note.start,
+        end=base + end,
+        branch=note.branch,
+    )
+
+
+def _end_of_annotation(text: str, note: Note) -> int:
+    """Return the end of the comment in which an annotation's brackets are closed; its own end if there is none."""
+    end, line = note.start + len(note.text), note.text
+    depth = 0
+    for _ in range(_MOST_LINES):
+        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        following = _NEXT_COMMENT.match(text, end) if depth > 0 else None
+        if following is None:
+            break
+        end, line = following.end(), following[0]
+    return end if depth <= 0 else note.start + len(note.text)

@@ -1,0 +1,438 @@
+"""Discovery of the entry points of a module, from its sources and the `functions` argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
+from be_runtime.signature.cpp.functions import Function, launches_out_of_order
+from be_runtime.signature.cpp.lexer import Places, SourceText
+from be_runtime.signature.cpp.outline import Branch
+from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
+from be_runtime.signature.grammar import MOST, Locate, is_identifier, parse_spec
+from be_runtime.signature.infer import complete, contradiction, infer, is_untyped
+from be_runtime.signature.model import RULES, EntryPoint, Param, Role
+
+Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
+"""A spec for each name, names whose spec is inferred, or None for the annotations."""
+
+
+_MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
+"""Limits for the entry points of the sources that are compiled together, all their parameters, and values of these."""
+
+_DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
+
+
+class _Request(NamedTuple):
+    """A request for one entry point.
+
+    Parameters
+    ----------
+    name : str
+    tokens : tuple of str or None
+        Spec; None to infer it from the C++ signature.
+    annotation : Annotation or None
+        Annotation; None for a request in the `functions` argument.
+    """
+
+    name: str
+    tokens: tuple[str, ...] | None
+    annotation: Annotation | None = None
+
+    def locate(self, places: Places) -> Locate:
+        """Return a function for the places of the tokens, which are unknown for a request from Python."""
+        note = self.annotation
+
+        def locate(index: int) -> SourceSpan | None:
+            if note is None:
+                return None
+            return places.span(note.starts[index + 1], len(note.words[index + 1]))
+
+        return locate
+
+
+def discover(
+    sources: Sequence[SourceText], functions: Functions = None, *, is_partial: bool = False
+) -> tuple[EntryPoint, ...]:
+    """Find the entry points of a module.
+
+    Parameters
+    ----------
+    sources : sequence of SourceText
+        Sources of the module. An entry point is searched first in the source of its annotation.
+    functions : mapping of str to sequence of str, sequence of str, or None
+        Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
+        ``// @BE name [tokens]`` annotations. Annotations count in the last case only; an empty list finds nothing.
+    is_partial : bool
+        True to leave out those of `functions` that the sources do not define.
+
+    Returns
+    -------
+    tuple of EntryPoint
+        Entry points in the order of `functions`, or of the annotations.
+
+    Raises
+    ------
+    ArgumentError
+        `functions` is none of the above.
+    SpecError
+        A spec or a signature can't be understood, or they contradict each other.
+    EntryPointNotFoundError
+        The sources do not define a requested function, or no function is requested.
+    DuplicateEntryPointError
+        Two entry points have the same name.
+
+    Examples
+    --------
+    >>> text = '''// @BE scale
+    ... void scale(const BE::Tensor x, BE::Tensor y, float factor) {}
+    ... '''
+    >>> (entry,) = discover([SourceText(name="a.cc", text=text)])
+    >>> entry.call_name, [param.role.value for param in entry.params], entry.line
+    ('::scale', ['arg', 'ret', 'attr'], 2)
+    """
+    requests = _requests_of(functions)
+    program = Program(sources)
+    if requests is None:
+        requests = _annotated(program)
+    elif is_partial:
+        requests = [request for request in requests if _is_here(request, program)]
+    if len(requests) > _MOST_ENTRIES:
+        raise SpecError(
+            f"more than {_MOST_ENTRIES:,} entry points in {program.places.sources[0].name}",
+            hints=(_DIVIDE,),
+        )
+    for request in requests:
+        _check_name(request, program.places)
+    return _merge(requests, program)
+
+
+def _requests_of(functions: object) -> list[_Request] | None:
+    """Return the requests in the `functions` argument, or None for annotations."""
+    if functions is None:
+        return None
+    if isinstance(functions, Mapping):
+        return [_Request(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
+    if isinstance(functions, Sequence) and not isinstance(functions, str | bytes | bytearray):
+        return [_Request(_name(name), None) for name in functions]
+    raise ArgumentError(
+        f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
+        hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
+    )
+
+
+def _is_here(request: _Request, program: Program) -> bool:
+    """Return whether the sources define a function, or may by a macro that they do not define."""
+    if program.functions(request.name):
+        return True
+    return request.tokens is not None and program.unknown_call_for(request.name) is not None
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ArgumentError(f"functions holds the name {name!r}; names are strings")
+    return name
+
+
+def _tokens(name: object, tokens: object) -> tuple[str, ...]:
+    """Check the token list of one function."""
+    if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes | bytearray):
+        hints = (f"write {tokens.split()!r}",) if isinstance(tokens, str) else ()
+        raise ArgumentError(f"functions[{name!r}] must be a list of tokens, not {tokens!r}", hints=hints)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise ArgumentError(f"functions[{name!r}] holds {token!r}; tokens are strings")
+    return tuple(tokens)
+
+
+def _annotated(program: Program) -> list[_Request]:
+    """Return the requests in the annotations."""
+    requests = []
+    for note in islice(program.annotations(), _MOST_ENTRIES + 1):
+        if not note.words:
+            raise SpecError(
+                "a // @BE annotation without a name",
+                span=program.places.span(note.start, note.end - note.start),
+                hints=("write // @BE name, with the name of the function below it",),
+            )
+        requests.append(_Request(note.words[0], note.words[1:] or None, note))
+    if not requests:
+        names = ", ".join(source.name for source in program.places.sources)
+        raise EntryPointNotFoundError(
+            f"no entry points: functions is None and there is no // @BE annotation in {names or 'no sources at all'}",
+            hints=(_example(program),),
+        )
+    return requests
+
+
+def _example(program: Program) -> str:
+    """Give an example of an annotation, with a function of the sources if there is one."""
+    name = next(iter(program.function_names()), "vector_add")
+    return f"write a line `// @BE {name}` above the definition of `void {name}(...)`, or pass functions=[{name!r}]"
+
+
+def _check_name(request: _Request, places: Places) -> None:
+    if not is_identifier(request.name):
+        raise SpecError(
+            f"{request.name!r} is not an identifier, so no C++ function has this name",
+            span=request.locate(places)(-1),
+            hints=("name the function without its namespaces",) if "::" in request.name else (),
+        )
+
+
+def _resolve(request: _Request, program: Program) -> EntryPoint:
+    """Find the function of one request and determine its parameters."""
+    places = program.places
+    candidates = [_typed(function, program) for function in _candidates(request, program)]
+    if not candidates:
+        return _unseen(request, program)
+    if request.tokens is None:
+        function = _only(request, candidates, places)
+        return _entry(request, infer(function, places), function, program)
+    locate = request.locate(places)
+    spec, rules = _split(_parse(request, program))
+    errors = [contradiction(spec, function, locate, places) for function in candidates]
+    fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
+    if not fitting and errors[0] is not None:
+        raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
+    function = _only(request, fitting, places)
+    return _entry(request, complete(spec, function, locate, places), function, program)._replace(rules=rules)
+
+
+def _parse(request: _Request, program: Program) -> tuple[Param, ...]:
+    """Parse the tokens of a request."""
+    try:
+        return parse_spec(request.tokens or (), function=request.name, locate=request.locate(program.places))
+    except SpecError as error:
+        if request.annotation is not None and program.is_comment_next(request.annotation.end):
+            error.hints += ("a declaration of several lines has a backslash at the end of each but the last",)
+        raise
+
+
+def _typed(function: Function, program: Program) -> Function:
+    """Return a function with what the sources say of its parameters' types; refuse one with too many."""
+    typed = program.typed(function) if len(function.params) <= MOST else function
+    count = sum(1 + len(param.members) for param in typed.params)
+    if count > MOST:
+        raise SpecError(
+            f"{function.name}: it has {count:,} parameters and fields, but {MOST:,} are the most",
+            span=program.places.span(function.start, len(function.name)),
+            hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span",),
+        )
+    return typed
+
+
+def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
+    """Separate the parameters of the C++ call from what is said of their axes."""
+    rules = tuple(param for param in params if param.role in RULES)
+    return tuple(param for param in params if param.role not in RULES), rules
+
+
+def _candidates(request: _Request, program: Program) -> list[Function]:
+    """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
+    is_everywhere = len(program.headers().get(request.name, ())) > MOST_OF_A_WORD
+    functions: Sequence[Function] = () if is_everywhere else program.functions(request.name)
+    if is_everywhere or len(functions) > MOST_OF_A_NAME:
+        raise SpecError(
+            f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name, or {MOST_OF_A_WORD:,} mention it",
+            span=request.locate(program.places)(-1),
+            hints=("write a function of another name that calls the one you mean",),
+        )
+    if request.annotation is not None:
+        home = program.places.source_index(request.annotation.start)
+        nearby = [function for function in functions if program.places.source_index(function.line_start) == home]
+        functions = [function for function in nearby if function.has_body] or functions
+    free = [function for function in functions if not function.owner] or functions
+    chosen = [function for function in free if function.has_body] or free
+    _check_one_source(chosen, program.places)
+    same: dict[object, list[Function]] = {}
+    for function in free:
+        same.setdefault(function.signature, []).append(function)
+    unique = {function.signature: function for function in reversed(chosen)}
+    return [_with_defaults(function, same[signature]) for signature, function in reversed(unique.items())]
+
+
+def _check_one_source(functions: Sequence[Function], places: Places) -> None:
+    """Refuse a name that two sources define."""
+    for function in functions[1:]:
+        first = functions[0]
+        if function.has_body and places.source_index(first.line_start) != places.source_index(function.line_start):
+            raise DuplicateEntryPointError(
+                f"{function.name}: defined in two sources, first at {places.describe(first.start)}",
+                span=places.span(function.start, len(function.name)),
+                hints=("rename one of them",),
+            )
+
+
+def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
+    """Add the default arguments of all declarations of `function`."""
+    if len(same) < 2:
+        return function
+    declared = zip(*(other.params for other in same), strict=True)
+    params = [
+        param._replace(
+            has_default=any(other.has_default for other in others),
+            default=next((other.default for other in others if other.default), ()),
+        )
+        for param, others in zip(function.params, declared, strict=True)
+    ]
+    return function._replace(params=tuple(params))
+
+
+def _only(request: _Request, functions: Sequence[Function], places: Places) -> Function:
+    """Return the only function, or raise an error that names two."""
+    if len(functions) == 1:
+        return functions[0]
+    first, second = functions[0], functions[1]
+    raise SpecError(
+        f"{request.name}: two functions have this name, {first.call_name} at {places.describe(first.start)} "
+        f"and {second.call_name} at {places.describe(second.start)}",
+        span=places.span(second.start, len(second.name)),
+        hints=("write the tokens of the one you mean", "rename one of them"),
+    )
+
+
+def _no_overload(request: _Request, functions: Sequence[Function], places: Places) -> SpecError:
+    """Make the error for a spec that fits no overload."""
+    where = " and ".join(places.describe(function.start) for function in functions)
+    return SpecError(
+        f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) fits none of the functions at {where}",
+        span=places.span(functions[0].start, len(functions[0].name)),
+    )
+
+
+def _unseen(request: _Request, program: Program) -> EntryPoint:
+    """Return the entry point of a function that an undefined macro generates, or raise the error for a missing one."""
+    note = request.annotation
+    call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
+    if call is None:
+        raise _not_found(request, program)
+    locate, places = request.locate(program.places), program.places
+    advice = f"the macro {call.text} is not defined in these sources, so what it generates can't be read"
+    if request.tokens is None:
+        raise EntryPointNotFoundError(
+            f"{request.name}: no definition found; {advice}",
+            span=places.span(call.start, len(call.text)),
+            hints=(f"write the tokens: // @BE {request.name} arg ret",),
+        )
+    params, rules = _split(_parse(request, program))
+    for index, param in enumerate(params):
+        if is_untyped(param):
+            raise SpecError(
+                f"{request.name}: the type of 'attr.{param.name}' is unknown; {advice}",
+                span=locate(index) or places.span(call.start, len(call.text)),
+                hints=(f"write attr.{param.name}:TYPE",),
+            )
+    start = note.start if note is not None else call.start
+    return EntryPoint(
+        name=request.name,
+        call_name=f"::{request.name}",
+        params=params,
+        source=places.source(start).name,
+        line=places.line(start),
+        rules=rules,
+        doc=program.doc_above(start),
+    )
+
+
+def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
+    """Make the error for a name that the sources do not define."""
+    from difflib import get_close_matches
+
+    names = program.function_names()
+    close = get_close_matches(request.name, names, n=3)
+    hints = [f"did you mean {' or '.join(repr(name) for name in close)}?"] if close else []
+    if program.is_mentioned(request.name):
+        hints.append("it occurs in a comment, a string, a call or a disabled #if branch, but is not declared")
+    if names and not close:
+        hints.append(f"functions in the source: {', '.join(names[:10])}")
+    if program.macros.unexpanded:
+        where = program.places.describe(program.macros.unexpanded[0])
+        hints.append(
+            f"the macros at {where} were not expanded: the text is too long, or what all of them make; write the "
+            "function without them, or divide the sources (limits: docs/arg-spec.md)"
+        )
+    return EntryPointNotFoundError(
+        f"{request.name}: no function of this name in "
+        + (", ".join(source.name for source in program.places.sources) or "no sources at all"),
+        span=request.locate(program.places)(-1),
+        hints=tuple(hints),
+    )
+
+
+def _entry(request: _Request, params: tuple[Param, ...], function: Function, program: Program) -> EntryPoint:
+    places = program.places
+    return EntryPoint(
+        name=request.name,
+        call_name=function.call_name,
+        params=params,
+        source=places.source(function.line_start).name,
+        line=places.line(function.line_start),
+        launches_out_of_order=_launches_out_of_order(params, function, program),
+        doc=_doc(request, function, program),
+    )
+
+
+def _doc(request: _Request, function: Function, program: Program) -> str:
+    """Return the documentation above the function, else above its annotation."""
+    note = request.annotation
+    return program.doc_above(function.line_start) or (program.doc_above(note.start) if note is not None else "")
+
+
+def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:
+    """Return whether the function's own code has a race with XLA; a macro that names the stream may hide its use."""
+    stream = next((param.name for param in params if param.role is Role.STREAM), "")
+    if stream and program.is_in_macro(stream):
+        return False
+    return launches_out_of_order(program.body(function), stream)
+
+
+def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, ...]:
+    """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
+    first: dict[str, tuple[_Request, EntryPoint]] = {}
+    count = choices = 0
+    for request in requests:
+        known = first.get(request.name)
+        if known is not None and not _exclude(known[0], request, program.places):
+            raise _duplicate(known[0], request, program.places)
+        if known is not None and known[0].tokens == request.tokens:
+            continue
+        entry = _resolve(request, program)
+        if known is not None and known[1].params != entry.params:
+            raise _duplicate(known[0], request, program.places)
+        first.setdefault(request.name, (request, entry))
+        count += sum(1 + len(param.fields) for param in entry.params)
+        choices += sum(len(one.choices) for param in entry.params for one in (param, *param.fields))
+        if count > _MOST_PARAMS or choices > _MOST_CHOICES:
+            raise SpecError(
+                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields, or "
+                f"{_MOST_CHOICES:,} names of enumerations",
+                span=request.locate(program.places)(-1),
+                hints=(_DIVIDE,),
+            )
+    return tuple(entry for _, entry in first.values())
+
+
+def _exclude(one: _Request, other: _Request, places: Places) -> bool:
+    """Return whether two annotations are in different branches of one ``#if``."""
+    if one.annotation is None or other.annotation is None:
+        return False
+    if places.source_index(one.annotation.start) != places.source_index(other.annotation.start):
+        return False
+    branches = Branch.numbers(one.annotation.branch)
+    return any(
+        branches.get(group, branch) != branch for group, branch in Branch.numbers(other.annotation.branch).items()
+    )
+
+
+def _duplicate(one: _Request, other: _Request, places: Places) -> DuplicateEntryPointError:
+    """Make the error for two entry points of one name."""
+    if one.annotation is None or other.annotation is None:
+        return DuplicateEntryPointError(f"{other.name}: listed twice in functions")
+    return DuplicateEntryPointError(
+        f"{other.name}: annotated twice, first at {places.describe(one.annotation.starts[0])}",
+        span=other.locate(places)(-1),
+        hints=("give one of the two functions another name",),
+    )

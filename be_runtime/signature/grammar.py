@@ -1,0 +1,363 @@
+"""The arg_spec grammar: tokens for the arguments of a C++ call.
+
+::
+
+    spec  = token { token }               in the order of the C++ call
+    token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
+                                          the next input of the JAX call; with "?" it may be None, "..." takes all
+                                          inputs that are left
+          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ]
+                                          the next output; at least one
+          | "stream" | "ctx.stream"       the CUDA stream; at most one
+          | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
+                                          a keyword argument of the JAX call
+          | "scratch" [ "[" BYTES "]" ]   memory for the time of the call; without BYTES the kernel asks for it
+          | "state"                       an object that lives as long as the program; at most one
+          | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
+          | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
+    AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
+    AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.signature.expressions`
+    BYTES = an expression
+    NAME  = an identifier; no two attributes have the same, and none is in `RESERVED`
+    DTYPE = a name in `be_runtime.dtypes.BY_NAME`, such as float32
+    TYPE  = see `be_runtime.signature.attribute_types`; left out: the type of the C++ parameter NAME
+
+Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
+
+:func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME
+from be_runtime.errors import SourceSpan, SpecError
+from be_runtime.signature.attribute_types import (
+    UnknownTypeError,
+    parse_default,
+    parse_type,
+    render_default,
+    render_type,
+    split_default,
+)
+from be_runtime.signature.cpp.params import CPP_SCALARS, canonical_type
+from be_runtime.signature.expressions import parse_expression
+from be_runtime.signature.model import (
+    RULES,
+    AttrKind,
+    Many,
+    Param,
+    Role,
+    axis_names,
+    expressions,
+    parse_axes,
+    render_axes,
+)
+
+_ROLES = {
+    "arg": Role.ARG,
+    "args": Role.ARG,
+    "ret": Role.RET,
+    "rets": Role.RET,
+    "stream": Role.STREAM,
+    "ctx.stream": Role.STREAM,
+    "scratch": Role.SCRATCH,
+    "state": Role.STATE,
+}
+RESERVED = {
+    "outs": "which is an argument of every call",
+    "be_present": "which says which of the optional arguments a call has",
+}
+"""Names that no attribute has."""
+_ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
+_ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
+_ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
+_SCRATCH = re.compile(r"scratch\[(.*)\]", re.DOTALL)
+_RULE = re.compile(r"(parallel|reduce)\[(.*)\]", re.DOTALL)
+_LIKE = re.compile(r"like\((\d{1,3})\)|attr\.(\w+)")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KNOWN = (
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret..., stream, attr.NAME, "
+    "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
+)
+
+MOST = 1000
+"""Limit for the parameters of an entry point, and so for the tokens of an arg_spec."""
+_LONGEST = 10_000
+"""Limit for the characters of a token: some of the patterns above take the square of the time for twice of them."""
+
+Locate = Callable[[int], SourceSpan | None]
+"""A function that returns the place of a token by its index; -1 is the function's name."""
+
+
+def is_identifier(name: str) -> bool:
+    """Return whether `name` is an ASCII identifier of C++."""
+    return _IDENTIFIER.fullmatch(name) is not None
+
+
+def _nowhere(_index: int) -> SourceSpan | None:
+    return None
+
+
+def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _nowhere) -> tuple[Param, ...]:
+    """Parse the tokens of one arg_spec.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        Tokens in the order of the C++ call.
+    function : str
+        Name of the function, for messages.
+    locate : callable
+        Function that returns the place of a token by its index, -1 for the function's name; only for messages.
+
+    Returns
+    -------
+    tuple of Param
+        Parameters. An attribute without a type has ``dtype=None``; only the C++ signature determines it.
+
+    Raises
+    ------
+    SpecError
+        A token, a name or a type does not exist, there is no output, there are two streams, two attributes have the
+        same name, or an axis of an output is not an axis of an input.
+
+    Examples
+    --------
+    >>> render_spec(parse_spec(["args", "attrs.n:int32", "ret", "ctx.stream"]))
+    ('arg', 'attr.n:int32', 'ret', 'stream')
+    >>> parse_spec(["arg[n k]", "arg[k]", "ret[n]"])[0].axes
+    ('n', 'k')
+    >>> parse_spec(["arg", "stream"], function="f")
+    Traceback (most recent call last):
+    be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
+    see docs/errors.md#be201, or run: python -m be_runtime explain BE201
+    """
+    if len(tokens) > MOST:
+        raise SpecError(
+            f"{function}: the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most", span=locate(-1)
+        )
+    params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
+    _check(params, tokens, function, locate)
+    return params
+
+
+def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
+    """Write the tokens of an arg_spec, each in its first spelling.
+
+    Examples
+    --------
+    >>> render_spec([Param(role=Role.RET), Param(role=Role.ATTR, name="n")])
+    ('ret', 'attr.n')
+    """
+    return tuple(_render_token(param) for param in params)
+
+
+def normalize_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return the tokens of an arg_spec, each in its first spelling.
+
+    Raises
+    ------
+    SpecError
+        The tokens are no arg_spec.
+
+    Examples
+    --------
+    >>> normalize_tokens(["args", "rets", "ctx.stream"])
+    ['arg', 'ret', 'stream']
+    """
+    return [*render_spec(parse_spec(tokens))]
+
+
+def _render_token(param: Param) -> str:
+    if param.role is Role.ATTR:
+        kind = render_type(param)
+        return f"attr.{param.name}{':' if kind else ''}{kind}{render_default(param)}"
+    axes = "" if param.axes is None else f"[{render_axes(param.axes)}]"
+    dtype = "" if param.dtype is None else f":{param.dtype.name}"
+    if param.like is not None:
+        dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
+    return f"{param.role.value}{param.many.value}{axes}{dtype}"
+
+
+def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param:
+    """Parse one token; errors name it."""
+    role = _ROLES.get(token)
+    if role is not None:
+        return Param(role=role)
+    if len(token) > _LONGEST:
+        raise SpecError(
+            f"{function}: a token has more than {_LONGEST} characters: {token[:40]!r}...", span=locate(index)
+        )
+    for pattern, parse in _PARSERS:
+        match = pattern.fullmatch(token)
+        if match is None:
+            continue
+        try:
+            return parse(match)
+        except UnknownTypeError as error:
+            hints = _similar_type(token, error.args[0])
+            raise SpecError(
+                f"{function}: {token!r} has the unknown type {error.args[0]!r}", span=locate(index), hints=hints
+            ) from None
+        except ValueError as error:
+            hints = ("write attr.NAME or attr.NAME:TYPE",) if pattern is _ATTR and "=" not in token else ()
+            raise SpecError(f"{function}: {token!r}: {error}", span=locate(index), hints=hints) from None
+    raise SpecError(
+        f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)
+    )
+
+
+def _parse_array(match: re.Match[str]) -> Param:
+    role, many, axes, dtype = _ROLES[match[1]], Many(match[2] or ""), match[3], match[4]
+    if role is Role.RET and many is Many.OPTIONAL:
+        raise ValueError("a result can't be left out")
+    param = Param(role=role, many=many, axes=None if axes is None else parse_axes(axes))
+    like = _LIKE.fullmatch(dtype or "")
+    if like is not None and role is Role.RET:
+        return param._replace(like=like[2] or int(like[1]))
+    if dtype is not None and dtype not in BY_NAME:
+        raise UnknownTypeError(dtype)
+    return param if dtype is None else param._replace(dtype=BY_NAME[dtype])
+
+
+def _parse_scratch(match: re.Match[str]) -> Param:
+    return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
+
+
+def _parse_rule(match: re.Match[str]) -> Param:
+    names = match[2].split()
+    for name in names:
+        if not is_identifier(name):
+            raise ValueError(f"{name!r} is not the name of an axis")
+    return Param(role=Role(match[1]), axes=tuple(names))
+
+
+def _parse_attr(match: re.Match[str]) -> Param:
+    name = match[1]
+    if not is_identifier(name):
+        raise ValueError(f"it names the attribute {name!r}, which is not an identifier")
+    if name in RESERVED:
+        raise ValueError(f"an attribute can't be called {name}, {RESERVED[name]}")
+    param = Param(role=Role.ATTR, name=name)
+    text, default = split_default(match[2])
+    if text:
+        param = parse_type(text[1:], param)
+    return param if default is None else parse_default(default, param)
+
+
+_PARSERS = ((_ARRAY, _parse_array), (_SCRATCH, _parse_scratch), (_RULE, _parse_rule), (_ATTR, _parse_attr))
+
+
+def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
+    """Check the rules for the spec as a whole."""
+    for index, problem in (*_problems(params, tokens), *_split_problems(params, tokens)):
+        raise SpecError(f"{function}: {problem}", span=locate(index))
+    bound = frozenset(axis_names(param.axes for param in params if param.role is Role.ARG))
+    numbers = {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
+    for index, param in enumerate(params):
+        for name in sorted(_used_names(param) - bound - numbers):
+            what = "the attribute" if name.startswith("attr.") else "the axis"
+            lack = "which is not a number of the arg_spec" if what == "the attribute" else "which no 'arg' has"
+            raise SpecError(
+                f"{function}: {tokens[index]!r} has {what} {name.removeprefix('attr.')!r}, {lack}",
+                span=locate(index),
+                hints=("leave the brackets out where the shape does not follow from an input's",),
+            )
+    if not any(param.role is Role.RET for param in params):
+        raise SpecError(
+            f"{function}: the arg_spec has no 'ret'; a function needs at least one output",
+            span=locate(-1),
+        )
+
+
+def _used_names(param: Param) -> frozenset[str]:
+    """Return the names that must be bound by other tokens."""
+    plain = axis_names([param.axes]) if param.role is Role.RET else ()
+    return frozenset(plain).union(*(expression.names for expression in expressions(param.axes)))
+
+
+def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """List the tokens that the other tokens don't allow."""
+    inputs = sum(param.role is Role.ARG and param.many is Many.ONE for param in params)
+    dtypes = {param.name for param in params if param.kind is AttrKind.DTYPE}
+    counts = {(param.role, param.many) for param in params}
+    seen: set[object] = set()
+    for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
+        key: object = param.name if param.role is Role.ATTR else (param.role, param.many)
+        repeated = key in seen
+        seen.add(key)
+        if repeated and param.role in _ONCE:
+            yield index, f"a second {token!r}; {_ONCE[param.role]}"
+        if repeated and param.role is Role.ATTR:
+            yield index, f"{token!r} names the attribute {param.name!r} again"
+        if repeated and param.many is Many.ANY:
+            yield index, f"a second {token!r}; one takes all that are left"
+        if param.role is Role.SCRATCH and param.axes is not None and (Role.RET, Many.ANY) in counts:
+            yield index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'"
+        if isinstance(param.like, int) and param.like >= inputs:
+            yield index, f"{token!r} is like input {param.like}, but there are {inputs}"
+        if isinstance(param.like, str) and param.like not in dtypes:
+            yield index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype"
+
+
+def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """List the tokens about split axes that the arrays don't allow."""
+    inputs = axis_names(param.axes for param in params if param.role is Role.ARG)
+    arrays = [(param, token) for param, token in zip(params, tokens, strict=True) if param.role in (Role.ARG, Role.RET)]
+    seen: set[object] = set()
+    for index, param in enumerate(params):
+        for name in param.axes or () if param.role in RULES else ():
+            if name not in inputs:
+                yield index, f"{tokens[index]!r} has the axis {name!r}, which no 'arg' has"
+            if name in seen:
+                yield index, f"{tokens[index]!r} has the axis {name!r} again"
+            seen.add(name)
+            for array, token in arrays:
+                count = (array.axes or ()).count(name)
+                computed = any(name in expression.names for expression in expressions(array.axes))
+                if computed or count > 1:
+                    yield index, f"{tokens[index]!r} splits the axis {name!r}, but {token!r} needs all of it"
+                if array.role is Role.RET and param.role is Role.PARALLEL and count == 0:
+                    yield index, f"{token!r} lacks the axis {name!r} of {tokens[index]!r}; is it reduce[{name}]?"
+                if array.role is Role.RET and param.role is Role.REDUCE and count > 0:
+                    yield index, f"{token!r} has the axis {name!r} of {tokens[index]!r}; is it parallel[{name}]?"
+
+
+def _similar(token: str) -> tuple[str, ...]:
+    """Make a hint with the token that was probably meant."""
+    from difflib import get_close_matches
+
+    if token.count("[") > token.count("]"):
+        return (f"the bracket is not closed: {token}]",)
+    head, colon, tail = token.partition(":")
+    if is_identifier(head) and (tail in ATTR_TYPES) and colon:
+        return (f"did you mean 'attr.{token}'?",)
+    if head in ("attr", "attrs"):
+        return ("an attribute needs a name: attr.NAME",)
+    prefix, dot, rest = token.partition(".")
+    close = get_close_matches(prefix, ("attr", "attrs"), n=1, cutoff=0.5) if dot and rest not in _ROLES else []
+    if close:
+        return (f"did you mean '{close[0]}.{rest}'?",)
+    word = re.match(r"\w*", token)[0]  # type: ignore[index]
+    rest = token[len(word) :]
+    meant = get_close_matches(word, _ROLES, n=1, cutoff=0.5)
+    if rest[:1] in ("[", "?", ":") and word not in _ROLES:
+        return tuple(f"did you mean '{each}{rest}'?" for each in meant)
+    return tuple(f"did you mean {each!r}?" for each in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
+
+
+def _similar_type(token: str, type_name: str) -> tuple[str, ...]:
+    """Make hints with the type that was probably meant, of which C++ spellings are certain, and with all types."""
+    from difflib import get_close_matches
+
+    known = ATTR_TYPES if token.startswith("attr") else BY_NAME
+    spelt = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", ""))))
+    meant = spelt if spelt in known else next(iter(get_close_matches(type_name.lower(), known, n=1)), None)
+    meant_token = token.replace("attrs.", "attr.", 1).replace(type_name, meant or "", 1) if type_name else ""
+    types = f"types: {', '.join(known)}"
+    kinds = "; of attributes also string, dtype, float32[], enum(a b) and {a:float32 b:int32}"
+    every = types + (kinds if token.startswith("attr") else "")
+    return (f"did you mean {meant_token!r}?", every) if meant and meant_token else (every,)

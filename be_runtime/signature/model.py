@@ -1,0 +1,212 @@
+"""Entry points of a kernel source as JAX sees them: the values that discovery makes and codegen reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from be_runtime.dtypes import DType
+from be_runtime.signature.expressions import Expression, parse_expression
+
+Axis = str | int | Expression
+Axes = tuple[Axis, ...]
+"""Names, extents and expressions, optionally with ``"..."`` first."""
+
+LEADING = "..."
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EXTENT = re.compile(r"0|[1-9][0-9]{0,17}")
+_MOST = 64
+"""Limit for the axes of an array, as numpy has it."""
+_WORD = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+")
+"""Text without spaces but in parentheses."""
+
+
+def parse_axes(text: str) -> Axes:
+    """Read the text between the brackets.
+
+    Raises
+    ------
+    ValueError
+        A word is not an axis; the message names it.
+
+    Examples
+    --------
+    >>> parse_axes("... n 3"), parse_axes("")
+    (('...', 'n', 3), ())
+    >>> parse_axes("n, k")
+    Traceback (most recent call last):
+    ValueError: 'n,' is not an axis: write names and extents with spaces between them, as in [n k] or [... 2*n 3]
+        n,
+         ^
+    """
+    words = _WORD.findall(text)
+    if len(words) > _MOST:
+        raise ValueError(f"an array has at most {_MOST} axes, not {len(words)}")
+    return tuple(_parse_axis(word, index) for index, word in enumerate(words))
+
+
+def _parse_axis(word: str, index: int) -> Axis:
+    if word == LEADING:
+        if index > 0:
+            raise ValueError("'...' stands for leading axes, so it comes first")
+        return word
+    if _NAME.fullmatch(word):
+        return word
+    if _EXTENT.fullmatch(word):
+        return int(word)
+    try:
+        expression = parse_expression(word)
+    except ValueError as error:
+        _, *caret = str(error).splitlines()
+        raise _no_axis(word, caret) from None
+    if not expression.names:
+        raise _no_axis(word)
+    return expression
+
+
+def _no_axis(word: str, caret: Sequence[str] = ()) -> ValueError:
+    advice = "write names and extents with spaces between them, as in [n k] or [... 2*n 3]"
+    return ValueError("\n".join((f"{word!r} is not an axis: {advice}", *caret)))
+
+
+def render_axes(axes: Axes) -> str:
+    """Write the text that `parse_axes` reads.
+
+    Examples
+    --------
+    >>> render_axes(("...", "n", 3))
+    '... n 3'
+    """
+    return " ".join(map(str, axes))
+
+
+def axis_names(every: Iterable[Axes | None]) -> tuple[str, ...]:
+    """List the names that are axes of several arrays, without ``"..."``, in the order of their first use.
+
+    Examples
+    --------
+    >>> axis_names([("...", "n", "k"), None, ("k", 3, "m")])
+    ('n', 'k', 'm')
+    """
+    words = (axis for axes in every if axes is not None for axis in axes)
+    return tuple(dict.fromkeys(axis for axis in words if isinstance(axis, str) and axis != LEADING))
+
+
+def expressions(axes: Axes | None) -> tuple[Expression, ...]:
+    """Return the expressions among the axes of one array."""
+    return tuple(axis for axis in axes or () if isinstance(axis, Expression))
+
+
+class Role(Enum):
+    """The role of a parameter of an entry point."""
+
+    ARG = "arg"
+    RET = "ret"
+    STREAM = "stream"
+    ATTR = "attr"
+    SCRATCH = "scratch"
+    STATE = "state"
+    PARALLEL = "parallel"
+    REDUCE = "reduce"
+
+
+RULES = (Role.PARALLEL, Role.REDUCE)
+"""Roles of tokens that say something of axes and stand for no parameter of the C++ call."""
+
+
+class Many(Enum):
+    """The number of arrays that a parameter stands for: one, one or none, or any number."""
+
+    ONE = ""
+    OPTIONAL = "?"
+    ANY = "..."
+
+
+class AttrKind(Enum):
+    """The kind of an attribute: a number, a text, numbers, one of some names, named values, or a type of elements."""
+
+    SCALAR = "scalar"
+    STRING = "string"
+    ARRAY = "array"
+    ENUM = "enum"
+    STRUCT = "struct"
+    DTYPE = "dtype"
+
+
+class Param(NamedTuple):
+    """One parameter, in the order of the C++ call.
+
+    Parameters
+    ----------
+    role : Role
+        Source of its value.
+    name : str
+        Name of the attribute for ``Role.ATTR``; else the C++ name if the signature is known, or empty.
+    dtype : DType or None
+        Type of an attribute's numbers or of an array's elements; None if any will do, or if it isn't known yet.
+    axes : tuple of (str, int or Expression), or None
+        Axes of an array, see `parse_axes`; None if a call may pass any. Of ``Role.SCRATCH``, its bytes as the only
+        axis; None if the kernel asks for memory while it runs.
+    many : Many
+        Number of arrays for ``Role.ARG`` and ``Role.RET``.
+    like : int, str or None
+        Source of a result's dtype: the number of an input, or the name of an attribute.
+    kind : AttrKind
+        Kind of the attribute.
+    choices : tuple of str
+        Names that an attribute of ``AttrKind.ENUM`` may have.
+    fields : tuple of Param
+        Values of an attribute of ``AttrKind.STRUCT``.
+    default : bool, int, float, str or None
+        Value of the attribute in a call without it; None if every call passes it.
+    """
+
+    role: Role
+    name: str = ""
+    dtype: DType | None = None
+    axes: Axes | None = None
+    many: Many = Many.ONE
+    like: int | str | None = None
+    kind: AttrKind = AttrKind.SCALAR
+    choices: tuple[str, ...] = ()
+    fields: tuple[Param, ...] = ()
+    default: bool | float | str | None = None
+
+
+class EntryPoint(NamedTuple):
+    """One C++ function that becomes one FFI target.
+
+    Parameters
+    ----------
+    name : str
+        Last part of the target's name.
+    call_name : str
+        Qualified name in generated code: ``"::vector_add"`` or ``"::ops::vector_add"``.
+    params : tuple of Param
+        Parameters in the order of the C++ call; at least one has ``Role.RET``, at most one ``Role.STREAM``.
+    source : str
+        ``SourceText.name`` of the source that defines it.
+    line : int
+        One-based line of its definition, or of its annotation.
+    launches_out_of_order : bool
+        True if its own code is known to launch a CUDA kernel on a stream other than XLA's.
+    rules : tuple of Param
+        Axes that may be split over devices, with ``Role.PARALLEL`` and ``Role.REDUCE``.
+    doc : str
+        Text of the documentation comment above it.
+    """
+
+    name: str
+    call_name: str
+    params: tuple[Param, ...]
+    source: str
+    line: int
+    launches_out_of_order: bool = False
+    rules: tuple[Param, ...] = ()
+    doc: str = ""
+
+    def with_role(self, role: Role) -> tuple[Param, ...]:
+        """Return the parameters of one role, in call order."""
+        return tuple(param for param in self.params if param.role is role)

@@ -1,1 +1,0 @@
-"""Entry points of a kernel's source. Pure."""

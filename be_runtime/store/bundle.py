@@ -1,0 +1,404 @@
+"""The code of a target as an exported program carries it, and the demand for it. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
+from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
+from be_runtime.request.options import Language
+from be_runtime.store.contents import Handlers, parse_contents
+from be_toolchain.arch import Arch
+
+
+def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
+    """Return whether code for one architecture runs on another.
+
+    Machine code runs on later minor versions of its major version, and the driver compiles PTX for any later one; code
+    with the suffix ``a`` runs only on that capability.
+
+    Examples
+    --------
+    >>> runs_on(Arch(8, 0), Arch(8, 6)), runs_on(Arch(8, 0), Arch(9, 0)), runs_on(Arch(8, 0), Arch(9, 0), is_ptx=True)
+    (True, False, True)
+    """
+    if arch == device or device.suffix:
+        return arch == device
+    if arch.suffix == "a":
+        return arch.base == device
+    return arch.base <= device and (is_ptx or arch.major == device.major)
+
+
+def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
+    """Return whether a library for some architectures, with PTX of the highest plain one, runs on all of others.
+
+    Examples
+    --------
+    >>> serves([Arch(8, 0), Arch(9, 0, "a")], [Arch(8, 6)])
+    True
+    >>> serves([Arch(9, 0, "a")], [Arch(10, 0)])
+    False
+    """
+    ptx = [max(generic)] if (generic := [arch for arch in built if not arch.suffix]) else []
+    code = [*((arch, False) for arch in built), *((arch, True) for arch in ptx)]
+    return all(any(runs_on(arch, each, is_ptx=is_ptx) for arch, is_ptx in code) for each in wanted)
+
+
+def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
+    """Return why code for some architectures does not run here; empty if it does.
+
+    Examples
+    --------
+    >>> lacking_arch(["8.0"], [Arch.parse("9.0a")])
+    'its code for sm_80 does not run on sm_90a'
+    """
+    built = tuple(map(Arch.parse, archs))
+    if not built or serves(built, wanted):
+        return ""
+    have, want = ("/".join(arch.sm for arch in each) for each in (built, wanted))
+    return f"its code for {have} does not run on {want}"
+
+
+INDEX, IMAGES = "index.json", "images"
+"""Names of the index and of the folder of images in a bundle."""
+
+FORMAT = 1
+"""Raised when an older reader would misunderstand the index."""
+
+LARGEST_INDEX = 1 << 22
+"""Most bytes of an index: to read 64 MiB of nothing but brackets takes 12 s."""
+
+HASH_DIGITS = 32
+"""Hexadecimal digits of an image's hash in the names of its targets."""
+
+Kind = Literal["library", "cubin", "ptx"]
+_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+class CodeImage(NamedTuple):
+    """One file of code; its key in the index is the sha256 of its bytes.
+
+    Parameters
+    ----------
+    kind : {"library", "cubin", "ptx"}
+    platform : str
+        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
+    size : int
+        In bytes.
+    archs : tuple of str
+        Architectures of its device code, such as ``"9.0"``.
+    baseline : str
+        Level of instructions of its host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+    """
+
+    kind: Kind
+    platform: str
+    size: int
+    archs: tuple[str, ...] = ()
+    baseline: str = ""
+
+
+class ImageTarget(NamedTuple):
+    """An FFI target that an image serves.
+
+    Parameters
+    ----------
+    image : str
+        Hash of the image.
+    platform : str
+    stages : dict of str to str
+        Symbol of the handler for each stage: ``"execute"``, and ``"instantiate"`` where there is one.
+    """
+
+    image: str
+    platform: str
+    stages: Mapping[str, str]
+
+
+class Index(NamedTuple):
+    """The index of a bundle.
+
+    Parameters
+    ----------
+    machine : str
+        Machine of the host code, as ``platform.machine()`` says it.
+    images : dict of str to CodeImage
+    targets : dict of str to ImageTarget
+    kernels : dict
+        Kernels that the launcher launches, by id; see `be_runtime.kernels.launcher`.
+    modules, functions : dict
+        What Python needs for calls, by name; empty in an exported program.
+    program : dict
+        What an exported program is; empty in a package.
+    """
+
+    machine: str
+    images: Mapping[str, CodeImage]
+    targets: Mapping[str, ImageTarget] = {}
+    kernels: Mapping[str, Any] = {}
+    modules: Mapping[str, Any] = {}
+    functions: Mapping[str, Any] = {}
+    program: Mapping[str, Any] = {}
+
+
+def target_name(image: str, symbol: str) -> str:
+    """Return the name of a target: the same in every process, and another one for other code.
+
+    Examples
+    --------
+    >>> target_name("0123456789abcdef" * 4, "be_ffi_ops_fire")
+    'be.0123456789abcdef0123456789abcdef.be_ffi_ops_fire'
+    """
+    return f"be.{image[:HASH_DIGITS]}.{symbol}"
+
+
+def image_file(digest: str, image: CodeImage) -> str:
+    """Return the path of an image in a bundle.
+
+    Examples
+    --------
+    >>> image_file("00ff", CodeImage("library", "cpu", 10))
+    'images/00ff.so'
+    """
+    return f"{IMAGES}/{digest}.{_ENDINGS[image.kind]}"
+
+
+def render_index(index: Index) -> str:
+    """Write an index as JSON, the same text for the same index.
+
+    Raises
+    ------
+    ArgumentError
+        It has more kernels than a reader accepts.
+    """
+    document = {
+        "format": FORMAT,
+        "abi": ABI,
+        "ffi": FFI_CLAIM,
+        **index._asdict(),
+        "images": {digest: image._asdict() for digest, image in index.images.items()},
+        "targets": {name: target._asdict() for name, target in index.targets.items()},
+    }
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    if len(text) > LARGEST_INDEX:
+        raise ArgumentError(
+            f"the kernels have an index of more than {LARGEST_INDEX >> 20} MiB", hints=("split them in two",)
+        )
+    return text
+
+
+def parse_index(text: str | bytes, where: str) -> Index:
+    """Read an index.
+
+    Parameters
+    ----------
+    text : str or bytes
+    where : str
+        Place of the bundle, for messages.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, or of a format or ABI that this release does not read.
+    """
+    with reading(where):
+        if len(text) > LARGEST_INDEX:
+            raise ValueError(f"it has more than {LARGEST_INDEX >> 20} MiB")
+        document = json.loads(text)
+        number, abi = typed(int, document["format"]), typed(int, document["abi"])
+    if number != FORMAT:
+        side = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
+        raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(side,))
+    check_abi(abi, where)
+    with reading(where):
+        images = {digest: _image(digest, row) for digest, row in document["images"].items()}
+        return Index(
+            machine=typed(str, document["machine"]),
+            images=images,
+            targets={name: _target(name, row, images) for name, row in document["targets"].items()},
+            **{name: typed(dict, document[name]) for name in ("kernels", "modules", "functions", "program")},
+        )
+
+
+def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
+    image = CodeImage(**row)
+    typed(int, image.size)
+    _texts(image.platform, image.baseline, *typed(list, image.archs))
+    if image.kind not in _ENDINGS or not _DIGEST.fullmatch(digest):  # which is the name of a file
+        raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
+    return image._replace(archs=tuple(image.archs))
+
+
+def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) -> ImageTarget:
+    target = ImageTarget(**row)
+    _texts(target.platform, target.stages["execute"], *target.stages.values())
+    if images[target.image].kind != "library" or not name.startswith(target_name(target.image, "")):
+        raise ValueError(f"the target {name!r} of the image {target.image!r}")
+    return target
+
+
+def _texts(*values: object) -> None:
+    for value in values:
+        typed(str, value)
+
+
+def typed(kind: type[T], value: object) -> T:
+    """Return a value of an index, whose type must be this one; TypeError if it is another one."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+@contextlib.contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Say that an index is damaged where a value in it means nothing.
+
+    Raises
+    ------
+    LoadError
+        For such a value; errors of ours pass.
+    """
+    try:
+        yield
+    except BeRuntimeError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise LoadError(
+            f"{where} has a damaged index: {type(error).__name__}: {error}", hints=("copy, install or build it again",)
+        ) from error
+
+
+class ModuleRecord(NamedTuple):
+    """The row of a compiled module in an index.
+
+    Parameters
+    ----------
+    language : {"cpp", "cuda"}
+    image : str
+        Hash of its library.
+    functions : str
+        See `be_runtime.store.contents.render_contents`.
+    sources : dict of str to str
+        Files of the package that it was made from, and the hash of each.
+    captures_graphs : bool
+    content, origin : str
+        See `be_runtime.load.module.Made`; empty for those of the library's bytes.
+    request : str
+        Key of the request, as JSON, where the module is found by it.
+    """
+
+    language: Language
+    image: str
+    functions: str
+    sources: Mapping[str, str]
+    captures_graphs: bool = True
+    content: str = ""
+    origin: str = ""
+    request: str = ""
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any], where: str) -> Self:
+        """Check the row of an index.
+
+        Raises
+        ------
+        LoadError
+            A field is missing, unknown or of another type.
+        """
+        with reading(where):
+            record = cls(**row)
+            texts = (record.image, record.functions, record.content, record.origin, record.request)
+            sources = typed(dict, record.sources)
+            for text in (*texts, *sources, *sources.values()):
+                typed(str, text)
+            typed(bool, record.captures_graphs)
+            if record.language not in ("cpp", "cuda"):
+                raise ValueError(f"{record.language!r} is no language")
+            return record
+
+    def contents(self) -> dict[str, Handlers]:
+        """Return the functions of the module.
+
+        Raises
+        ------
+        ValueError, LookupError, TypeError, AttributeError
+            The index is damaged.
+        """
+        found = parse_contents(self.functions)
+        for value in (value for handlers in found.values() for value in handlers):
+            for text in value if type(value) is tuple else (value,):
+                typed(str, text)
+        return found
+
+
+class Demand(NamedTuple):
+    """The machines that a target's code is asked for.
+
+    Parameters
+    ----------
+    baseline : str
+        Level of instructions of host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+    archs : tuple of str
+        Architectures of device code, such as ``"9.0"``; empty for those that it was compiled for.
+    kernel : str
+        Id of the kernel that a call of the launcher names; empty for other targets.
+    """
+
+    baseline: str
+    archs: tuple[str, ...] = ()
+    kernel: str = ""
+
+
+class Carried(NamedTuple):
+    """The code of a target.
+
+    Parameters
+    ----------
+    library : str
+        Hash of the library that has the handlers.
+    stages : dict of str to str
+        Symbol of the handler for each stage.
+    images : dict of str to (CodeImage, bytes)
+        The library, and images of the kernel, by hash.
+    symbol : str
+        Last part of the target's name; by default the symbol of its handler.
+    kernel : str
+        Id of the kernel, by its content.
+    kernels : dict
+        Its row in the index.
+    """
+
+    library: str
+    stages: Mapping[str, str]
+    images: Mapping[str, tuple[CodeImage, bytes]]
+    symbol: str = ""
+    kernel: str = ""
+    kernels: Mapping[str, object] = {}
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return target_name(self.library, self.symbol or self.stages["execute"])
+
+    @property
+    def row(self) -> ImageTarget:
+        """The row of the target in an index."""
+        return ImageTarget(self.library, self.images[self.library][0].platform, self.stages)
+
+
+Carry = Callable[[Demand], Carried]
+"""Function that makes a target's code for a demand."""
+
+
+def carried_library(image: CodeImage, data: bytes, stages: Mapping[str, str]) -> Carried:
+    """Return the code of a target that needs one library."""
+    digest = hashlib.sha256(data).hexdigest()
+    return Carried(digest, stages, {digest: (image, data)})

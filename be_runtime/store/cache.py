@@ -1,0 +1,277 @@
+"""The build cache: a valid entry at once, or else one build, however many processes ask for it.
+
+Modules that only a miss or upkeep needs are imported there, so a warm load does not pay for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from be_runtime.errors import CacheError
+from be_runtime.store.folder import MANIFEST, cache_errors, find_base, prepare_base
+from be_runtime.store.keys import CacheKey
+from be_runtime.store.lock import Flock, OnWait
+from be_runtime.store.lookup import Lookup, look_up
+from be_runtime.store.manifest import FileRecord, Manifest
+
+if TYPE_CHECKING:
+    from be_runtime.store.eviction import EntryInfo
+
+
+class Recorded(NamedTuple):
+    """Records of the files that a build has read so far, for a build that hands over its outputs one by one.
+
+    Parameters
+    ----------
+    began_ns : int
+        Start of the build, see `build_began`. A file that has changed since is in doubt.
+    taken_ns : int
+        Time at which the first record was taken, after everything was built.
+    records : mapping of str to FileRecord
+        Records by path.
+    """
+
+    began_ns: int
+    taken_ns: int
+    records: Mapping[str, FileRecord]
+
+
+class BuildOutput(NamedTuple):
+    """The outputs of a build and everything they were made from.
+
+    Parameters
+    ----------
+    outputs : tuple of str
+        Paths of regular files, relative to the staging folder. Everything else in that folder is deleted.
+    dependencies : tuple of Path or str
+        Every source and header that was read, as compilers list them. Relative paths are relative to the staging
+        folder, and files inside it are left out.
+    others : tuple of str
+        Other files that the build looked at, such as compilers and libraries. A folder that was listed ends with a
+        slash, and with ``/.`` if only the names of libraries count.
+    absent : tuple of Path or str
+        Paths that were looked for and not found, see `shadowing_paths`.
+    recorded : Recorded or None
+        Records taken so far, if the build began before the staging folder was made.
+    unknown : tuple of str
+        Descriptions of inputs that can't be named as files. If there are any, only this build uses the outputs.
+    source : str
+        Where the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were made here.
+    """
+
+    outputs: tuple[str, ...]
+    dependencies: tuple[Path | str, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[Path | str, ...] = ()
+    recorded: Recorded | None = None
+    unknown: tuple[str, ...] = ()
+    source: str = ""
+
+
+Build = Callable[[Path], BuildOutput | None]
+
+
+class Entry(NamedTuple):
+    """A valid entry of the cache.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the entry. It never changes: a newer build gets another folder.
+    manifest : Manifest
+        Contents of the entry, and the files it was made from.
+    built : bool
+        True if this call built it.
+    reason : str
+        Reason for the build, such as ``"/home/me/x.cuh changed"``; empty if the entry was found.
+    """
+
+    path: Path
+    manifest: Manifest
+    built: bool
+    reason: str = ""
+
+    def output(self, name: str) -> Path:
+        """Return the path of one of the build's outputs.
+
+        Raises
+        ------
+        KeyError
+            The build made no such output.
+        """
+        if name not in self.manifest.outputs.paths:
+            raise KeyError(name)
+        return self.path / name
+
+    def is_there(self) -> bool:
+        """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
+        try:
+            os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+
+class Store(NamedTuple):
+    """The cache below one folder. Making a store touches no file.
+
+    Parameters
+    ----------
+    root : Path
+        The cache's folder, made by the first build. `be_runtime.store.folder` has the rules on its owner.
+    flock : callable
+        The locking primitive.
+    """
+
+    root: Path
+    flock: Flock = fcntl.flock
+
+    def get(self, key: CacheKey) -> Entry | None:
+        """Return the entry of a key if it is valid now, without taking a lock or starting a process.
+
+        Raises
+        ------
+        CacheError
+            Another user could put files into the cache's folder.
+        """
+        found = look_up(find_base(str(self.root)), key.digest)
+        return None if found.manifest is None else _entry(found, built=False)
+
+    def get_or_build(
+        self,
+        key: CacheKey,
+        build: Build,
+        *,
+        force: bool = False,
+        lock_timeout_s: float | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Entry:
+        """Return the entry of a key, and build it if there is no valid one.
+
+        Parameters
+        ----------
+        key : CacheKey
+            Key of the request.
+        build : callable
+            Called with an empty folder to work in, at most once, while no other process builds the same key.
+            If it raises, the exception is passed on and the folder is removed. None means that the entry has come
+            meanwhile: another machine has put it into this folder.
+        force : bool
+            Build even if a valid entry exists.
+        lock_timeout_s : float, optional
+            Longest wait for another process that builds the same key; None waits as long as that process lives.
+        on_wait : callable, optional
+            Called now and then while waiting, with the seconds waited so far and the process that builds.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used, the wait was too long, the build did not make its outputs, or the entry
+            that has come is not valid here.
+        """
+        entry = None if force else self.get(key)
+        if entry is not None:
+            return entry
+        from be_runtime.store.publish import build_once
+
+        base = prepare_base(str(self.root))
+        found, built = build_once(
+            base, key, build, force=force, timeout_s=lock_timeout_s, on_wait=on_wait, flock=self.flock
+        )
+        return _entry(found, built=built)
+
+    def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
+        """Build an entry that saves work in later builds, as `get_or_build` does; without room for it, keep nothing."""
+        with contextlib.suppress(CacheError):
+            self.get_or_build(key, build, force=force)
+
+    def clear(self, name: str | None = None) -> int:
+        """Remove the entries of one module, or all entries; files that the cache did not write stay.
+
+        Returns
+        -------
+        int
+            The number of entries removed.
+        """
+        from be_runtime.store.eviction import clear
+
+        base = find_base(str(self.root))
+        with cache_errors(base):
+            return clear(base, name)
+
+    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+        """Remove entries, and return those that were still there."""
+        from be_runtime.store.eviction import remove
+
+        base = find_base(str(self.root))
+        with cache_errors(base):
+            return remove(base, entries)
+
+    def entries(self) -> Iterator[EntryInfo]:
+        """Iterate over all entries, valid or not, in no particular order."""
+        from be_runtime.store.eviction import scan
+
+        return scan(find_base(str(self.root)))
+
+    def prune(
+        self,
+        max_size_bytes: int | None = None,
+        max_age_days: float | None = None,
+        *,
+        patience_s: float = math.inf,
+        now_s: float | None = None,
+    ) -> bool:
+        """Remove damaged and old entries, then the least recently used ones until the rest is small enough.
+
+        Parameters
+        ----------
+        max_size_bytes : int, optional
+            Limit for the size of all outputs together.
+        max_age_days : float, optional
+            Limit for the time since an entry's last use, which is known to a day.
+        patience_s : float
+            Time limit. After it the call records its progress, and the next call goes on from there.
+        now_s : float, optional
+            The time; by default this machine's.
+
+        Returns
+        -------
+        bool
+            True if nothing is left to do for a day.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used or written.
+        """
+        from be_runtime.store.eviction import prune
+
+        base = find_base(str(self.root))
+        if not os.path.isdir(base):
+            return True
+        with cache_errors(base):
+            now_s = time.time() if now_s is None else now_s
+            return prune(base, max_size_bytes, max_age_days, patience_s=patience_s, now_s=now_s)
+
+    def explain(self, key: CacheKey) -> tuple[str, ...]:
+        """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
+
+        It reads every manifest, so it is for a person who asks why something is rebuilt.
+        """
+        from be_runtime.store.eviction import newest_key
+
+        older = newest_key(find_base(str(self.root)), key)
+        return () if older is None else older.explain(key)
+
+
+def _entry(found: Lookup, *, built: bool) -> Entry:
+    """Make an entry from a look-up or a build."""
+    assert found.manifest is not None, "the look-up found an entry"
+    return Entry(path=Path(found.folder), manifest=found.manifest, built=built, reason=found.problem if built else "")

@@ -1,0 +1,396 @@
+"""The folder of the cache: the configured one, the user's cache folder, or a private temporary one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
+
+from be_runtime.errors import CacheError, warn_caller
+from be_toolchain.machine.files import CACHE, KERNELS, usual_cache
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust import against_libraries, distrust, distrust_own_part, how_to_vouch, is_shared, own_part
+from be_toolchain.terminal import printable_line
+
+if TYPE_CHECKING:
+    from be_runtime.settings import Settings
+    from be_toolchain.machine.system import System
+
+
+MANIFEST = "manifest.json"
+KEY = "key.json"
+RESERVED = frozenset({MANIFEST, KEY})
+
+_FAN = re.compile(r"[0-9a-f]{2}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+
+
+def base_folder(home: str) -> str:
+    """The folder that holds everything the cache writes; its name has the version of the layout."""
+    return f"{home}/{KERNELS}"
+
+
+def staging_root(base: str) -> str:
+    """The folder of builds in progress, on the entries' own file system so that one rename publishes."""
+    return f"{base}/staging"
+
+
+def fan_folder(base: str, digest: str) -> str:
+    """The folder of a 256th of all keys."""
+    return f"{base}/{digest[:2]}"
+
+
+def key_folder(base: str, digest: str) -> str:
+    """The folder of one key's variants."""
+    return f"{base}/{digest[:2]}/{digest}"
+
+
+def lock_file(base: str, digest: str) -> str:
+    """The file locked while one key is built: beside the key's folder, so that both can come and go."""
+    return f"{base}/{digest[:2]}/{digest}.lock"
+
+
+def variant_name(created_ns: int, random: str) -> str:
+    """A variant's folder name: names sort by age, and no two builds share one."""
+    return f"{created_ns:016x}-{random}"
+
+
+def created_ns(folder: str) -> int:
+    """Return the time at which a variant was made, from its folder's name."""
+    return int(folder.rpartition("/")[2].partition("-")[0], 16)
+
+
+def is_fan(name: str) -> bool:
+    """Return whether a name is that of a fan-out folder."""
+    return _FAN.fullmatch(name) is not None
+
+
+def is_digest(name: str) -> bool:
+    """Return whether a name is that of a key's folder."""
+    return _DIGEST.fullmatch(name) is not None
+
+
+def is_variant(name: str) -> bool:
+    """Return whether a name is that of an entry's folder."""
+    return _VARIANT.fullmatch(name) is not None
+
+
+def output_problem(name: str) -> str | None:
+    """Return the reason a name can't be an entry's output; None if it can."""
+    path = PurePosixPath(name)
+    if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
+        return "not a plain relative path"
+    if path.parts[0] in RESERVED:
+        return "a name the cache keeps for itself"
+    return None
+
+
+T = TypeVar("T")
+
+_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
+)
+_HINT_OTHER = "set BE_CACHE_DIR to a folder of your own"
+_HINTS_FULL = (
+    "free some of the disk, such as with be_runtime.clear_cache()",
+    "or set BE_CACHE_DIR and TMPDIR to a folder with room",
+)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TRIES = 3
+
+PASSING = frozenset({errno.EIO, errno.ESTALE})
+"""Errors of network file systems that may be gone at the next attempt, or hide that an operation was done."""
+
+
+def find_base(root: str) -> str:
+    """Find the folder below `root` that contains our entries; it need not exist.
+
+    Raises
+    ------
+    CacheError
+        Somebody else could put files there.
+    """
+    base = base_folder(own_folder(root))
+    _look(base)  # it may have been made while the root was open to others
+    return base
+
+
+def own_folder(root: str) -> str:
+    """Find the part of the cache's folder that belongs to the user alone; it need not exist.
+
+    Raises
+    ------
+    CacheError
+        Somebody else could put files there.
+    """
+    _require_way_once(root)
+    status = _look(root)
+    if status is None or not is_shared(status):
+        return root
+    own = own_part(root, os.geteuid())
+    with contextlib.suppress(FileNotFoundError):
+        problem = distrust_own_part(os.lstat(own), os.geteuid())
+        if problem:
+            raise unusable(own, problem)
+    return own
+
+
+def prepare_base(root: str) -> str:
+    """Make the folder that `find_base` finds, with its initial contents.
+
+    Raises
+    ------
+    CacheError
+        It can't be made or written, or somebody else could put files there.
+    """
+    with cache_errors(root):
+        return repeatedly(lambda: _prepare(root))
+
+
+def _prepare(root: str) -> str:
+    own_folder(root)  # nothing is made where it is refused
+    make_way(root)
+    _require_way(root)  # as it is now, whoever made it
+    own = own_folder(root)
+    if own != root:
+        make_folder(own)
+    make_folder(base_folder(own))
+    base = find_base(root)  # as it is now, whoever made it
+    make_folder(staging_root(base))
+    _write_tag(f"{base}/CACHEDIR.TAG")
+    return base
+
+
+def make_way(path: str) -> None:
+    """Make a folder, and the missing ones that lead to it, as `make_folder` does."""
+    try:
+        make_folder(path)
+    except FileNotFoundError:
+        for folder in (*reversed(Path(path).parents), path):
+            make_folder(str(folder))
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that only the user can access, unless it exists."""
+    while True:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and not os.path.isdir(path):
+                raise
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(path).st_mode):
+                return
+        if os.path.lexists(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+def move(old: str, new: str) -> None:
+    """Rename to a name that nobody else uses; an error after which the new name is there was a reply that got lost."""
+    for is_last in (False, True):
+        try:
+            os.rename(old, new)
+        except OSError:
+            if os.path.lexists(new):
+                return
+            if is_last:
+                raise
+        else:
+            return
+
+
+def repeatedly(step: Callable[[], T]) -> T:
+    """Return the result of a step that may be repeated: a few times, as long as its errors are passing ones."""
+    for _ in range(_TRIES - 1):
+        try:
+            return step()
+        except (CacheError, OSError) as error:
+            if not is_passing(error):
+                raise
+    return step()
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether an error, or its cause, is one that may be gone at the next attempt.
+
+    The dynamic loader's errors have no number, only its text.
+    """
+    return any(os.strerror(code) in str(error.__cause__ or error) for code in PASSING)
+
+
+@contextlib.contextmanager
+def cache_errors(path: str) -> Iterator[None]:
+    """Convert the operating system's errors in the block to errors of the cache.
+
+    Raises
+    ------
+    CacheError
+        The block raised an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _from(error, path) from error
+
+
+@contextlib.contextmanager
+def disk_errors(path: str) -> Iterator[None]:
+    """Convert errors of the disk, and of files below `path`, to errors of the cache; others are passed on.
+
+    Raises
+    ------
+    CacheError
+        The block raised such an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        is_below = str(error.filename or "").startswith(f"{path}/")
+        if error.errno not in _FULL | PASSING and not is_below:
+            raise
+        raise _from(error, path) from error
+
+
+def _from(error: OSError, path: str) -> CacheError:
+    name = str(error.filename or "")
+    found = unusable(name if name.startswith("/") else path, error.strerror or repr(error))
+    if error.errno in _FULL:
+        found.hints = _HINTS_FULL
+    return found
+
+
+def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> CacheError:
+    """Make the error for a cache folder that can't be used."""
+    hints = [_HINT_OTHER, *more_hints]
+    if problem.startswith("can be written by"):
+        hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
+    if problem.startswith("belongs to"):
+        hints.append("or ask its owner to give it to you with chown")
+    link = "" if problem.startswith(("is ", "can ", "can't ", "belongs ")) else "can't be used: "
+    return CacheError(f"the cache folder {path} {link}{problem}", hints=tuple(hints))
+
+
+def _require_way(folder: str) -> None:
+    """Check that nobody else could exchange a folder by way of those that lead to it."""
+    system = LocalSystem()
+    facts = system.folder_facts(Path(folder))
+    if facts.doubtful:
+        raise unusable(folder, facts.obstacle, (how_to_vouch(system, facts.doubtful),))
+
+
+_require_way_once = lru_cache(maxsize=64)(_require_way)
+"""The same, once a process for each folder that it accepts: it costs a warm load a tenth of its time."""
+
+
+def _look(folder: str) -> os.stat_result | None:
+    """Check a folder that libraries may be loaded from, and return its stat; None if it does not exist."""
+    try:
+        link = status = repeatedly(lambda: os.lstat(folder))
+        if stat.S_ISLNK(link.st_mode):
+            status = repeatedly(lambda: os.stat(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise unusable(folder, error.strerror or repr(error)) from error
+    problem = distrust(status, os.geteuid(), link=link)
+    if problem:
+        raise unusable(folder, problem)
+    return status
+
+
+def _write_tag(path: str) -> None:
+    """Mark the folder for backup programs: https://bford.info/cachedir/."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(_TAG)
+
+
+_CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
+
+
+class CacheWarning(UserWarning):
+    """The usual cache folder can't be used, so another one is used instead."""
+
+
+def usable_cache_dir(settings: Settings, system: System) -> Path:
+    """Find the folder for `Store`. No folder is made; existing ones are examined.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings. If `cache_dir` is set, that folder is used or refused; it may have a read-only cache.
+    system : System
+        The machine.
+
+    Raises
+    ------
+    CacheError
+        The configured folder can't be used, or no folder can.
+    """
+    facts = system.folder_facts(settings.cache_dir or usual_cache(system.environ))
+    if settings.cache_dir is not None and not facts.writable and not facts.obstacle:
+        facts = facts._replace(writable=os.path.isdir(find_base(str(facts.path))))
+    problem = next(against_libraries(facts), None)
+    if problem is None:
+        return facts.path
+    vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
+    if settings.cache_dir is not None:
+        raise unusable(str(facts.path), problem, vouching)
+    return _fall_back(facts.path, problem, vouching, system)
+
+
+def temporary_dirs() -> tuple[Path, ...]:
+    """List the user's private folders below the machine's temporary ones."""
+    import tempfile
+
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError:  # none can be written; what is wrong with this one is said with the rest
+        usual = "/tmp"  # noqa: S108 - the folders below are checked
+    parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the same
+    return tuple(Path(parent, f"{CACHE}-{os.geteuid()}") for parent in parents)
+
+
+def _account_cache(system: System) -> tuple[Path, ...]:
+    """Return the usual cache of the user's account where ``HOME`` is another user's, as sudo may leave it."""
+    from be_toolchain.machine.trust import account_home
+
+    with contextlib.suppress(OSError):
+        home = account_home()
+        if home and os.stat(system.environ.get("HOME", "/")).st_uid != os.geteuid():
+            return (usual_cache({"HOME": home}),)
+    return ()
+
+
+def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: System) -> Path:
+    """Return the first private folder that can be used, after a warning; Python shows each text once."""
+    tried = [f"{usual} {problem}"]
+    for folder in (*_account_cache(system), *temporary_dirs()):
+        obstacle = _planted(folder) or next(against_libraries(system.folder_facts(folder)), None)
+        if obstacle is None:
+            choices = "; ".join((_CONFIGURE, *vouching))
+            message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {choices}"
+            warn_caller(printable_line(message), CacheWarning)
+            return folder
+        tried.append(f"{folder} {obstacle}")
+    raise CacheError(
+        "no folder can hold the cache:\n" + "\n".join(f"  {line}" for line in tried), hints=(_CONFIGURE, *vouching)
+    )
+
+
+def _planted(folder: Path) -> str:
+    """Return the reason a folder in a shared one is not the user's own; empty if it is, or does not exist."""
+    with contextlib.suppress(OSError):
+        return distrust_own_part(folder.lstat(), os.geteuid())
+    return ""

@@ -1,0 +1,621 @@
+"""Images as libraries of this process: what is mapped is what its name, a hash, says, and nobody else can change it.
+
+XLA never forgets a handler, so an image stays mapped for the life of the process, and each is mapped once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import stat
+import struct
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
+from be_runtime.store.bundle import INDEX, LARGEST_INDEX, CodeImage, Demand, Index, image_file, parse_index
+from be_runtime.store.folder import make_folder
+from be_runtime.store.manifest import RACY_MARGIN_NS
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust import (
+    LARGEST,
+    distrust,
+    distrust_entry,
+    distrust_own_part,
+    is_open,
+    is_trusted_owner,
+    open_regular,
+    read_member,
+    read_regular,
+)
+
+KEPT = 1024
+"""How many checks are remembered: one that is forgotten costs a hash."""
+
+
+def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
+    """Return whether a file has the size and the hash that it should have.
+
+    Parameters
+    ----------
+    path : Path
+    digest : str
+        SHA-256 of its bytes.
+    size : int
+        In bytes.
+    memory : str
+        Folder that remembers checks; it need not exist. Empty if there is none.
+
+    Raises
+    ------
+    OSError
+        The file can't be read.
+    """
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size != size:
+            return False
+        name = _name(status, path, digest)
+        if memory and _is_kept(memory, name):
+            return True
+        began_ns = time.time_ns()
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            return False
+        is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < began_ns - RACY_MARGIN_NS
+        if memory and is_settled and _name(os.fstat(file.fileno()), path, digest) == name:
+            with contextlib.suppress(OSError):  # the next process hashes too
+                _keep(memory, name)
+    return True
+
+
+def _name(status: os.stat_result, path: Path, digest: str) -> str:
+    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, path, digest)
+    return hashlib.sha256("\0".join(map(str, facts)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _is_kept(memory: str, name: str) -> bool:
+    try:
+        is_own = not distrust_own_part(os.lstat(memory), os.geteuid())
+    except OSError:
+        return False
+    return is_own and os.path.lexists(f"{memory}/{name}")
+
+
+def _keep(memory: str, name: str) -> None:
+    """Remember a check, and forget the oldest ones."""
+    os.makedirs(os.path.dirname(memory), mode=0o700, exist_ok=True)
+    make_folder(memory)
+    os.close(os.open(f"{memory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    with os.scandir(memory) as found:
+        ages = sorted((each.stat(follow_symlinks=False).st_mtime_ns, each.path) for each in found)
+    for _, path in ages[:-KEPT]:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+DEFAULT = "x86-64-v3"
+"""The level for exported programs on x86-64."""
+
+_LEVELS = {
+    "x86-64": frozenset(),
+    "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"]),
+    "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
+    "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
+}
+"""Flags that each level adds to those before it."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def default_baseline(machine: str) -> str:
+    """Return the level of exported code for a machine; empty where there are no levels. Pure."""
+    return DEFAULT if machine == "x86_64" else ""
+
+
+def check_baseline(value: object, machine: str) -> str:
+    """Check the name of a level; an empty one is that of every such machine. Pure.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such level for the machine.
+    """
+    known = ("", *_LEVELS) if machine == "x86_64" else ("",)
+    if value not in known:
+        names = ", ".join(filter(None, known)) or "none"
+        raise ArgumentError(f"baseline={value!r} is not a level of {machine}; there are: {names}")
+    return str(value)
+
+
+def required_flags(baseline: str) -> frozenset[str]:
+    """Return the flags of all levels up to one. Pure.
+
+    Examples
+    --------
+    >>> sorted(required_flags("x86-64-v3") - required_flags("x86-64-v2"))[:3]
+    ['abm', 'avx', 'avx2']
+    """
+    names = list(_LEVELS)
+    at = names.index(baseline) if baseline in names else 0
+    return frozenset().union(*(_LEVELS[name] for name in names[: at + 1]))
+
+
+def require_machine(machine: str, where: str) -> None:
+    """Check that code is for this machine.
+
+    Raises
+    ------
+    LoadError
+        It is for another one.
+    """
+    if machine != platform.machine():
+        raise LoadError(
+            f"{where} was built for {machine}, and this machine is {platform.machine()}",
+            hints=(f"build it on a {platform.machine()} machine",),
+        )
+
+
+def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> None:
+    """Check that this CPU has the instructions of a level.
+
+    Raises
+    ------
+    LoadError
+        It lacks some of them.
+    """
+    lacking = sorted(required_flags(baseline) - _flags(cpuinfo)) if baseline else []
+    if lacking:
+        raise LoadError(
+            f"{where} needs a CPU of level {baseline}, and this one lacks {', '.join(lacking)}",
+            hints=("build it for an older level, such as baseline='x86-64-v2' or 'x86-64'",),
+        )
+
+
+@lru_cache(maxsize=4)
+def _flags(cpuinfo: Path) -> frozenset[str]:
+    """Return the flags of the first core; all of them if the system does not say, so that nothing is refused."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    lines = (line.partition(":")[2] for line in text.splitlines() if line.startswith("flags"))
+    return frozenset(next(lines, "").split()) or required_flags("x86-64-v4")
+
+
+_HEADER = "<16sHHIQQQIHHHHHH"
+_SEGMENT = "<2I6Q"
+_ELF64, _SHARED, _LOAD, _DYNAMIC = b"\x7fELF\x02\x01\x01", 3, 1, 2
+_USED = (_DYNAMIC, 6, 0x6474E552)
+"""The loader's table, the program headers themselves, and what is read-only after relocation: it looks at all three."""
+
+_EXECUTABLE, _WRITABLE, _READABLE = 1, 2, 4
+_MACHINES = {"x86_64": 62, "aarch64": 183}
+_MOST_SEGMENTS, _LARGEST_ALIGNMENT, _LARGEST_GAP = 128, 1 << 30, 1 << 16
+
+_Segment = tuple[int, ...]
+"""A program header: type, flags, offset, address, physical address, size in the file, size in memory, alignment."""
+
+
+def library_problem(file: BinaryIO, machine: str) -> str:
+    """Return why a file is no shared library for a machine; empty if its headers are those of one.
+
+    Parameters
+    ----------
+    file : BinaryIO
+        The whole file, which can be searched.
+    machine : str
+        Machine, as ``platform.machine()`` says it.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    data = file.read(64)
+    if len(data) < 64 or not data.startswith(_ELF64):
+        return "it is no ELF file of 64 bits"
+    _, kind, code, _, _, start, _, _, own, each, count, *_ = struct.unpack(_HEADER, data)
+    if kind != _SHARED or code != _MACHINES.get(machine, code):
+        return f"it is no shared library for {machine}"
+    if (own, each) != (64, 56) or not 0 < count <= _MOST_SEGMENTS or start + each * count > size:
+        return "its ELF header is damaged"
+    file.seek(start)
+    segments = [*struct.iter_unpack(_SEGMENT, file.read(each * count))]
+    return "" if _are_mappable(segments, size) else "its program headers are damaged"
+
+
+def _are_mappable(segments: list[_Segment], size: int) -> bool:
+    """Return whether segments are those of a library: code and data side by side, and one table for the loader."""
+    loads = [segment for segment in segments if segment[0] == _LOAD]
+    dynamic = [segment for segment in segments if segment[0] == _DYNAMIC]
+    used = [segment for segment in segments if segment[0] in _USED]
+    gaps = [(after[3] - before[3] - before[6], max(2 * after[7], _LARGEST_GAP)) for before, after in pairwise(loads)]
+    return (
+        [load[2:4] for load in loads[:1]] == [(0, 0)]
+        and all(_is_mappable(load, size) for load in loads)
+        and all(0 <= gap <= most for gap, most in gaps)
+        and any(load[1] & _EXECUTABLE for load in loads)
+        and len(dynamic) == 1
+        and any(load[1] & _WRITABLE and _holds(load, dynamic[0]) for load in loads)
+        and all(any(_holds(load, segment) for load in loads) for segment in used)
+    )
+
+
+def _is_mappable(load: _Segment, size: int) -> bool:
+    """Return whether a segment lies in a file of a size, at an offset that fits its address."""
+    _, flags, offset, address, _, in_file, in_memory, alignment = load
+    is_aligned = 0 < alignment <= _LARGEST_ALIGNMENT and alignment & (alignment - 1) == 0
+    fits = in_file <= in_memory and offset + in_file <= size
+    return is_aligned and fits and (address - offset) % alignment == 0 and bool(flags & _READABLE)
+
+
+def _holds(load: _Segment, part: _Segment) -> bool:
+    """Return whether a segment lies in another one, in the file and in memory; what is protected ends with a page."""
+    ahead = part[2] - load[2]
+    is_mapped = 0 <= ahead <= load[5] - part[5] and part[3] - load[3] == ahead
+    return is_mapped and ahead + part[6] <= load[6] + load[7]
+
+
+_LOAD_run_paths, _DYNAMIC_run_paths = 1, 2
+_END, _STRINGS, _RUN_PATHS = 0, 5, frozenset({15, 29})
+_ELF64_run_paths = b"\x7fELF\x02\x01"
+
+
+def read_image(library: Path) -> bytes:
+    """Read a library as it is shipped: it looks for no other one in conda environments of this machine."""
+    return without_run_paths(library.read_bytes(), _is_of_conda)
+
+
+def _is_of_conda(folder: str) -> bool:
+    path = Path(folder)
+    return path.name == "lib" and (path.parent / "conda-meta").is_dir()
+
+
+def without_run_paths(data: bytes, is_unwanted: Callable[[str], bool]) -> bytes:
+    """Take folders out of a library's run path. Pure.
+
+    Parameters
+    ----------
+    data : bytes
+        An ELF file; another one, or one for 32 bits, is returned as it is.
+    is_unwanted : callable
+        Function that is given each folder.
+    """
+    if not data.startswith(_ELF64_run_paths):
+        return data
+    (start,) = struct.unpack_from("<Q", data, 0x20)
+    size, count = struct.unpack_from("<2H", data, 0x36)
+    headers = [struct.unpack_from("<2I4Q", data, start + size * i) for i in range(count)]
+    places = {address: (offset, length) for kind, _, offset, address, _, length in headers if kind == _LOAD_run_paths}
+    result = bytearray(data)
+    for offset, length in ((row[2], row[5]) for row in headers if row[0] == _DYNAMIC_run_paths):
+        rows = [struct.unpack_from("<2Q", data, offset + i) for i in range(0, length, 16)]
+        address = next(value for tag, value in rows if tag == _STRINGS)
+        strings = next(address - start + at for start, (at, size) in places.items() if start <= address < start + size)
+        kept = [row for row in rows if row[0] not in _RUN_PATHS or _shorten(result, strings + row[1], is_unwanted)]
+        kept += [(_END, 0)] * (len(rows) - len(kept))
+        struct.pack_into(f"<{2 * len(rows)}Q", result, offset, *(number for row in kept for number in row))
+    return bytes(result)
+
+
+def _shorten(data: bytearray, start: int, is_unwanted: Callable[[str], bool]) -> bool:
+    """Rewrite a run path in place; return whether any of it is left."""
+    end = data.index(0, start)
+    folders = data[start:end].decode(errors="surrogateescape").split(":")
+    kept = [folder for folder in folders if not is_unwanted(folder)]
+    if kept != folders:
+        text = ":".join(kept).encode(errors="surrogateescape")
+        # Linkers let a name that is the end of another share its bytes: what follows the last slash stays.
+        last = max(data.rfind(b"/", start, end) + 1, start + len(text))
+        data[start:last] = text.ljust(last - start, b"\0")
+        data[start + len(text)] = 0
+    return bool(kept)
+
+
+_mapped: dict[str, ctypes.CDLL] = {}
+_mapping = ThreadLock()
+
+
+class Bundle(NamedTuple):
+    """A bundle that can be read.
+
+    Parameters
+    ----------
+    where : str
+        Its place, for messages.
+    table : Index
+    read : callable
+        Function from a path in the bundle, and the most bytes that it may have, to the bytes of the file.
+    folder : Path or None
+        Folder of its files, which can be mapped in place.
+    vouched : Path or None
+        Folder whose code this process runs anyway, such as that of an imported package: whoever may change that may
+        change this.
+    is_checked : bool
+        True if the hashes of all images are checked already.
+    memory : str
+        Folder that remembers which files were checked, see `be_runtime.store.images`; empty without one.
+    """
+
+    where: str
+    table: Index
+    read: Callable[[str, int], bytes | memoryview]
+    folder: Path | None = None
+    vouched: Path | None = None
+    is_checked: bool = False
+    memory: str = ""
+
+    def image(self, digest: str) -> bytes:
+        """Return the bytes of an image.
+
+        Raises
+        ------
+        LoadError
+            The image is missing or damaged.
+        """
+        return bytes(self._checked(digest))
+
+    def file(self, name: str, most_bytes: int = LARGEST) -> bytes | memoryview:
+        """Return the bytes of a file.
+
+        Raises
+        ------
+        LoadError
+            It is missing, can't be read, or is larger.
+        """
+        with self._reading(name):
+            return self.read(name, most_bytes)
+
+    def _checked(self, digest: str) -> bytes | memoryview:
+        """Return the bytes of an image, without a copy where there are bytes already."""
+        image = self.table.images[digest]
+        data = self.file(image_file(digest, image), image.size)
+        if not self.is_checked:
+            self._require(hashlib.sha256(data).hexdigest() == digest, digest)
+        return data
+
+    def require_whole(self, digest: str) -> None:
+        """Check the bytes of an image, without reading them if that was done on this machine before.
+
+        Raises
+        ------
+        LoadError
+            The image is missing or damaged.
+        """
+        image = self.table.images[digest]
+        if self.folder is None or self.is_checked:
+            self._checked(digest)
+            return
+        with self._reading(image_file(digest, image)):
+            self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
+
+    def _require(self, is_whole: bool, digest: str) -> None:
+        if not is_whole:
+            raise LoadError(
+                f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
+                hints=("copy, install or build it again",),
+            )
+
+    def library(self, digest: str) -> ctypes.CDLL:
+        """Map an image into this process, once.
+
+        Raises
+        ------
+        LoadError
+            It is missing, damaged, for another machine, or could be changed by another user.
+        """
+        with _mapping:
+            if digest not in _mapped:
+                require_machine(self.table.machine, self.where)
+                require_baseline(self.table.images[digest].baseline, self.where)
+                _mapped[digest] = self._map(digest)
+            return _mapped[digest]
+
+    def path(self, digest: str) -> Path:
+        """Return the file of an image, for messages; it exists if the bundle is a folder."""
+        return Path(self.where, image_file(digest, self.table.images[digest]))
+
+    def _map(self, digest: str) -> ctypes.CDLL:
+        if self.folder is None:
+            return map_bytes(self._checked(digest), digest, self.where)
+        path = self.path(digest)
+        with self._reading(image_file(digest, self.table.images[digest])):
+            _require_trusted(self.vouched, self.folder, path.parent, path)
+        if not self.is_checked:
+            self.require_whole(digest)
+        return _open(str(path), self.where)
+
+    @contextlib.contextmanager
+    def _reading(self, file: str) -> Iterator[None]:
+        try:
+            yield
+        except BeRuntimeError:
+            raise
+        except Exception as error:
+            raise _damaged(self.where, file, error) from error
+
+
+def _require_trusted(vouched: Path | None, *places: Path) -> None:
+    """Check that nobody else can change places; each is judged before what is in it is looked at.
+
+    Raises
+    ------
+    LoadError
+        Another user can.
+    OSError
+        One does not exist.
+    """
+    known = None if vouched is None else vouched.stat()
+    for place in places:
+        problem = _distrust(place.stat(), known)
+        if problem:
+            raise LoadError(
+                f"code is not loaded from {place}, which {problem}",
+                hints=(f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",),
+            )
+
+
+def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
+    """Return the reason why a place is not trusted; empty if it is as trustworthy as another one."""
+    uid = os.geteuid()
+    if vouched is None:
+        return distrust_entry(status, uid)
+    if is_trusted_owner(status, uid) or status.st_uid == vouched.st_uid:
+        is_worse = is_open(status, status.st_uid) and not is_open(vouched, vouched.st_uid)
+        return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})" if is_worse else ""
+    return f"belongs to another user (uid {status.st_uid})"
+
+
+def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") -> Bundle | None:
+    """Open the bundle of a folder, after a check that nobody else can change what its index says.
+
+    Raises
+    ------
+    LoadError
+        Another user can; see `parse_index` too.
+    """
+    above = () if vouched is not None else (folder.parent,)
+    try:
+        _require_trusted(vouched, *above, folder, folder / INDEX)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LoadError(f"{error.filename} can't be read: {error.strerror}") from error
+    bundle = open_folder(folder)
+    return None if bundle is None else bundle._replace(vouched=vouched, memory=memory)
+
+
+def open_folder(folder: Path) -> Bundle | None:
+    """Open the bundle of a folder, whoever may write to it; None if there is none.
+
+    Raises
+    ------
+    LoadError
+        See `parse_index`.
+    """
+    try:
+        text = read_regular(folder / INDEX, LARGEST_INDEX)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LoadError(f"{folder / INDEX} can't be read: {error.strerror}") from error
+    return Bundle(
+        str(folder),
+        parse_index(text, str(folder)),
+        lambda file, most_bytes: read_regular(folder / file, most_bytes),
+        folder,
+    )
+
+
+def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
+    """Read an index in a zip.
+
+    Raises
+    ------
+    LoadError
+        It can't be read, or is larger than any index.
+    """
+    try:
+        return read_member(archive, name, LARGEST_INDEX)
+    except Exception as error:
+        raise _damaged(where, name, error) from error
+
+
+def _damaged(where: str, file: str, problem: object) -> LoadError:
+    return LoadError(f"{where} is damaged: {file} can't be read: {problem}", hints=("copy or install it again",))
+
+
+def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
+    """Map a library from memory, which nobody can change; where that is forbidden, from a private folder.
+
+    The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
+    """
+    with contextlib.suppress(OSError, LoadError):
+        descriptor = os.memfd_create(f"be-{digest[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+            return _open(f"/proc/self/fd/{descriptor}", where)
+        except (OSError, LoadError):
+            os.close(descriptor)  # nothing is mapped by its name
+            raise
+    with _private_file(data, digest) as path:
+        return _open(path, where)
+
+
+@contextlib.contextmanager
+def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
+    """Write a file in a folder of mode 0700, for as long as it takes to map it.
+
+    Raises
+    ------
+    LoadError
+        Another user could replace that folder.
+    """
+    above = tempfile.gettempdir()
+    facts = LocalSystem().folder_facts(Path(above))
+    problem = distrust(Path(above).stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
+    if problem:
+        raise LoadError(
+            f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)
+        )
+    with tempfile.TemporaryDirectory(prefix="be-") as folder:
+        path = Path(folder, f"{digest}.so")
+        path.write_bytes(data)
+        yield str(path)
+
+
+def _open(path: str, where: str) -> ctypes.CDLL:
+    try:
+        with open_regular(path) as file:
+            problem = library_problem(file, platform.machine())
+        if problem:
+            raise LoadError(f"code of {where} can't be loaded: {problem}", hints=("copy, install or build it again",))
+        return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError as error:
+        libc = " ".join(platform.libc_ver())
+        hints = (f"this machine has {libc}: build it on an older system, or in a manylinux image",)
+        raise LoadError(
+            f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()
+        ) from error
+
+
+def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Demand) -> bytes:
+    """Return a mapped library's bytes, for an exported program: it is taken as it was built.
+
+    Raises
+    ------
+    LoadError
+        Its file is gone, or it lacks an architecture that is asked for.
+    """
+    lacking = sorted({*wanted.archs} - {*image.archs}) if image.archs else []
+    if lacking:
+        raise LoadError(
+            f"{name} was built ahead of time for {', '.join(image.archs)}, and not for {', '.join(lacking)}",
+            hints=("build its package for these architectures", "or BE_JIT=always compiles it here"),
+        )
+    return library_bytes(library)
+
+
+def library_bytes(library: ctypes.CDLL) -> bytes:
+    """Return the bytes of a library's file.
+
+    Raises
+    ------
+    LoadError
+        The file is gone.
+    """
+    try:
+        return read_regular(library._name)  # noqa: SLF001 - the only record of it
+    except OSError as error:
+        raise LoadError(f"the code of a loaded kernel can't be read again: {error}") from error

@@ -1,0 +1,335 @@
+"""The processes of a jax.distributed job as a place: one of them builds, and the others take what it made.
+
+Names in the job's store, all below ``be_runtime/1/``:
+
+::
+
+    <digest>/<generation>/claim    the builder: the store takes one claim, so a generation has one builder
+    <digest>/<generation>/beat     a number that the builder changes as long as it is alive
+    <digest>/<generation>/<i>      pieces of the archive, compressed
+    <digest>/<generation>/done     written last: number of pieces, size and hash; or why there are none
+    names/<hash>/<i>               the i-th key that a process asked for by a name, to notice different sources
+
+A builder without a beat is taken for dead, and another process builds as the next generation. A builder that was only
+stopped writes to its own generation when it wakes. Nobody waits for a process that does not ask, and each wait ends:
+at the latest when a build would have been stopped, this process builds for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from be_runtime.jax.coordination import JobStore, JobStoreError, JobStoreSilentError
+from be_runtime.store.keys import CacheKey
+from be_runtime.store.lock import next_report
+from be_runtime.store.travelling import COME, WantedEntry
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.terminal import printable_line
+
+MOST_BYTES = 64 << 20
+"""Size of what a process puts into the store. Process 0 holds it in memory until the job ends."""
+
+_ROOT = "be_runtime/1"
+_PIECE = 1 << 20
+_LARGEST_KEY = 1 << 22
+_LONGEST_PROBLEM, _MOST_LINES = 500, 50
+_POLL_S = 0.5
+_LOOK_S = 1.0
+_PIECE_S = 10.0
+
+Say = Callable[[str], object]
+
+
+class _Generation(NamedTuple):
+    """One attempt of the job to build an entry."""
+
+    store: JobStore
+    digest: str
+    number: int
+
+    def at(self, name: object) -> str:
+        """Return a name in the store."""
+        return f"{_ROOT}/{self.digest}/{self.number}/{name}"
+
+    def claim(self) -> bool:
+        """Become the builder, unless another process is."""
+        mine = json.dumps({"process": self.store.process, "nonce": os.urandom(8).hex()}).encode()
+        # JAX may send a request twice, and then finds its own first one
+        return self.store.put(self.at("claim"), mine) or self.store.get(self.at("claim"), _POLL_S) == mine
+
+    def builder(self) -> str:
+        """Return who builds, in words."""
+        return _process(_read(self.store.get(self.at("claim"), _POLL_S)))
+
+    def beat(self, over: threading.Event, deadline: float) -> None:
+        """Show that the builder is alive."""
+        number = 0
+        with contextlib.suppress(JobStoreError):
+            while not over.is_set() and time.monotonic() < deadline:
+                number += 1
+                self.store.put(self.at("beat"), str(number).encode(), replace=True)
+                over.wait(_POLL_S)
+
+    def finish(self, **result: object) -> None:
+        """Say what has become of the build."""
+        done = {"process": self.store.process, **result}
+        self.store.put(self.at("done"), json.dumps(done).encode(), replace=True)
+
+    def send(self, data: bytes) -> None:
+        """Give an archive to the job."""
+        packed = zlib.compress(data, 1)
+        pieces = [packed[at : at + _PIECE] for at in range(0, len(packed), _PIECE)]
+        for number, piece in enumerate(pieces):
+            self.store.put(self.at(number), piece, replace=True)
+        self.finish(pieces=len(pieces), size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    def receive(self, done: dict[str, Any]) -> bytes | None:
+        """Return the archive that the builder gave to the job; None if it is damaged."""
+        pieces, size = done.get("pieces"), done.get("size")
+        if type(pieces) is not int or type(size) is not int or not 0 < size <= MOST_BYTES:
+            return None
+        if pieces > size // _PIECE + 2:  # data that can't be compressed gets a little larger
+            return None
+        packed = []
+        for number in range(pieces):
+            piece = self.store.get(self.at(number), _PIECE_S)
+            if piece is None or len(piece) > _PIECE:
+                return None
+            packed.append(piece)
+        try:
+            data = zlib.decompressobj().decompress(b"".join(packed), size)
+        except zlib.error:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == done.get("sha256") else None
+
+
+class _Claim(NamedTuple):
+    """A build that this process has promised to the job."""
+
+    generation: _Generation
+    over: threading.Event
+    thread: threading.Thread
+
+    def end(self) -> None:
+        """Stop the beat."""
+        self.over.set()
+        if self.thread.ident is not None:
+            self.thread.join(_POLL_S)
+
+
+class Job:
+    """The other processes of the job, see `be_runtime.store.travelling.EntryPlace`.
+
+    Parameters
+    ----------
+    find : callable
+        Returns the job's store, None where there is no job: `be_runtime.jax.coordination.find_job_store`.
+    say : callable
+        Called with what every user should know.
+    whisper : callable
+        Called with what those want to know who follow a build.
+    patience_s : float
+        Longest wait for an entry, and the longest time that this process says it builds one.
+    stale_s : float
+        Time without a beat after which a builder is taken for dead.
+    most_bytes : int
+        Size of the archives that this process shares, in sum.
+    """
+
+    label = "another process of the job"
+    secrets: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        find: Callable[[], JobStore | None],
+        say: Say,
+        whisper: Say,
+        *,
+        patience_s: float,
+        stale_s: float = 3.0,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._find, self._say, self._whisper = find, say, whisper
+        self._patience_s, self._stale_s, self._room = patience_s, stale_s, most_bytes
+        self._lock = ThreadLock()
+        self._claims: dict[str, _Claim] = {}
+        self._asked: dict[tuple[str, str], list[str]] = {}
+        self._is_silent = False
+
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
+        """Return the archive that another process made, `COME`, or None to build it here."""
+        store = None if self._is_silent else self._find()
+        if store is None:
+            return None
+        try:
+            self._compare(store, wanted)
+            return self._elect(store, wanted)
+        except JobStoreError as error:
+            self._report(f"{wanted.name}: built here", error)
+            return None
+
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
+        """Give the others what this process built for them."""
+        with self._claimed(wanted) as generation:
+            if generation is None:
+                return
+            with self._lock:
+                fits = len(data) <= self._room
+                self._room -= len(data) if fits else 0
+            if fits:
+                generation.send(data)
+            else:
+                self._whisper(f"{wanted.name}: not shared, as it is too large for the job's store")
+                generation.finish(large=True)
+
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+        """Tell the others that they have to build for themselves."""
+        with self._claimed(wanted) as generation:
+            if generation is not None:
+                generation.finish(error=problem[:_LONGEST_PROBLEM])
+
+    @contextlib.contextmanager
+    def _claimed(self, wanted: WantedEntry) -> Iterator[_Generation | None]:
+        """Give the generation that this process builds, None if it is nothing to the job, and end the claim."""
+        with self._lock:
+            claim = self._claims.pop(wanted.key.digest, None)
+        try:
+            yield claim.generation if claim else None
+        except JobStoreError as error:
+            self._report(f"{wanted.name}: not shared", error)
+        finally:
+            if claim:
+                claim.end()
+
+    def _report(self, what: str, error: JobStoreError) -> None:
+        """Report an error of the store. One that does not answer is not asked again: that would be a wait each time."""
+        if isinstance(error, JobStoreSilentError):
+            self._is_silent = True
+            self._say(f"{what}, and so is all that follows: the job's store gives {error}")
+        else:
+            self._whisper(f"{what}, as the job's store says: {error}")
+
+    def _compare(self, store: JobStore, wanted: WantedEntry) -> None:
+        """Say so if another process means another kernel by this name; only the GPUs that it is for may differ.
+
+        Kernels may be redefined, so a process's first request is compared with the first of others, and so on.
+        """
+        key = wanted.key
+        with self._lock:
+            asked = self._asked.setdefault((key.kind, wanted.name), [])
+            if key.digest in asked:
+                return
+            asked.append(key.digest)
+            number = len(asked)
+        name = hashlib.sha256(f"{key.kind}/{wanted.name}".encode()).hexdigest()
+        at = f"{_ROOT}/names/{name}/{number}"
+        mine = {"process": store.process, "key": key.to_json()}
+        if store.put(at, zlib.compress(json.dumps(mine).encode())):
+            return
+        with contextlib.suppress(ValueError, zlib.error):
+            theirs = _read(zlib.decompressobj().decompress(store.get(at, _POLL_S) or b"", _LARGEST_KEY))
+            lines = CacheKey.from_json(str(theirs.get("key"))).explain(key)
+            differs = "".join(f"\n  {line}" for line in lines[:_MOST_LINES] if not line.startswith("archs: "))
+            if differs:
+                other, here = _process(theirs), f"process {store.process}"
+                self._say(
+                    f"{wanted.name}: {here} asks for another kernel of this name than {other}, so both are built; "
+                    f"the difference, from {other} to {here} (this one):{differs}\n"
+                    "make sources and options the same on all hosts, or give the kernels different names"
+                )
+
+    def _elect(self, store: JobStore, wanted: WantedEntry) -> bytes | None:
+        """Become the builder and return None, or return what the builder made."""
+        deadline = time.monotonic() + self._patience_s
+        generation = _Generation(store, wanted.key.digest, 0)
+        while time.monotonic() < deadline:
+            if generation.claim():
+                if generation.number:
+                    before = generation._replace(number=generation.number - 1)
+                    self._say(
+                        f"{wanted.name}: {before.builder()} of the job has stopped building it, so process "
+                        f"{store.process} builds it now"
+                    )
+                    store.put(before.at("done"), b'{"dead": true}')  # whoever asks later need not find that out
+                self._begin(generation, deadline)
+                return None
+            if self._waited_in_vain(generation, wanted, deadline):
+                generation = generation._replace(number=generation.number + 1)
+                continue
+            return COME if wanted.has_come() else self._take(generation, wanted)
+        self._say(f"{wanted.name}: waited {self._patience_s:.0f} s for the job, so it is built here")
+        return None
+
+    def _begin(self, generation: _Generation, deadline: float) -> None:
+        """Note the claim, and let a thread beat until it ends."""
+        over = threading.Event()
+        thread = threading.Thread(target=generation.beat, args=(over, deadline), name="be-job-beat", daemon=True)
+        with self._lock:
+            before = self._claims.get(generation.digest)
+            self._claims[generation.digest] = _Claim(generation, over, thread)
+        if before:
+            before.end()
+        with contextlib.suppress(RuntimeError):  # no more threads: others take this process for dead
+            thread.start()
+
+    def _waited_in_vain(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
+        """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""
+        began = since = time.monotonic()
+        report_at, seen = next_report(_LOOK_S), None
+        while (now := time.monotonic()) < deadline:
+            done = generation.store.get(generation.at("done"), _LOOK_S)
+            if done is not None:
+                return bool(_read(done).get("dead"))
+            if wanted.has_come():
+                return False
+            beat = generation.store.get(generation.at("beat"), _POLL_S)
+            if beat is not None and beat != seen:
+                seen, since = beat, time.monotonic()
+            elif time.monotonic() - since > self._stale_s:
+                self._whisper(f"{wanted.name}: {generation.builder()} of the job has stopped building it")
+                return True
+            if now - began >= report_at:
+                report_at = next_report(now - began)
+                self._say(
+                    f"{wanted.name}: waiting for {generation.builder()}, which is building it ({now - began:.0f} s)"
+                )
+        return True
+
+    def _take(self, generation: _Generation, wanted: WantedEntry) -> bytes | None:
+        """Return what the builder made; None if there is nothing, or nothing intact."""
+        done = _read(generation.store.get(generation.at("done"), _POLL_S))
+        builder = _process(done)
+        if "error" in done:
+            problem = printable_line(f"{builder} could not build it: {done['error']}")[:_LONGEST_PROBLEM]
+        elif done.get("large"):
+            problem = f"what {builder} built is too large for the job's store"
+        else:
+            data = generation.receive(done)
+            if data:
+                return data
+            problem = f"what {builder} built was damaged on the way"
+        self._whisper(f"{wanted.name}: {problem}; it is built here")
+        return None
+
+
+def _read(text: bytes | None) -> dict[str, Any]:
+    """Read an object of JSON; what is none is an empty one."""
+    try:
+        found = json.loads(text or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _process(said: dict[str, Any]) -> str:
+    """Name the process that said something."""
+    number = said.get("process")
+    return f"process {number}" if type(number) is int else "another process"

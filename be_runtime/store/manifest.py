@@ -1,0 +1,460 @@
+"""Headers that do not exist yet, and would be included instead of one that does."""
+
+from __future__ import annotations
+
+import errno
+import math
+import operator
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.own_files import by_name, by_path
+from be_runtime.store.folder import PASSING
+from be_toolchain.machine.files import seal, unseal
+
+SCHEMA = 4
+
+RACY_MARGIN_NS = 2_000_000_000
+"""A file that changed less than this before it was recorded may change again and keep its stat, so it is hashed.
+
+Two seconds is the coarsest time stamp of a file system in use (FAT); the rule is git's for its index ("racy git").
+"""
+
+NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
+"""The beginning of paths of devices and of the kernel's own files, which are no inputs of a build."""
+
+
+class FileRecord(NamedTuple):
+    """A file's content and the stat it had when the content was hashed.
+
+    Parameters
+    ----------
+    path : str
+        Absolute path of a dependency, or path of an output relative to the entry.
+    size, mtime_ns, ctime_ns, inode : int
+        Bytes, nanoseconds and the inode number, from stat. The change time reveals an edit whose modification time was
+        set back. The inode distinguishes files of an image, whose times are all the same. The device is not recorded,
+        as each mount gets another.
+    sha256 : str
+        Hexadecimal digest of the content, or of the parts that identify it, see
+        `be_runtime.store.examine.record_file`. Empty if only the stat is compared.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    sha256: str
+
+
+class Files(NamedTuple):
+    """Records of files as columns: a warm load reads hundreds of records, and needs none of them as an object.
+
+    Parameters
+    ----------
+    paths : tuple of str
+    sizes, mtimes_ns, ctimes_ns, inodes : tuple of int
+    sha256s : tuple of str
+        Fields of `FileRecord`, one element for each file.
+
+    Examples
+    --------
+    >>> files = Files.of([FileRecord("m.so", 3, 1, 2, 5, "ab"), FileRecord("m.json", 4, 1, 2, 6, "cd")])
+    >>> files.paths, files.sizes
+    (('m.so', 'm.json'), (3, 4))
+    >>> files.records[1].path
+    'm.json'
+    """
+
+    paths: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    mtimes_ns: tuple[int, ...] = ()
+    ctimes_ns: tuple[int, ...] = ()
+    inodes: tuple[int, ...] = ()
+    sha256s: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, records: Iterable[FileRecord]) -> Files:
+        """Make the columns of some records."""
+        return cls(*zip(*records, strict=True))
+
+    def __add__(self, other: Files) -> Files:  # type: ignore[override]
+        """Concatenate the columns of both."""
+        return Files(*map(operator.add, self, other))
+
+    @property
+    def records(self) -> tuple[FileRecord, ...]:
+        """The record of each file."""
+        return tuple(map(FileRecord._make, zip(*self, strict=True)))
+
+
+class AbsentNames(NamedTuple):
+    """Paths below a folder that did not exist.
+
+    Parameters
+    ----------
+    folder : str
+        Nearest folder that existed, absolute.
+    mtime_ns, ctime_ns, inode : int
+        Stat of the folder, taken before the names were examined.
+    names : tuple of str
+        Paths relative to the folder; empty if only the folder itself is recorded.
+    """
+
+    folder: str
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    names: tuple[str, ...]
+
+
+class Making(NamedTuple):
+    """The record of how an entry was made, for people who ask.
+
+    Parameters
+    ----------
+    host : str
+        Name of the machine that published it in this cache.
+    seconds : float
+        Time that the build took, or the fetching.
+    reason : str
+        Reason that there was no valid entry, such as ``"/home/me/x.cuh changed"``.
+    source : str
+        Where it was fetched from; empty if it was built here.
+    """
+
+    host: str = ""
+    seconds: float = 0.0
+    reason: str = ""
+    source: str = ""
+
+
+class Manifest(NamedTuple):
+    """The record beside an entry's outputs by which they are validated.
+
+    Parameters
+    ----------
+    digest, kind, name : str
+        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest, and is read
+        only to explain a rebuild.
+    created_ns : int
+        Time of the build.
+    recorded_ns : int
+        Time at which the dependencies were last hashed or compared, taken before the first of them.
+    outputs, dependencies : Files
+        Files that were made; every source and header outside the build folder that compilers read.
+    others : Files
+        Other files that decided the outputs, such as compilers and libraries.
+    absent : tuple of AbsentNames
+        Paths that must not exist, since a build would find a file there instead of a dependency, or of nothing.
+    uncertain : tuple of str
+        Dependencies that changed while the build read them, so that the outputs may be made from the old content or
+        the new, and inputs that can't be named. Only the builder's own process uses such outputs.
+    made : Making
+        Who made it, how long that took, and why.
+    """
+
+    digest: str
+    kind: str
+    name: str
+    created_ns: int
+    recorded_ns: int
+    outputs: Files
+    dependencies: Files
+    others: Files = Files()
+    absent: tuple[AbsentNames, ...] = ()
+    uncertain: tuple[str, ...] = ()
+    made: Making = Making()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all outputs together."""
+        return sum(self.outputs.sizes)
+
+
+def render_manifest(manifest: Manifest) -> str:
+    """Write the manifest as JSON; `parse_manifest` is the inverse."""
+    return seal({"schema": SCHEMA, **manifest._asdict()})
+
+
+def parse_manifest(text: str | bytes) -> Manifest:
+    """Read what `render_manifest` wrote.
+
+    Raises
+    ------
+    ValueError
+        The text is damaged, or of another schema.
+    """
+    try:
+        document = unseal(text)
+        if document.pop("schema") != SCHEMA:
+            raise ValueError("a manifest of another schema")
+        document["outputs"] = _files(document["outputs"])
+        document["dependencies"] = _files(document["dependencies"])
+        document["others"] = _files(document["others"])
+        document["absent"] = tuple(_absent(*row) for row in document["absent"])
+        document["uncertain"] = _texts(document["uncertain"])
+        document["made"] = _making(*document["made"])
+        manifest = Manifest(**document)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a manifest: {error!r}") from error
+    _texts((manifest.digest, manifest.kind, manifest.name))
+    _require_times(manifest.created_ns, manifest.recorded_ns)
+    return manifest
+
+
+def _files(columns: Any) -> Files:
+    """Check columns from JSON; a path must be str, since stat takes a number for a file descriptor."""
+    files = Files._make(map(tuple, columns))
+    is_whole = len(set(map(len, files))) == 1
+    if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
+        raise ValueError("damaged records of files")
+    return files
+
+
+def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -> AbsentNames:
+    """Check one row from JSON; its names are checked all at once, since there are hundreds."""
+    row = AbsentNames(folder, mtime_ns, ctime_ns, inode, tuple(names))
+    if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
+        raise ValueError("damaged names of absent files")
+    return row
+
+
+def _making(host: str, seconds: float, reason: str, source: str) -> Making:
+    """Check the record of the making from JSON."""
+    _texts((host, reason, source))
+    if type(seconds) is not float or not math.isfinite(seconds):
+        raise ValueError("a duration is a number")
+    return Making(host, seconds, reason, source)
+
+
+def _are(kind: type, *columns: tuple[Any, ...]) -> bool:
+    """Return whether all values are of exactly one type."""
+    return all(set(map(type, column)) <= {kind} for column in columns)
+
+
+def _texts(items: Iterable[Any]) -> tuple[str, ...]:
+    """Check that every item is a str."""
+    texts = tuple(items)
+    if not all(type(text) is str for text in texts):
+        raise ValueError("a manifest's names are text")
+    return texts
+
+
+def _require_times(*values: Any) -> None:
+    """Check that times are whole nanoseconds."""
+    if not all(type(value) is int for value in values):
+        raise ValueError("a manifest's times are whole numbers")
+
+
+def on_disk(manifest: Manifest) -> Manifest:
+    """Return a manifest with names in the place of this environment's folders."""
+    return manifest._replace(
+        dependencies=_named(manifest.dependencies),
+        others=_named(manifest.others),
+        absent=tuple(row._replace(folder=by_name(row.folder)) for row in manifest.absent),
+    )
+
+
+def in_memory(manifest: Manifest) -> Manifest:
+    """Return a manifest with this environment's folders. Every warm load calls it, so it looks at first letters."""
+    return manifest._replace(
+        dependencies=_located(manifest.dependencies),
+        others=_located(manifest.others),
+        absent=tuple([row if row[0][:1] == "/" else row._replace(folder=by_path(row[0])) for row in manifest.absent]),
+    )
+
+
+def elsewhere(manifest: Manifest) -> Manifest:
+    """Return a manifest without these files, which another release has in an environment of its own."""
+    rows = (manifest.dependencies.records, manifest.others.records)
+    read, others = (Files.of(row for row in each if row.path == by_name(row.path)) for each in rows)
+    absent = tuple(row for row in manifest.absent if row.folder == by_name(row.folder))
+    return manifest._replace(dependencies=read, others=others, absent=absent)
+
+
+def _named(files: Files) -> Files:
+    return files._replace(paths=tuple(map(by_name, files.paths)))
+
+
+def _located(files: Files) -> Files:
+    return files._replace(paths=tuple([path if path[:1] == "/" else by_path(path) for path in files.paths]))
+
+
+_PERHAPS_THERE = PASSING | {errno.ELOOP}
+
+
+def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
+    """Group paths by their nearest existing folder; the second result has the paths that exist after all.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used; if
+        it is gone, it is a path as others. A dangling link does not exist.
+
+    Raises
+    ------
+    OSError
+        A network file system failed, so that a folder can't be looked at.
+    """
+    stamps: dict[str, os.stat_result | None] = {}
+    links: dict[str, bool | None] = {}
+    names: dict[str, list[str]] = {}
+    present: list[str] = []
+    rest = list(dict.fromkeys(paths))
+    known, gone = set(rest), set[str]()
+    while rest:
+        path = rest.pop()
+        parent = os.path.dirname(path)
+        # The folder's stamp is taken before the name is looked at: a file that appears in between shows in neither.
+        folder = _nearest(parent, stamps)
+        if path.endswith("/."):
+            if folder == parent:
+                names.setdefault(folder, [])
+                continue
+            path = parent  # a file may take the name of a folder that is gone
+            gone.add(path)
+        # Below the folder there is nothing except perhaps a dangling link: a file may appear at its target.
+        first = path if folder == os.path.dirname(path) else path[: path.find("/", len(folder.rstrip("/")) + 1)]
+        if first not in links:
+            links[first] = _is_link(first)
+        is_there = links[first] is not None and _is_there(path)
+        if links[first] and not is_there:
+            real = os.path.realpath(first) + path[len(first) :]
+            rest += () if real in known else (real,)
+            known.add(real)
+        if not is_there:
+            names.setdefault(folder, []).append(path[len(folder.rstrip("/")) + 1 :])
+        elif os.path.isdir(path) and path not in gone:
+            rest.append(f"{path}/.")
+        else:
+            present.append(path)
+    rows = (_row(folder, stamps[folder], tuple(sorted(found))) for folder, found in sorted(names.items()))
+    return tuple(rows), tuple(present)
+
+
+def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
+    """Return the first path that exists now; empty if nothing has changed.
+
+    Two folders that have become one, or one that has become two, count too: compilers search a folder once.
+
+    Parameters
+    ----------
+    rows : sequence of AbsentNames
+    newest_ns : int
+        Limit for times: the stamp of a folder that changed at this time or later proves nothing.
+    """
+    moved: dict[str, int] = {}
+    for folder, mtime_ns, ctime_ns, inode, names in rows:
+        try:
+            now = os.stat(folder)
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            now = None  # in another user's folder, this user's compilers find nothing either
+        except OSError as error:  # a circle of links, say: a compiler stops there
+            if inode or error.errno in PASSING:
+                return folder
+            continue
+        is_same = now is not None and (now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == (mtime_ns, ctime_ns, inode)
+        if is_same and mtime_ns < newest_ns and ctime_ns < newest_ns:
+            continue
+        if now is not None and not stat.S_ISDIR(now.st_mode):
+            return folder
+        for name in names:
+            if _is_there(f"{folder}/{name}"):
+                return f"{folder}/{name}"
+        if now is None or now.st_ino != inode:
+            moved[folder] = now.st_ino if now is not None else -len(moved) - 1
+    pairs = {(row.inode, moved.get(row.folder, row.inode)) for row in rows} if moved else set()
+    befores, afters = {before for before, _ in pairs}, {after for _, after in pairs}
+    return "" if len(pairs) == len(befores) == len(afters) else next(iter(moved))
+
+
+def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
+    """Return the paths from which `group_absent` makes the rows."""
+    return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in (*row.names, "."))
+
+
+def _is_there(path: str) -> bool:
+    """Return whether a path exists, is a loop of links, or can't be looked at."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return error.errno in _PERHAPS_THERE
+    except ValueError:
+        return False
+    return True
+
+
+def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> AbsentNames:
+    if stamp is None:
+        return AbsentNames(folder, 0, 0, 0, names)
+    return AbsentNames(folder, stamp.st_mtime_ns, stamp.st_ctime_ns, stamp.st_ino, names)
+
+
+def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
+    """Return the folder, or the nearest existing one above it, and note its stamp."""
+    while True:
+        if folder not in stamps:
+            stamps[folder] = _stamp(folder)
+        parent = os.path.dirname(folder)
+        if stamps[folder] is not None or parent == folder:
+            return folder
+        folder = parent
+
+
+def _stamp(folder: str) -> os.stat_result | None:
+    try:
+        status = os.stat(folder)
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in PASSING:
+            raise
+        return None
+    return status if stat.S_ISDIR(status.st_mode) else None
+
+
+def _is_link(path: str) -> bool | None:
+    """Return whether a path is a link; None if it does not exist."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except ValueError:
+        return None
+    except OSError as error:
+        return False if error.errno in PASSING else None
+
+
+def shadowing_paths(dependencies: Iterable[Path], include_folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths at which a new file would precede a dependency in the compiler's search.
+
+    A depfile names the files that were found, not the places that were searched before. For a dependency found in one
+    include folder, the result has the same relative path in every folder searched earlier. It belongs in
+    `BuildOutput.absent`.
+
+    Parameters
+    ----------
+    dependencies : iterable of Path
+        Files of the depfile. A file outside all the folders, such as a system header, adds nothing.
+    include_folders : sequence of Path
+        Folders in the compiler's order, beginning with the source's own folder.
+
+    Examples
+    --------
+    >>> [str(path) for path in shadowing_paths([Path("/b/x/y.h")], [Path("/a"), Path("/b")])]
+    ['/a/x/y.h']
+    """
+    folders = [f"{str(folder).rstrip('/')}/" for folder in include_folders]
+    found: dict[str, None] = {}
+    for dependency in map(str, dependencies):
+        # One folder may lie in another, so a dependency may be in several.
+        for at, folder in enumerate(folders):
+            if dependency.startswith(folder):
+                relative = dependency.removeprefix(folder)
+                found.update(dict.fromkeys(f"{earlier}{relative}" for earlier in folders[:at]))
+    return tuple(Path(path) for path in found if not os.path.lexists(path))

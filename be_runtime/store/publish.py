@@ -1,0 +1,449 @@
+"""The path of a cache miss: one process builds in a staging folder and publishes, the others wait for the entry."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.errors import CacheError
+from be_runtime.store.cache import BuildOutput, Recorded
+from be_runtime.store.examine import has_stat, record_file, record_stat
+from be_runtime.store.folder import (
+    KEY,
+    MANIFEST,
+    cache_errors,
+    created_ns,
+    disk_errors,
+    fan_folder,
+    key_folder,
+    lock_file,
+    make_folder,
+    move,
+    output_problem,
+    repeatedly,
+    staging_root,
+    variant_name,
+)
+from be_runtime.store.keys import CacheKey
+from be_runtime.store.lock import THIS_PROCESS, Flock, OnWait, key_lock
+from be_runtime.store.lookup import Lookup, look_up, read_manifest, variant_folders, write_private
+from be_runtime.store.manifest import FileRecord, Files, Making, Manifest, group_absent, on_disk, render_manifest
+from be_toolchain.machine.trust import NotRegularError
+
+_NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
+
+_UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
+"""Files of `be_runtime.store.lookup.replace_private` before they get their names."""
+
+DEAD_OWNER_AGE_S = 3600.0
+"""Time for which a dead owner's folder is kept: a live process in a container with our host name may look dead."""
+
+ANY_OWNER_AGE_S = 48 * 3600.0
+"""Time after which any folder is removed, also another host's: no build takes this long."""
+
+
+def make_staging(base: str, digest: str) -> str:
+    """Make a folder for one build, to be removed with `remove_tree`."""
+    path = f"{staging_root(base)}/{_new_name(digest)}"
+    make_folder(path)
+    return path
+
+
+def discard(base: str, path: str, digest: str) -> bool:
+    """Move an entry aside in one step, then delete it; False if it was gone already.
+
+    Raises
+    ------
+    OSError
+        It can't be removed.
+    """
+    aside = f"{staging_root(base)}/{_new_name(digest)}"
+    try:
+        move(path, aside)
+    except OSError:
+        if not os.path.isdir(path):
+            return False
+        # A full disk, or a folder of a lower layer of an overlay: without a manifest it is no entry.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{MANIFEST}")
+        aside = path
+    remove_tree(aside)
+    return True
+
+
+def remove_tree(path: str) -> None:
+    """Delete a folder and its contents; files that can't be deleted now are swept later."""
+    import shutil
+
+    for _ in range(2):  # a network file system may fail once
+        with contextlib.suppress(OSError):  # which rmtree passes on for the folder itself
+            shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            return
+
+
+def builder_of(base: str, digest: str) -> str:
+    """Name the process that builds a key now, for a message."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(staging_root(base)):
+            match = _NAME.fullmatch(name)
+            if match and match["short"] == digest[:16]:
+                pid = int(match["pid"])
+                if match["host"] != host_id():
+                    return f"process {pid} on another host"
+                if is_alive(pid):
+                    return THIS_PROCESS if pid == os.getpid() else f"process {pid}"
+    return "another process"
+
+
+def sweep(base: str, *, now_s: float | None = None) -> int:
+    """Remove the folders that killed processes left, and return their number."""
+    removed = 0
+    now_s = time.time() if now_s is None else now_s
+    sweep_unfinished(base)
+    with contextlib.suppress(FileNotFoundError), os.scandir(staging_root(base)) as items:
+        for item in items:
+            with contextlib.suppress(OSError):
+                age_s = now_s - item.stat(follow_symlinks=False).st_mtime
+                if is_abandoned(item.name, age_s, host=host_id(), is_alive=is_alive):
+                    remove_tree(item.path)
+                    removed += 1
+    return removed
+
+
+def sweep_unfinished(folder: str) -> None:
+    """Remove the files that killed processes left in a folder before they had their names."""
+    with contextlib.suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if _UNFINISHED.fullmatch(item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
+                os.unlink(item.path)
+
+
+def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:
+    """Return whether a staging folder's process is gone; False for any other folder. Pure."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return False
+    if age_s > ANY_OWNER_AGE_S:
+        return True
+    return match["host"] == host and age_s > DEAD_OWNER_AGE_S and not is_alive(int(match["pid"]))
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this host has the id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def host_id() -> str:
+    """Return eight digits that stand for the host's name."""
+    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
+
+
+def _new_name(digest: str) -> str:
+    """Make a name that no other build has."""
+    return f"{digest[:16]}.{host_id()}.{os.getpid()}.{os.urandom(4).hex()}"
+
+
+MOST_VARIANTS = 4
+"""Number of entries of one key that are kept, for headers that are switched back and forth."""
+
+GRACE_NS = 60_000_000_000
+"""Time for which a superseded entry is kept: another process may have found it and be about to load it."""
+
+
+class Stage(NamedTuple):
+    """A build's two folders, the reason for the build, and its start time by two clocks."""
+
+    work: str
+    entry: str
+    reason: str
+    began_ns: int
+    began_s: float
+
+
+def open_stage(folder: str, reason: str) -> Stage:
+    """Make the folders for the build and for the entry inside a staging folder."""
+    began_ns = build_began(folder, time.time_ns())
+    stage = Stage(f"{folder}/build", f"{folder}/entry", reason, began_ns, time.monotonic())
+    make_folder(stage.work)
+    make_folder(stage.entry)
+    return stage
+
+
+def build_began(folder: str, now_ns: int) -> int:
+    """Return the start time of the build in a new folder: by its file system's clock, or by ours if that is behind.
+
+    On local file systems both are the same clock, so a file that changed just before the build is not in doubt. A file
+    server has a clock of its own, and the files of a build may be on either machine.
+    """
+    return min(os.stat(folder).st_ctime_ns, now_ns)
+
+
+def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
+    """Move a build's outputs into a new entry of `key`. After an error it may be called again.
+
+    Returns
+    -------
+    tuple of (str, Manifest)
+        The entry's folder, of which only the stats in the manifest are ever updated, and the manifest.
+
+    Raises
+    ------
+    CacheError
+        An output's name is not allowed, or the output is missing or not a regular file.
+    OSError
+        The entry can't be written.
+    """
+    manifest = _describe(base, key, stage, output)
+    write_private(f"{stage.entry}/{KEY}", key.to_json())
+    write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
+    name = variant_name(manifest.created_ns, os.urandom(4).hex())
+    return _rename_into_place(base, key.digest, stage.entry, name), manifest
+
+
+def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
+    """Remove a key's damaged and superseded entries.
+
+    A removed library stays mapped in processes that have loaded it: its file is unlinked, never written to.
+    """
+    for folder in {*damaged, *superseded(variant_folders(base, digest), time.time_ns())}:
+        with contextlib.suppress(OSError):
+            discard(base, folder, digest)
+
+
+def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
+    """Select the superseded entries of a key: beyond the newest few and past their grace time. Pure.
+
+    Parameters
+    ----------
+    folders : sequence of str
+        The key's entries, newest first.
+    now_ns : int
+        The time.
+    """
+    return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
+
+
+def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
+    """Collect the outputs, hash everything, and note the files that changed meanwhile."""
+    known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
+    seconds = time.monotonic() - stage.began_s + (stage.began_ns - known.began_ns) / 1e9
+    if not output.outputs:
+        raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
+    outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
+    absent, appeared = group_absent(map(str, output.absent))
+    dependencies = _records(_outside(stage.work, output.dependencies), known)
+    others = {**_records(_outside(stage.work, output.others), known), **{path: _record_stat(path) for path in appeared}}
+    both = {**dependencies, **others}
+    uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
+    in_doubt = [record for record in both.values() if record and record.ctime_ns >= known.began_ns]
+    before = _recorded_before(base, key.digest, known.began_ns) if in_doubt else ()
+    uncertain += [record.path for record in in_doubt if record not in before]
+    return Manifest(
+        digest=key.digest,
+        kind=key.kind,
+        name=key.name,
+        created_ns=time.time_ns(),
+        recorded_ns=known.taken_ns,
+        outputs=Files.of(outputs),
+        dependencies=Files.of(filter(None, dependencies.values())),
+        others=Files.of(filter(None, others.values())),
+        absent=absent,
+        uncertain=tuple(uncertain),
+        made=Making(os.uname().nodename, round(max(seconds, 0.0), 3), stage.reason, output.source),
+    )
+
+
+def _collect(stage: Stage, name: str) -> FileRecord:
+    """Move one output into the entry and hash it."""
+    problem = output_problem(name)
+    if problem is not None:
+        raise CacheError(f"the build's output {name!r} is {problem}")
+    source, target = f"{stage.work}/{name}", f"{stage.entry}/{name}"
+    try:
+        status = os.lstat(source)
+    except FileNotFoundError:
+        try:
+            os.lstat(target)  # an earlier call may have moved it
+        except FileNotFoundError:
+            raise CacheError(f"the build did not make its output {name!r}") from None
+    else:
+        if not stat.S_ISREG(status.st_mode):
+            raise CacheError(f"the build's output {name!r} is not a regular file")
+        if "/" in name:
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        _take(source, target, status)
+    os.chmod(target, 0o600)
+    return record_file(target, name)
+
+
+def _take(source: str, target: str, status: os.stat_result) -> None:
+    """Move a file, or copy one that another program holds a hard link to, such as a compiler launcher's cache."""
+    if status.st_nlink == 1:
+        move(source, target)
+        return
+    import shutil
+
+    shutil.copyfile(source, target)
+
+
+def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
+    """Return absolute paths of the files outside the build's folder, without repetition, in order."""
+    found: dict[str, None] = {}
+    for path in map(str, paths):
+        full = path if path.startswith("/") else os.path.normpath(f"{work}/{path}")
+        if not full.startswith(f"{work}/"):
+            found[full] = None
+    return list(found)
+
+
+def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | None]:
+    """Return each file's record; None for a file that is gone already."""
+    every = list(paths)
+    records = record_files(every, known).records
+    return {path: records.get(path) for path in every}
+
+
+def record_dependency(path: str) -> FileRecord | None:
+    """Return a dependency's record; None if it is gone."""
+    try:
+        return record_file(path, path)
+    except (FileNotFoundError, NotRegularError):
+        return None
+
+
+def _record_stat(path: str) -> FileRecord | None:
+    """Record a file that a build could not use, for its permissions and not its content; None for a folder."""
+    return record_stat(path, path) if os.path.isfile(path) else None
+
+
+def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
+    """Hash files once for several outputs of a build; missing files are left out.
+
+    Parameters
+    ----------
+    paths : iterable of Path or str
+    known : Recorded
+        Earlier records; a file is hashed again only if its stat has changed.
+    """
+    records = {**known.records}
+    for path in map(str, paths):
+        earlier = records.pop(path, None)
+        record = earlier if earlier is not None and _is_as_recorded(earlier) else record_dependency(path)
+        if record is not None:
+            records[path] = record
+    return known._replace(records=records)
+
+
+def _is_as_recorded(record: FileRecord) -> bool:
+    """Return whether a dependency's stat is still the recorded one."""
+    try:
+        return has_stat(record, os.stat(record.path))
+    except OSError:
+        return False
+
+
+def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
+    """Collect the records of files that a key's entries took before a build began.
+
+    A file that still matches such a record has not changed during the build, whatever its file system's clock says. A
+    clock that is ahead dates all changes after the build's start, and without this check every load would build again.
+    """
+    manifests = (read_manifest(folder, digest) for folder in variant_folders(base, digest))
+    older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
+    return {record for manifest in older for record in manifest.dependencies.records}
+
+
+def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
+    """Publish an entry; other processes may remove the folders above it at any time."""
+    folder = key_folder(base, digest)
+    while True:
+        make_folder(fan_folder(base, digest))
+        try:
+            make_folder(folder)
+            move(entry, f"{folder}/{name}")
+        except FileNotFoundError:
+            if not os.path.isdir(entry):
+                raise
+            continue
+        return f"{folder}/{name}"
+
+
+Build = Callable[[Path], BuildOutput | None]
+
+
+def build_once(
+    base: str,
+    key: CacheKey,
+    build: Build,
+    *,
+    force: bool,
+    timeout_s: float | None,
+    on_wait: OnWait | None,
+    flock: Flock,
+) -> tuple[Lookup, bool]:
+    """Build under the key's lock, unless another process did while this one waited.
+
+    Returns
+    -------
+    tuple of (Lookup, bool)
+        The valid entry, and whether this call built it. If it did, the lookup's `problem` is the reason for the build.
+    """
+    seen: list[str] = []
+
+    def has_come() -> bool:
+        """Return whether the entry exists already: the lock's holder may be slow to release the lock, or hang."""
+        nonlocal seen
+        before, seen = seen, variant_folders(base, key.digest)
+        return seen != before and not force and look_up(base, key.digest).manifest is not None
+
+    with key_lock(
+        lock_file(base, key.digest),
+        timeout_s=timeout_s,
+        on_wait=on_wait,
+        holder=lambda: builder_of(base, key.digest),
+        is_needless=has_come,
+        flock=flock,
+    ):
+        found = Lookup(problem="a rebuild was requested") if force else look_up(base, key.digest)
+        return _build(base, key, build, found) if found.manifest is None else (found, False)
+
+
+def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> tuple[Lookup, bool]:
+    """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
+    with cache_errors(base):
+        folder = repeatedly(lambda: make_staging(base, key.digest))
+    try:
+        with cache_errors(base):
+            stage = repeatedly(lambda: open_stage(folder, found.problem))
+        with disk_errors(stage.work):
+            output = build(Path(stage.work))
+        if output is None:
+            return _come(base, key), False
+        with cache_errors(base):
+            path, manifest = repeatedly(lambda: publish(base, key, stage, output))
+    finally:
+        remove_tree(folder)
+    trim(base, key.digest, found.damaged)
+    return Lookup(folder=path, manifest=manifest, problem=found.problem), True
+
+
+def _come(base: str, key: CacheKey) -> Lookup:
+    """Return the entry that another host has put into this folder, as the build found."""
+    found = look_up(base, key.digest)
+    if found.manifest is None:
+        raise CacheError(f"{key.name or key.kind} was built by another machine, but not for this one: {found.problem}")
+    return found

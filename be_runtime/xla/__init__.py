@@ -1,1 +1,0 @@
-"""JAX and XLA: the only files that import jax. Imports `dtypes` and `errors`."""

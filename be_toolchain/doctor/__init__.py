@@ -1,0 +1,1 @@
+"""The doctor: finds, judges and tries the toolchain, and reports."""

@@ -1,0 +1,161 @@
+"""CUDA without nvcc: the CUDA 12 wheels, joined into one folder, and a clang that compiles with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+from be_toolchain.errors import Probe
+from be_toolchain.find.coherence import Rejection
+from be_toolchain.find.search import ClangCandidate
+from be_toolchain.known import layouts
+from be_toolchain.known.layouts import parse_dist_infos
+from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
+from be_toolchain.machine.system import System
+from be_toolchain.values import ClangCuda, Component, CudaToolkit, HostCompiler
+
+_FILES = {
+    "ptxas": "bin/ptxas",
+    "fatbinary": "bin/fatbinary",
+    "libdevice": "nvvm/libdevice/libdevice.10.bc",
+    "crt": "include/crt/host_config.h",
+    "cudart": "include/cuda_runtime.h",
+    "cccl": "include/nv/target",
+    "static": "lib/libcudart_static.a",
+}
+"""What a joined folder has."""
+
+_OF_WHEEL = {
+    "libdevice": "nvidia-cuda-nvcc-cu12",
+    "crt": "nvidia-cuda-nvcc-cu12",
+    "cudart": "nvidia-cuda-runtime-cu12",
+    "cccl": "nvidia-cuda-cccl-cu12",
+}
+"""The wheel of each part that tells no version itself."""
+
+
+class Clang(NamedTuple):
+    """A clang that compiles CUDA 12.
+
+    Parameters
+    ----------
+    compiler : HostCompiler
+        The clang itself.
+    archs : tuple of Arch
+        The architectures that it compiles for, sorted.
+    """
+
+    compiler: HostCompiler
+    archs: tuple[Arch, ...]
+
+
+def judge_clang(compiler: HostCompiler) -> str:
+    """Return the reason why a compiler can't compile CUDA 12's headers; empty when it probably can.
+
+    Examples
+    --------
+    >>> old = HostCompiler(path=Path("/usr/bin/clang++"), family="clang", version="14.0.6", target="", found_via="PATH")
+    >>> judge_clang(old)
+    'clang 14.0.6 is older than clang 16, the first that compiles with the headers of CUDA 12'
+    """
+    named = f"{compiler.family} {compiler.version}"
+    if compiler.family != "clang":
+        return f"{named} does not compile CUDA, clang does"
+    if "zig" in compiler.banner:
+        return f"{named} is zig's, which lacks clang's CUDA headers"
+    if compiler.major < layouts.MIN_CLANG_FOR_CUDA:
+        least = layouts.MIN_CLANG_FOR_CUDA
+        return f"{named} is older than clang {least}, the first that compiles with the headers of CUDA 12"
+    return ""
+
+
+def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tuple[tuple[Probe, ...], Clang | None]:
+    """Find the first clang that compiles CUDA 12; also return every compiler that was tried.
+
+    Parameters
+    ----------
+    system : System
+        The machine; each clang is asked which GPUs it knows.
+    compilers : iterable of HostCompiler or Probe
+        The compilers to try, best first.
+    """
+    probes: list[Probe] = []
+    for found in compilers:
+        if isinstance(found, Probe):
+            probes.append(found)
+            continue
+        reason = judge_clang(found)
+        archs = () if reason else _archs_of(system, found.path)
+        if not reason and archs:
+            chosen = f"clang {found.version}, the first in the search order that compiles CUDA 12"
+            probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=chosen, chosen=True))
+            return tuple(probes), Clang(compiler=found, archs=archs)
+        reason = reason or f"clang {found.version} was built without the target for NVIDIA GPUs"
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason))
+    return tuple(probes), None
+
+
+def _archs_of(system: System, clang: Path) -> tuple[Arch, ...]:
+    """Ask a clang for the architectures that it compiles for; none if it lacks the NVPTX target."""
+    told = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=layouts.PROBE_UNSET)
+    return parse_sm_listed(told.text)
+
+
+def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) -> CudaToolkit | Rejection:
+    """Make a toolkit of a folder of joined wheels and a clang.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    candidate : ClangCandidate
+        The folder.
+    clang : Clang
+        The clang, from `find_clang`.
+    """
+    root = candidate.root
+    files = {name: root / below for name, below in _FILES.items()}
+    missing = [str(path.relative_to(root)) for path in files.values() if not system.is_file(path)]
+    if missing:
+        return Rejection(reason=f"the CUDA 12 wheels in {root} lack {', '.join(missing)}", hint=_again(root))
+    told, helped = system.run_all(
+        ((str(files["ptxas"]), "--version"), (str(files["ptxas"]), "--help")), unset=layouts.PROBE_UNSET
+    )
+    version = parse_tool_version(told.text)
+    if version is None:
+        return Rejection(reason=f"ptxas does not report its version ({told.why_failed or 'unknown text'})")
+    archs = set(clang.archs) & set(parse_sm_listed(helped.text))
+    release = release_of(version.version)
+    return CudaToolkit(
+        root=root,
+        release=release,
+        compiler=ClangCuda(host=clang.compiler),
+        layout="clang",
+        include_dirs=(root / "include",),
+        library_dirs=(root / "lib",),
+        cudart_static=files["static"],
+        cudart_shared=shared if system.is_file(shared := root / "lib" / "libcudart.so.12") else None,
+        ptxas=files["ptxas"],
+        fatbinary=files["fatbinary"],
+        libdevice=files["libdevice"],
+        components=tuple(_components(system, root, files, version.version)),
+        archs=tuple(sorted(archs)),
+        found_via=candidate.found_via,
+    )
+
+
+def _components(system: System, root: Path, files: dict[str, Path], ptxas: str) -> Iterator[Component]:
+    """Yield every part with its version: from ptxas itself, and from the wheels' records for the others."""
+    yield Component(name="ptxas", path=files["ptxas"], version=ptxas, source="ptxas --version")
+    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
+    for name, wheel in _OF_WHEEL.items():
+        version = recorded.get(wheel, "")
+        yield Component(name=name, path=files[name], version=version, source="dist-info" if version else "")
+
+
+def _again(root: Path) -> str:
+    """Return the hint that repairs a damaged managed toolchain."""
+    name = root.parent.parent.name
+    return f"python -m be_toolchain remove {name}, then install it again"

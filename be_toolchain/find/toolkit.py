@@ -1,0 +1,478 @@
+"""CUDA toolkits: candidates are searched and their contents are examined."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError, Probe, ToolchainError, correct
+from be_toolchain.find.clang import examine_clang_tree, find_clang
+from be_toolchain.find.coherence import Rejection, find_mixture, judge_release, repair_hint
+from be_toolchain.find.compilers import Compilers, identify_files
+from be_toolchain.find.search import ClangCandidate, Found, ToolkitCandidate, recorded_versions, toolkit_candidates
+from be_toolchain.known import layouts
+from be_toolchain.known.layouts import Layout
+from be_toolchain.known.versions import (
+    DryRun,
+    parse_archs_listed,
+    parse_cccl_version,
+    parse_cudart_version,
+    parse_dryrun,
+    parse_host_limits,
+    parse_libc_below,
+    parse_tool_version,
+    release_of,
+)
+from be_toolchain.machine.files import interrupted_marker
+from be_toolchain.machine.system import RunResult, System, clang_package, distribution_of
+from be_toolchain.settings import Preferences
+from be_toolchain.values import Component, CudaToolkit, HostCompiler, Nvcc
+
+
+class Answers(NamedTuple):
+    """The answers of an nvcc about itself."""
+
+    nvcc: Path
+    version: str
+    build: str
+    places: DryRun
+
+
+class Parts(NamedTuple):
+    """The files and folders of a toolkit; `missing` names those that were not found."""
+
+    root: Path
+    layout: Layout
+    programs: dict[str, Path]
+    libdevice: Path
+    include_dirs: tuple[Path, ...]
+    library_dirs: tuple[Path, ...]
+    headers: dict[str, Path]
+    cudart_static: Path | None
+    cudart_shared: Path | None
+    missing: tuple[str, ...]
+
+
+PROBE = Path(__file__).with_name("probe.ci")
+"""A source of nothing, preprocessed as cicc wants it."""
+
+NO_RECORD = "no record states it, and its files contain no version"
+"""The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
+
+HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
+"""The header that shows that a component's headers are there."""
+
+
+def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
+    """Examine one nvcc.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    candidate : ToolkitCandidate
+        The nvcc, perhaps behind a script or a link.
+    host : HostCompiler
+        Any working compiler, without which nvcc's dry run does not start. It is the toolkit's host compiler until the
+        limits of the toolkit are applied.
+
+    Returns
+    -------
+    CudaToolkit or Rejection
+        A toolkit with every part that compiling and linking needs, or the reason against it. The versions that its
+        tools print are judged elsewhere. A toolkit that is too old, or that mixes releases according to its records,
+        is rejected before most of its tools are run.
+    """
+    nvcc = candidate.nvcc
+    answers = ask_nvcc(system, nvcc, host)
+    parts = None if isinstance(answers, Rejection) else find_parts(system, answers)
+    if parts is None or not _has_tools(parts):
+        linked = system.realpath(nvcc)
+        if linked != nvcc and linked.name == "nvcc":
+            behind = ask_nvcc(system, linked, host)
+            if not isinstance(behind, Rejection):
+                answers, parts = behind, find_parts(system, behind)
+    if isinstance(answers, Rejection):
+        return answers
+    assert parts is not None
+    too_old = judge_release(release_of(answers.version))
+    if too_old:
+        return Rejection(reason=too_old)
+    if parts.missing:
+        return _incomplete(parts, answers, candidate)
+    if system.is_file(interrupted_marker(parts.root)):
+        reason = "an installation of CUDA wheels into its folder was interrupted"
+        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
+    return _assemble(system, candidate, answers, parts, host)
+
+
+def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
+    """Ask nvcc for its version and its folders, which is enough to find a toolkit incomplete or mixed."""
+    path = str(nvcc)
+    dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
+    told, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
+    version = parse_tool_version(told.text)
+    if version is None:
+        return Rejection(reason=f"does not report its version ({told.why_failed or 'unknown text'})")
+    return Answers(
+        nvcc=nvcc,
+        version=version.version,
+        build=version.build,
+        places=parse_dryrun(dry.text),
+    )
+
+
+def _root(top: Path | None, here: Path) -> Path:
+    """Return the toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
+    if top is None or top.parent == here.parent / "targets":
+        return here.parent
+    return top
+
+
+def find_parts(system: System, answers: Answers) -> Parts:
+    """Look for each part: first where nvcc says, then where the layout has it."""
+    places = answers.places
+    here = places.here or answers.nvcc.parent
+    root = _root(places.top, here)
+    layout = _layout_of(system, root)
+    system.stat(here / "nvcc.profile")
+    tool_dirs = _folders(system, root, (here,), layout.tools)
+    cicc_dirs = _folders(system, root, (places.cicc_dir,), layout.cicc)
+    wanted = dict.fromkeys(("nvcc", *layouts.TOOLS), tool_dirs) | {"cicc": cicc_dirs}
+    programs = {name: _first(system, folders, name, program=True) for name, folders in wanted.items()}
+    libdevice = _first(
+        system, _folders(system, root, (places.libdevice_dir,), layout.libdevice), "libdevice.10.bc", program=False
+    )
+    includes = _folders(system, root, places.include_dirs, ())
+    if not all(_find_headers(system, includes).values()):
+        includes = _folders(system, root, places.include_dirs, layout.includes)
+    headers = _find_headers(system, includes)
+    libraries = _folders(system, root, places.library_dirs, ())
+    if not _first(system, libraries, "libcudart_static.a", program=False):
+        libraries = _folders(system, root, places.library_dirs, layout.libraries)
+    static = _first(system, libraries, "libcudart_static.a", program=False)
+    shared = _shared_cudart(system, libraries, answers.version)
+    missing = [name for name, path in programs.items() if path is None]
+    missing += [HEADERS[name] for name, path in headers.items() if path is None]
+    missing += ["libdevice.10.bc"] if libdevice is None else []
+    missing += ["libcudart"] if static is None and shared is None else []
+    return Parts(
+        root=root,
+        layout=layout,
+        programs={name: path for name, path in programs.items() if path is not None},
+        libdevice=libdevice or root,
+        include_dirs=includes,
+        library_dirs=libraries,
+        headers={name: path for name, path in headers.items() if path is not None},
+        cudart_static=static,
+        cudart_shared=shared,
+        missing=tuple(missing),
+    )
+
+
+def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
+    """Find the header of each component."""
+    return {name: _first(system, folders, header, program=False) for name, header in HEADERS.items()}
+
+
+def _has_tools(parts: Parts) -> bool:
+    """Return whether nvcc's tools are beside it: an nvcc behind a bare link takes the link's folder for its own."""
+    return all(tool in parts.programs for tool in layouts.TOOLS)
+
+
+def _layout_of(system: System, root: Path) -> Layout:
+    """Return the first layout whose markers all exist."""
+    return next(
+        layout
+        for layout in layouts.LAYOUTS
+        if all(system.stat(os.path.normpath(root / marker)) is not None for marker in layout.marker)
+    )
+
+
+def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the folders that exist, those that nvcc named first."""
+    targets = layouts.TARGETS.get(system.machine, (f"{system.machine}-linux",))
+    multiarch = f"{system.machine}-linux-gnu"
+    known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
+    wanted = dict.fromkeys((*(path for path in told if path is not None), *known))
+    return tuple(path for path in wanted if system.is_dir(path))
+
+
+def _first(system: System, folders: tuple[Path, ...], name: str, *, program: bool) -> Path | None:
+    """Find the first file of a name in some folders."""
+    test = system.is_program if program else system.is_file
+    return next((folder / name for folder in folders if test(folder / name)), None)
+
+
+def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> Path | None:
+    """Find the shared CUDA runtime; wheels have it only under its versioned name."""
+    major = version.partition(".")[0]
+    for name in ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(version)}"):
+        found = _first(system, folders, name, program=False)
+        if found is not None:
+            return found
+    return None
+
+
+def _repair(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> str:
+    """Return the command that installs what is missing, or of another release."""
+    release = release_of(answers.version)
+    return repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
+
+
+def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
+    """Name the missing parts and the command that installs them."""
+    return Rejection(
+        reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
+        hint=_repair(parts, answers, candidate) if parts.layout.name in ("pip", "conda") else "",
+    )
+
+
+def _assemble(
+    system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
+) -> CudaToolkit | Rejection:
+    """Make the toolkit's value from its parts; the tools are asked only if no record names another release."""
+    recorded = tuple(_recorded(system, parts))
+    mixture = find_mixture(recorded, release_of(answers.version), _repair(parts, answers, candidate))
+    if mixture:
+        return mixture
+    programs = parts.programs
+    archs, tools = _ask_tools(system, parts)
+    limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
+    return CudaToolkit(
+        root=parts.root,
+        release=release_of(answers.version),
+        compiler=Nvcc(
+            path=programs["nvcc"],
+            version=answers.version,
+            build=answers.build,
+            content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+            cicc=programs["cicc"],
+            cudafe=programs["cudafe++"],
+            nvlink=programs["nvlink"],
+            host=host,
+            host_limits=limits._replace(libc_below=clash),
+        ),
+        layout=parts.layout.name,
+        include_dirs=parts.include_dirs,
+        library_dirs=parts.library_dirs,
+        cudart_static=parts.cudart_static,
+        cudart_shared=parts.cudart_shared,
+        ptxas=programs["ptxas"],
+        fatbinary=programs["fatbinary"],
+        libdevice=parts.libdevice,
+        components=(
+            Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
+            *tools,
+            *(_completed(system, part, archs) for part in recorded),
+        ),
+        archs=archs,
+        found_via=candidate.found_via,
+    )
+
+
+def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Component, ...]]:
+    """Ask nvcc for its architectures and the tools for their versions, all at once."""
+    nvcc = str(parts.programs["nvcc"])
+    tools = [parts.programs[name] for name in layouts.TOOLS]
+    commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
+    listed, helped, *told = system.run_all(commands, unset=layouts.PROBE_UNSET)
+    archs = tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)}))
+    rows = zip(layouts.TOOLS, tools, told, strict=True)
+    return archs, tuple(
+        Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
+        for name, tool, result in rows
+    )
+
+
+def _recorded(system: System, parts: Parts) -> Iterator[Component]:
+    """Yield the parts that can't be asked for a version, with the one in the packaging's records or in a header."""
+    files = {"nvvm": parts.programs["cicc"], **parts.headers}
+    recorded = recorded_versions(system, parts.root, parts.layout)
+    header_release = _cudart_release(system, parts)
+    for name in ("nvvm", "crt", "cudart", "cccl"):
+        version, source = recorded.get(name, ("", ""))
+        if name == "cudart" and header_release and release_of(version) != header_release:
+            version, source = header_release, "CUDART_VERSION"
+        if name == "cccl" and not version:
+            version, source = _cccl_release(system, parts), "CCCL_VERSION"
+        yield Component(name=name, path=files[name], version=version, source=source if version else NO_RECORD)
+
+
+def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
+    """Add cicc's version, as it reports it itself, where no record has it."""
+    if part.version or part.name != "nvvm":
+        return part
+    version = _cicc_version(system, part.path, archs)
+    return part._replace(version=version, source="cicc's output" if version else NO_RECORD)
+
+
+def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:
+    """Read cicc's version from the head of the PTX that it writes, since it has no ``--version``."""
+    arch = archs[0].compute if archs else "compute_75"
+    return _told(system.run((str(cicc), "-arch", arch, str(PROBE), "-o", "/dev/stdout"), unset=layouts.PROBE_UNSET))
+
+
+def _cccl_release(system: System, parts: Parts) -> str:
+    """Read CCCL's own release, which is not CUDA's, from its headers."""
+    base = parts.headers["cccl"].parent.parent
+    places = (folder / name for folder in (base, base / "cccl") for name in layouts.CCCL_VERSION_HEADERS)
+    texts = (system.read_text(place, limit_bytes=16384) for place in places)
+    return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
+
+
+def _told(result: RunResult) -> str:
+    """Return the version that a tool printed, empty when it printed none."""
+    version = parse_tool_version(result.text)
+    return version.version if version else ""
+
+
+def _cudart_release(system: System, parts: Parts) -> str:
+    """Read the release from the CUDA runtime's headers."""
+    header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
+    return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")
+
+
+class ToolkitSearch(NamedTuple):
+    """The result of the search for a toolkit."""
+
+    toolkit: CudaToolkit | None
+    probes: tuple[Probe, ...]
+    problem: ToolchainError | None
+    clang_probes: tuple[Probe, ...] = ()
+
+
+def find_toolkit(
+    system: System, preferences: Preferences, requested: Path | None, host: HostCompiler, compilers: Compilers
+) -> ToolkitSearch:
+    """Find the first complete and coherent toolkit."""
+    probes: list[Probe] = []
+    rejections: list[Rejection] = []
+    clang_probes: tuple[Probe, ...] = ()
+    tried: set[Path] = set()
+    for candidate in _clang_last(toolkit_candidates(system, preferences, requested)):
+        if isinstance(candidate, Probe):
+            probes.append(candidate)
+            continue
+        place = place_of(candidate)
+        seen = Probe(found_via=candidate.found_via, place=str(place))
+        real = system.realpath(place)
+        if real in tried:
+            probes.append(seen._replace(reason="the same nvcc as one above"))
+            continue
+        tried.add(real)
+        if isinstance(candidate, ClangCandidate):
+            clang_probes, verdict = _examine_wheels(system, candidate, compilers)
+        else:
+            verdict = examine_toolkit(system, candidate, host)
+        if isinstance(verdict, CudaToolkit):
+            verdict = _judge(verdict)
+        if isinstance(verdict, Rejection):
+            rejections.append(verdict)
+            hint = verdict.hint or _what_to_do(candidate, preferences)
+            probes.append(seen._replace(reason=verdict.reason, hint=hint))
+            continue
+        probes.append(seen._replace(reason=_why_chosen(verdict, candidate), chosen=True))
+        return ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None, clang_probes=clang_probes)
+    named = who_named(requested, preferences.nvcc, "argument nvcc")
+    advice = _advise_on_wheels(system, probes, compilers)
+    problem = _cuda_error(rejections, tuple(probes), named, advice)
+    return ToolkitSearch(toolkit=None, probes=tuple(probes), problem=problem, clang_probes=clang_probes)
+
+
+def _what_to_do(candidate: ToolkitCandidate | ClangCandidate, preferences: Preferences) -> str:
+    """Return the hint for a toolkit that can't be used for no more specific reason."""
+    if candidate.found_via in dict((*preferences.homes, *preferences.modules)):
+        return correct(candidate.found_via)
+    place = place_of(candidate)
+    return (
+        f"take {place.parent} off PATH, or repair it" if candidate.found_via == "PATH" else f"repair or remove {place}"
+    )
+
+
+def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
+    """Move wheels that only clang can use behind every nvcc, unless they were asked for."""
+    later = []
+    for each in candidates:
+        if isinstance(each, ClangCandidate) and not each.asked_for:
+            later.append(each)
+        else:
+            yield each
+    yield from later
+
+
+def place_of(candidate: ToolkitCandidate | ClangCandidate) -> Path:
+    """Return the path that stands for a candidate in messages."""
+    return candidate.root if isinstance(candidate, ClangCandidate) else candidate.nvcc
+
+
+def _why_chosen(toolkit: CudaToolkit, candidate: ToolkitCandidate | ClangCandidate) -> str:
+    """Return the reason for a choice."""
+    if isinstance(candidate, ToolkitCandidate):
+        return f"CUDA {toolkit.release}, the first in the search order that is complete and of one release"
+    return f"{toolkit.title}, {'asked for' if candidate.asked_for else 'since no place has a working nvcc'}"
+
+
+def _examine_wheels(
+    system: System, candidate: ClangCandidate, compilers: Compilers
+) -> tuple[tuple[Probe, ...], CudaToolkit | Rejection]:
+    """Look for a clang for the CUDA 12 wheels, and examine both."""
+    probes, clang = find_clang(system, compilers.each(for_cuda=True))
+    if clang is None:
+        least = layouts.MIN_CLANG_FOR_CUDA
+        old = next((probe.reason for probe in probes if probe.reason.startswith("clang")), "none is here")
+        reason = f"its CUDA 12 wheels hold no nvcc, and clang {least} or newer is needed to compile with them: {old}"
+        hint = f"install clang {least} or newer, such as with: {clang_package(distribution_of(system))}"
+        return probes, Rejection(reason=reason, hint=hint)
+    return probes, examine_clang_tree(system, candidate, clang)
+
+
+def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers) -> tuple[str, ...]:
+    """Return the hints for CUDA 12 wheels in the environment, which have no nvcc."""
+    if not any(probe.place.endswith(layouts.PIP_NVCC_WITHOUT_COMPILER) for probe in probes):
+        return ()
+    tried, clang = find_clang(system, compilers.each(for_cuda=True))
+    if clang is not None:
+        named = f"clang {clang.compiler.version} ({clang.compiler.path})"
+        return (f"{named} compiles with CUDA 12 wheels: python -m be_toolchain install --cuda 12",)
+    old = next((f" ({probe.reason})" for probe in tried if probe.reason.startswith("clang ")), "")
+    least = f"clang {layouts.MIN_CLANG_FOR_CUDA} or newer"
+    return (f"{least} compiles with CUDA 12 wheels{old}: install it, then python -m be_toolchain install --cuda 12",)
+
+
+def _judge(toolkit: CudaToolkit) -> CudaToolkit | Rejection:
+    """Check that the parts of a toolkit fit together."""
+    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
+    return find_mixture(toolkit.components, toolkit.release, hint, toolkit.compiler.measure) or toolkit
+
+
+def _cuda_error(
+    rejections: list[Rejection], probes: tuple[Probe, ...], named: tuple[str, str] | None, advice: tuple[str, ...]
+) -> ToolchainError:
+    """Make the error for a search that found no toolkit."""
+    repairs = tuple(dict.fromkeys(rejection.hint for rejection in rejections if rejection.hint))
+    mixed = next((rejection for rejection in rejections if rejection.mixed), None)
+    if mixed is not None:
+        return IncoherentToolchainError(f"no usable CUDA toolkit: {mixed.reason}", probes=probes, hints=repairs)
+    if named is not None:
+        message = f"{named[0]} names {named[1]!r}, which does not belong to a complete CUDA toolkit"
+        hints = (*repairs, f"correct {named[0]}, or leave it out to search this machine")
+        return CudaNotFoundError(message, probes=probes, hints=hints)
+    hints = (
+        *repairs,
+        *advice,
+        "install one: python -m be_toolchain install shows the plan first",
+        f'or with pip: python -m pip install "{layouts.PIP_TOOLKIT}==13.0.*"',
+        "or with conda: conda install cuda-nvcc cuda-cudart-dev",
+        "or point to one with CUDA_HOME=/path/to/cuda or BE_NVCC=/path/to/nvcc",
+    )
+    return CudaNotFoundError("no complete CUDA toolkit was found", probes=probes, hints=hints)
+
+
+def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
+    """Return who names the only program that may be used, and the program."""
+    return (label, str(requested)) if requested is not None else preferred

@@ -1,0 +1,170 @@
+"""Paths and formats of the files that both packages keep."""
+
+from __future__ import annotations
+
+import json
+from binascii import crc32
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+APP = "be_toolchain"
+"""The folder below the user's data folder, and below that of the user's settings."""
+
+CACHE = "brainevent-toolchain"
+"""The folder below the user's cache folder, where the runtime keeps what it compiled."""
+
+KERNELS = "kernels-v1"
+"""The folder below a cache that has its entries, each in a folder of its own: ``ab/ab12…/<variant>/``."""
+
+FILE = "be-toolchain.toml"
+"""A project's wishes; in the folder of the user's settings, what is the user's alone to say."""
+
+ENV_STORE = "BE_TOOLCHAINS_DIR"
+STORE_VARIABLES = (ENV_STORE, "XDG_DATA_HOME", "HOME")
+"""The variables that say where managed toolchains are, most binding first."""
+
+CUDA_PREFIX = "cuda-"
+ZIG_PREFIX = "zig-"
+PREFIXES = (CUDA_PREFIX, ZIG_PREFIX)
+"""How the folders of managed toolchains begin; the rest is the version."""
+
+MANIFEST = "toolchain.json"
+"""Written last: a folder without it is no toolchain."""
+
+SELECTED = "selected"
+"""The file that ``use`` writes: the name of one CUDA toolchain."""
+
+INTERRUPTED = ".be-toolchain-installing.json"
+"""Stands in a site-packages folder while CUDA wheels are exchanged in it, and after that was interrupted."""
+
+
+def store_dir(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of managed toolchains.
+
+    Parameters
+    ----------
+    environ : Mapping of str to str
+        Environment variables.
+
+    Returns
+    -------
+    Path or None
+        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder; None when there is no home.
+
+    Examples
+    --------
+    >>> store_dir({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.local/share/be_toolchain/toolchains'
+    """
+    named = environ.get(ENV_STORE, "").strip()
+    if named.startswith("/"):
+        return Path(named)
+    data = _user_folder(environ, "XDG_DATA_HOME", ".local/share")
+    return data and data / APP / "toolchains"
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's own file, in the folder of the user's settings; None when there is no home.
+
+    Examples
+    --------
+    >>> user_file({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.config/be_toolchain/be-toolchain.toml'
+    """
+    settings = _user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    return settings and settings / APP / FILE
+
+
+def usual_cache(environ: Mapping[str, str]) -> Path:
+    """Return the default folder of the runtime's compiled modules; it starts with ``~`` when there is no home.
+
+    Examples
+    --------
+    >>> usual_cache({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.cache/brainevent-toolchain'
+    """
+    return (_user_folder(environ, "XDG_CACHE_HOME", ".cache") or Path("~/.cache")) / CACHE
+
+
+def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
+    """Return a user's folder as in https://specifications.freedesktop.org/basedir-spec: relative paths don't count."""
+    named, home = (environ.get(name, "").strip() for name in (variable, "HOME"))
+    if named.startswith("/"):
+        return Path(named)
+    return Path(home, usual) if home.startswith("/") else None
+
+
+def misnamed_store(environ: Mapping[str, str]) -> str:
+    """Return why the folder that ``BE_TOOLCHAINS_DIR`` names is not used; empty when it is, or when it is unset.
+
+    Examples
+    --------
+    >>> misnamed_store({"BE_TOOLCHAINS_DIR": "toolchains"})
+    "BE_TOOLCHAINS_DIR is 'toolchains', which is not an absolute path"
+    """
+    named = environ.get(ENV_STORE, "").strip()
+    return f"{ENV_STORE} is {named!r}, which is not an absolute path" if named and not named.startswith("/") else ""
+
+
+def interrupted_marker(root: Path) -> Path:
+    """Return the marker of an interrupted exchange for wheels that share a root, ``<site-packages>/nvidia/cu13``."""
+    return root.parent.parent / INTERRUPTED
+
+
+_HEAD = b'{"crc32":"%08x",'
+_HEAD_BYTES = len(_HEAD % 0)
+
+
+def seal(document: dict[str, Any]) -> str:
+    """Write an object as JSON, with its checksum.
+
+    Examples
+    --------
+    >>> seal({"a": 1})
+    '{"crc32":"94da56a3","a":1}'
+    """
+    rest = json.dumps(document, separators=(",", ":"))[1:]
+    return (_HEAD % crc32(rest.encode())).decode() + rest
+
+
+def unseal(text: str | bytes) -> Any:
+    """Read what `seal` wrote.
+
+    Raises
+    ------
+    ValueError
+        The text is damaged.
+
+    Examples
+    --------
+    >>> unseal(seal({"a": 1}))
+    {'a': 1}
+    """
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    rest = data[_HEAD_BYTES:]
+    if data[:_HEAD_BYTES] != _HEAD % crc32(rest):
+        raise ValueError("the text is damaged: it has another checksum")
+    return json.loads(b"{" + rest)
+
+
+MOST_DOTS = 500
+"""How many dots a line may have: a key of 15,000 parts takes 2.4 s, and one of 500 takes 3 ms."""
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises
+    ------
+    ValueError
+        It is none, or takes too long.
+    """
+    import tomllib  # few loads need it
+
+    if any(line.count(".") > MOST_DOTS for line in text.splitlines()):
+        raise ValueError(f"a line has more than {MOST_DOTS} dots")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None

@@ -1,0 +1,693 @@
+"""Checks of who may write a file or folder, before its content is used."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shlex
+import stat
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from be_toolchain.errors import PreferenceError
+from be_toolchain.machine.files import ENV_STORE, MANIFEST, parse_toml, store_dir, user_file
+from be_toolchain.machine.system import System
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from packaging.version import Version
+
+    from be_toolchain.machine.system import FolderFacts
+
+
+SMALL, LARGE = 1 << 16, 1 << 26
+"""Most bytes of a file that a person writes by hand, and of a source, a record or a list."""
+
+LARGEST = 1 << 31
+"""Most bytes of a file of code."""
+
+_LEAST_PIECE = 1 << 14
+
+Judge = Callable[[os.stat_result, int], str]
+"""Function of a file's status and the user's id that returns the reason for distrust, such as `distrust_entry`."""
+
+
+class NotRegularError(OSError):
+    """A path leads to a pipe, a socket or a device."""
+
+
+def open_regular(
+    path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
+) -> BufferedReader:
+    """Open a regular file, judged by what was opened, so that nobody can exchange it in between.
+
+    Parameters
+    ----------
+    path : str or Path
+    most_bytes : int
+        The largest size that is accepted.
+    judge : callable, optional
+        The owner and the mode are judged by it before anything is read.
+    follows_link : bool
+        False where no person has a reason to make a symbolic link.
+
+    Raises
+    ------
+    OSError
+        It can't be opened, or is not such a file; `strerror` says why, after "can't be read: ".
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # the open of a pipe would wait for its writer
+    try:
+        descriptor = os.open(path, flags if follows_link else flags | os.O_NOFOLLOW)
+    except ValueError as error:  # of a NUL, or of a text that is no name of a file
+        raise OSError(errno.EINVAL, f"it is not a path: {error}", str(path)) from None
+    try:
+        _require(os.fstat(descriptor), str(path), most_bytes, judge)
+        return open(descriptor, "rb")  # noqa: PTH123 - by descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(
+    path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
+) -> bytes:
+    """Read a regular file; see `open_regular`. One that grows meanwhile is refused too."""
+    with open_regular(path, most_bytes, judge=judge, follows_link=follows_link) as file:
+        data = read_beginning(file, most_bytes + 1)
+    if len(data) > most_bytes:
+        raise _too_large(path, most_bytes)
+    return data
+
+
+def read_part(file: Traversable, most_bytes: int) -> bytes:
+    """Read a file of a package, which may be a part of a zip; see `read_regular`."""
+    if isinstance(file, Path):
+        return read_regular(file, most_bytes)
+    with file.open("rb") as opened:
+        data = opened.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise _too_large(file.name, most_bytes)
+    return data
+
+
+def read_beginning(file: BinaryIO, most_bytes: int) -> bytes:
+    """Read the first bytes of an open file, in pieces: the kernel clears as much as a read of /proc/sys asks for."""
+    size, parts = os.fstat(file.fileno()).st_size, []
+    while most_bytes > 0 and (part := file.read(min(most_bytes, max(size + 1, _LEAST_PIECE)))):
+        parts.append(part)
+        most_bytes -= len(part)
+    return b"".join(parts)
+
+
+def _require(status: os.stat_result, path: str, most_bytes: int, judge: Judge | None) -> None:
+    if judge is not None and (problem := judge(status, os.geteuid())):
+        raise PermissionError(errno.EPERM, f"it {problem}", path)  # a missing right to read is EACCES
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegularError(errno.EINVAL, "it is not a regular file", path)
+    if status.st_size > most_bytes:
+        raise _too_large(path, most_bytes)
+
+
+def _too_large(path: str | Path, most_bytes: int) -> OSError:
+    size = f"{most_bytes >> 20} MiB" if most_bytes >= 1 << 20 else f"{most_bytes >> 10} KiB"
+    return OSError(errno.EFBIG, f"it is larger than {size}", str(path))
+
+
+def file_sha256(path: Path) -> str | None:
+    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
+    try:
+        with open_regular(path, LARGE) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return "" if error.errno == errno.EFBIG else None
+
+
+_ROOT_UID = 0
+_STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
+_LOADER_TOKENS = r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"
+"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
+
+
+def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
+    """Return the reason why libraries are not loaded from a folder; empty when they are.
+
+    Parameters
+    ----------
+    status : os.stat_result
+        The folder's status, links followed.
+    uid : int
+        The user's id.
+    link : os.stat_result, optional
+        The status of the symbolic link that leads to the folder.
+
+    Returns
+    -------
+    str
+        The text that follows the folder's name in a message.
+
+    Examples
+    --------
+    >>> open_to_all = os.stat_result((0o40777, 0, 0, 1, 1000, 1000, 0, 0, 0, 0))
+    >>> distrust(open_to_all, 1000)
+    'can be written by other users (mode 777)'
+    """
+    if link is not None and not is_trusted_owner(link, uid):
+        return distrust_entry(link, uid)
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a folder"
+    return "" if is_shared(status) and is_trusted_owner(status, uid) else distrust_entry(status, uid)
+
+
+def distrust_entry(status: os.stat_result, uid: int) -> str:
+    """Return the reason why one file, folder or link is not trusted; empty when it is.
+
+    Examples
+    --------
+    >>> distrust_entry(os.stat_result((0o120777, 0, 0, 1, 1001, 1001, 0, 0, 0, 0)), 1000)
+    'is a symbolic link made by another user (uid 1001)'
+    """
+    problem = distrust_owner(status, uid)
+    if problem or stat.S_ISLNK(status.st_mode) or not is_open(status, uid):
+        return problem
+    return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
+def distrust_owner(status: os.stat_result, uid: int) -> str:
+    """Return the reason why the owner of a file or link is not trusted, whoever may write to it; empty if he is.
+
+    Examples
+    --------
+    >>> distrust_owner(os.stat_result((0o100666, 0, 0, 1, 1001, 1001, 0, 0, 0, 0)), 1000)
+    'belongs to another user (uid 1001)'
+    """
+    if is_trusted_owner(status, uid):
+        return ""
+    verb = "is a symbolic link made by" if stat.S_ISLNK(status.st_mode) else "belongs to"
+    return f"{verb} another user (uid {status.st_uid})"
+
+
+def distrust_secret(status: os.stat_result, uid: int) -> str:
+    """Return the reason why a user's file is no secret, as ssh sees it; empty when it is one.
+
+    Examples
+    --------
+    >>> distrust_secret(os.stat_result((0o100644, 0, 0, 1, 1000, 1000, 0, 0, 0, 0)), 1000)
+    'can be read by other users (mode 644)'
+    """
+    if status.st_uid != uid or not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return ""
+    return f"can be read by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
+def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *homes: str) -> Iterator[tuple[str, str]]:
+    """Yield what of the way to a file, and the file, another user could exchange, each with the reason.
+
+    Parameters
+    ----------
+    trail : iterable of (path, os.stat_result)
+        Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
+        it, could put another file there.
+    uid : int
+        The user's id.
+    *homes : str
+        Paths of the user's home folder. The folders above it are the administrator's choice: whoever could exchange
+        one of them has all that is the user's.
+
+    Examples
+    --------
+    >>> theirs = os.stat_result((0o40755, 0, 0, 1, 1001, 1001, 0, 0, 0, 0))
+    >>> list(distrusted_places([("/data/project", theirs)], 1000))
+    [('/data/project', 'belongs to another user (uid 1001)')]
+    """
+    sticky = False
+    for path, status in trail:
+        if any(home.startswith(f"{path.rstrip('/')}/") for home in homes):
+            continue
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if is_folder:
+            sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
+        if not is_trusted_owner(status, uid):
+            yield path, distrust_entry(status, uid)
+        elif is_folder and sticky:
+            continue
+        elif sticky and not stat.S_ISLNK(status.st_mode):
+            # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
+            yield path, "is in a folder that other users may write to; one of your own is safe"
+        elif problem := distrust_entry(status, uid):
+            yield path, problem
+
+
+def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
+    """Return whether a file belongs to the user, or to root, who could do anything anyway."""
+    return status.st_uid in (uid, _ROOT_UID)
+
+
+def is_open(status: os.stat_result, uid: int) -> bool:
+    """Return whether others than the user may write; a private group of the user's does not count as others."""
+    return _others_may(status, uid, stat.S_IWOTH, stat.S_IWGRP)
+
+
+def is_closed(status: os.stat_result, uid: int) -> bool:
+    """Return whether nobody but the user may enter a folder, and so reach what is below it."""
+    return not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP)
+
+
+def _others_may(status: os.stat_result, uid: int, bit: int, group_bit: int) -> bool:
+    """Return whether others than the user have a permission, given as its bit for all and its bit for the group."""
+    private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
+    return bool(status.st_mode & (bit if private_group else bit | group_bit))
+
+
+def is_shared(status: os.stat_result) -> bool:
+    """Return whether a folder is for all users, like the temporary one: each has a folder of their own in it."""
+    return status.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL
+
+
+def own_part(folder: str, uid: int) -> str:
+    """Return the user's folder in a shared one."""
+    return f"{folder}/user-{uid}"
+
+
+def distrust_own_part(status: os.stat_result, uid: int) -> str:
+    """Return why libraries are not loaded from the user's part of a shared folder, links not followed, else empty."""
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a folder"
+    if status.st_uid != uid:
+        return f"belongs to another user (uid {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+def against_libraries(facts: FolderFacts) -> Iterator[str]:
+    """Yield the reasons against keeping libraries in a folder; each text follows the folder's name in a message.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from be_toolchain.machine.system import FolderFacts
+    >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
+    ["can't be made: /a can't be written"]
+    """
+    path = str(facts.path)
+    token = re.search(_LOADER_TOKENS, path) if "$" in path else None  # compiled only where a path may have one
+    if token is not None:
+        yield f"holds {token[0]}, which the dynamic loader replaces"
+    if facts.obstacle:
+        yield facts.obstacle
+    else:
+        yield from against_building(facts)
+
+
+def against_building(facts: FolderFacts) -> Iterator[str]:
+    """Yield the reasons against writing and running files in a folder, whoever else may write to it."""
+    if not facts.writable:
+        is_there = facts.standing == facts.path
+        yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
+    if not facts.executable:
+        yield "is mounted noexec: libraries built there can't be loaded"
+
+
+OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
+"""What to do about a folder that is not trusted."""
+
+
+class StoreFolder(NamedTuple):
+    """The folder of managed toolchains.
+
+    Parameters
+    ----------
+    path : Path or None
+        The folder, or the user's own part of it if it is for all users; None when there is no home.
+    problem : str
+        Why nothing in it is used; empty when it is used, or does not exist yet.
+    """
+
+    path: Path | None
+    problem: str = ""
+
+
+def find_store(system: System) -> StoreFolder:
+    """Find the folder of managed toolchains, and judge it."""
+    named = store_dir(system.environ)
+    if named is None or not system.is_dir(named):
+        return StoreFolder(named)
+    facts = system.folder_facts(named)
+    return StoreFolder(facts.own_part or named, facts.obstacle and f"{named} {facts.obstacle}")
+
+
+def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ...]:
+    """List the names in the store that begin with a prefix, newest first; none if the store is not trusted."""
+    store = find_store(system)
+    if store.path is None or store.problem:
+        return ()
+    names = [name for name in system.list_dir(store.path) if name.startswith(prefix)]
+    return tuple(sorted(names, key=version_in, reverse=True))
+
+
+def version_in(name: str) -> Version:
+    """Return the version in a managed toolchain's name, for comparing; any other text sorts below all versions.
+
+    Examples
+    --------
+    >>> version_in("cuda-13.1.0rc1") < version_in("cuda-13.1.0")
+    True
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(name.partition("-")[2])
+    except InvalidVersion:
+        return Version("0.dev0")
+
+
+def distrust_managed(system: System, folder: Path) -> str:
+    """Return why a toolchain in the store is not used: never finished, or writable by others; else empty."""
+    if not system.is_file(folder / MANIFEST):
+        return f"not a managed toolchain: no {MANIFEST}"
+    return system.folder_facts(folder).obstacle
+
+
+ENV_SAFE = "BE_SAFE_FOLDERS"
+"""The variable that lists them, with ``:`` between; ``*`` stands for every folder, ``/folder/*`` for all below one."""
+
+
+def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
+    """Return whether the user vouches for all of some folders, given without links.
+
+    Raises
+    ------
+    PreferenceError
+        The user's own file is not valid.
+    """
+    entries = (*_listed(system), *_own(system))
+    return all(any(_covers(system, entry, folder) for entry in entries) for folder in folders)
+
+
+def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
+    """Return the hint that names the settings by which a project's file in some folders is believed."""
+    file = user_file(system.environ)
+    texts = list(dict.fromkeys(map(str, folders)))
+    every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
+    ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
+    if file is not None and not (ways and _own_problem(system, file)):
+        own = dict.fromkeys((*_own(system), *texts))
+        ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
+    return f"if you trust whoever can write there: {', or '.join(ways)}"
+
+
+def _own_problem(system: System, file: Path) -> str:
+    """Return why the user's own file is, or would be, not believed; empty when it is."""
+    return system.distrust(next((place for place in (file, *file.parents) if system.stat(place)), file))
+
+
+def _listed(system: System) -> tuple[str, ...]:
+    """Return the entries of the variable."""
+    return tuple(filter(None, system.environ.get(ENV_SAFE, "").split(os.pathsep)))
+
+
+def _own(system: System) -> tuple[str, ...]:
+    """Return the entries in the user's own file."""
+    return read_own_settings(system).safe
+
+
+def _covers(system: System, entry: str, folder: Path) -> bool:
+    """Return whether an entry covers a folder."""
+    if entry == "*":
+        return True
+    if entry == "~" or entry.startswith("~/"):
+        home = system.environ.get("HOME", "")
+        entry = home and home + entry[1:]  # without a home, "~/*" is not "/*"
+    if not entry.startswith("/"):
+        return False
+    if entry.endswith("/*"):
+        return folder.is_relative_to(system.realpath(Path(entry[:-1])))
+    return folder == system.realpath(Path(entry))
+
+
+_MOST_LINKS = 40
+_ALL_IDS = (1 << 32) - 1
+"""How many users the machine's first namespace knows."""
+
+
+class JudgedFolder(NamedTuple):
+    """The reasons against a folder for libraries; see `FolderFacts` for the fields."""
+
+    obstacle: str
+    own_part: Path | None = None
+    doubtful: tuple[Path, ...] = ()
+
+
+def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield every folder and link that leads to an absolute path, from the root on, and the path itself."""
+    yield "/", os.lstat("/")
+    place, links, left = "", 0, path.split("/")[::-1]
+    while left:
+        name = left.pop()
+        here = f"{place}/{name}"
+        if name == "..":
+            place = place.rpartition("/")[0]
+        if name in ("", ".", ".."):
+            continue
+        status = os.lstat(here)
+        yield here, status
+        if not stat.S_ISLNK(status.st_mode):
+            place = here
+            continue
+        target = os.readlink(here)  # noqa: PTH115 - the same
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        place = "" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+
+
+def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, str], ...]:
+    """List what leads to a path, and that another user could exchange, each with the reason.
+
+    Parameters
+    ----------
+    path : Path
+    to_it : bool
+        Leave out the path itself, which is judged by other rules.
+
+    Raises
+    ------
+    OSError
+        The path does not exist, or can't be examined.
+    """
+    uid = os.geteuid()
+    places = tuple(trail(str(path)))
+    places = places[:-1] if to_it else places
+    if next(distrusted_places(places, uid), None) is None:
+        return ()
+    # Seldom needed, and the user database may be on the network.
+    home, unknown = account_home(), _unmapped_owner()
+    known = ((place, _given_to_root(status) if status.st_uid == unknown else status) for place, status in places)
+    return tuple(distrusted_places(known, uid, *({home, os.path.realpath(home)} if home else ())))
+
+
+def account_home() -> str:
+    """Return the home folder of this process's user as the user database tells it; empty if it has no such user."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
+
+
+def _unmapped_owner() -> int | None:
+    """Return the id that stands for all owners whom this user namespace does not know; None if it knows all.
+
+    In an unprivileged container root of the machine is one of them: ``/`` and ``/tmp`` seem to be nobody's. See
+    https://man7.org/linux/man-pages/man7/user_namespaces.7.html
+    """
+    try:
+        lengths = map(int, Path("/proc/self/uid_map").read_bytes().split()[2::3])
+        return None if sum(lengths) >= _ALL_IDS else int(Path("/proc/sys/kernel/overflowuid").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _given_to_root(status: os.stat_result) -> os.stat_result:
+    """Return the status of a folder as if root owned it; a file's or a link's is left as it is."""
+    return os.stat_result((*status[:4], 0, *status[5:10])) if stat.S_ISDIR(status.st_mode) else status
+
+
+def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolder:
+    """Judge a folder for libraries, and all that leads to it.
+
+    Parameters
+    ----------
+    system : System
+        The machine, for the folders that the user vouches for.
+    folder, standing : Path
+        The folder, and what of it exists.
+    """
+    problem, own = _judge_alone(folder, standing)
+    if problem:
+        return JudgedFolder(problem, own)
+    try:
+        found = distrusted_on_way(standing, to_it=standing == folder)
+    except OSError:
+        return JudgedFolder(problem, own)
+    places = ((row, Path(row[0])) for row in found)
+    doubtful = tuple(row for row, place in places if not _is_sheltered(place) and not _is_vouched(system, place))
+    if doubtful:
+        problem = f"can't be trusted: {' '.join(doubtful[0])}"
+    return JudgedFolder(problem, own, tuple(Path(place) for place, _ in doubtful))
+
+
+def _is_sheltered(place: Path) -> bool:
+    """Return whether a place that all may write to is the user's, below a folder that nobody else can enter."""
+    uid = os.geteuid()
+    return is_trusted_owner(place.lstat(), uid) and any(is_closed(above.stat(), uid) for above in place.parents)
+
+
+def _is_vouched(system: System, place: Path) -> bool:
+    """Return whether the user vouches for a place; a file of settings that is not valid vouches for nothing."""
+    try:
+        return are_safe(system, (place,))
+    except PreferenceError:
+        return False
+
+
+def _judge_alone(folder: Path, standing: Path) -> tuple[str, Path | None]:
+    """Return the reason why a folder by itself can't be used, or an empty text, and the user's part of a shared one."""
+    if standing != folder or not folder.is_absolute():
+        return _unmade(folder, standing), None
+    uid = os.geteuid()
+    try:
+        link, status = folder.lstat(), folder.stat()
+    except OSError:
+        return "", None
+    problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
+    if problem or not is_shared(status):
+        return problem, None
+    own = Path(own_part(str(folder), uid))
+    try:
+        problem = distrust_own_part(own.lstat(), uid)
+    except OSError:
+        return "", own
+    return problem and f"is shared, and {own} in it {problem}", own
+
+
+def _unmade(folder: Path, standing: Path) -> str:
+    """Return the reason why a missing folder can't be made, judged by the folders and links that exist."""
+    if not folder.is_absolute():
+        unknown = "home" if folder.parts[:1] == ("~",) else "working"
+        return f"is not absolute: the {unknown} folder is unknown"
+    broken = next((path for path in (folder, *folder.parents) if os.path.islink(path)), standing)  # noqa: PTH114 - Path.is_symlink raises below a folder that can't be read
+    if broken != standing and broken.is_relative_to(standing):
+        return f"can't be made: {broken} is a symbolic link that leads nowhere"
+    return "" if standing.is_dir() else f"can't be made: {standing} is not a folder"
+
+
+SAFE = "safe"
+"""The key with folders of other users in which a project's file is believed."""
+
+REMOTE_CACHE = "remote-cache"
+REMOTE_CACHE_KEY = "remote-cache-public-key"
+
+
+class OwnSettings(NamedTuple):
+    """The settings in the user's own file.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The file; None if there is none that is believed.
+    safe : tuple of str
+        Folders of other users, see `safe_folders`.
+    remote_cache, remote_cache_key : str
+        URL of a remote cache, and the public keys of those who may sign its entries; empty without them.
+    """
+
+    path: Path | None = None
+    safe: tuple[str, ...] = ()
+    remote_cache: str = ""
+    remote_cache_key: str = ""
+
+
+def read_own_settings(system: System) -> OwnSettings:
+    """Read the user's own file; a file that others could have written does not count.
+
+    Raises
+    ------
+    PreferenceError
+        It is not TOML, has an unknown key, or a value of the wrong type.
+    """
+    path = user_file(system.environ)
+    if path is None or not system.is_file(path) or system.distrust(path):
+        return OwnSettings()
+    try:
+        table: dict[str, Any] = parse_toml(system.read_text(path) or "")
+    except ValueError as error:
+        raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
+    keys = (SAFE, REMOTE_CACHE, REMOTE_CACHE_KEY)
+    unknown = [key for key in table if key not in keys]
+    if unknown:
+        hint = f"its keys are {', '.join(keys)}; a project's file has the others"
+        raise PreferenceError(f"{path} has unknown keys: {', '.join(unknown)}", hints=(hint,))
+    safe = table.get(SAFE, [])
+    if not isinstance(safe, list) or not all(isinstance(entry, str) for entry in safe):
+        raise PreferenceError(f"{SAFE} in {path} is {safe!r}", hints=("it has to be a list of folders",))
+    for key in keys[1:]:
+        if not isinstance(table.get(key, ""), str):
+            raise PreferenceError(f"{key} in {path} is {table[key]!r}", hints=("it has to be a text",))
+    return OwnSettings(path, tuple(safe), table.get(REMOTE_CACHE, "").strip(), table.get(REMOTE_CACHE_KEY, "").strip())
+
+
+MOST_FILES = 50_000
+"""How many files a zip may have: zipfile makes an object of a kilobyte for each."""
+
+_ROW = b"PK\1\2"
+_PIECE_BYTES = 1 << 20
+_MOST_UNPACKED = 16
+"""Bytes that a packed byte of a large file may stand for: machine code is packed to a tenth, zeros to a thousandth."""
+
+
+def open_archive(file: BinaryIO) -> zipfile.ZipFile:
+    """Open a zip.
+
+    Raises
+    ------
+    zipfile.BadZipFile
+        It is damaged, or has too many files. `zipfile` meets damage with errors of other kinds too.
+    """
+    file.seek(0)
+    count, end = 0, b""
+    while piece := file.read(_PIECE_BYTES):
+        count += (end + piece).count(_ROW)
+        end = piece[1 - len(_ROW) :]
+    if count > MOST_FILES:
+        raise zipfile.BadZipFile(f"it has more than {MOST_FILES} files")
+    return zipfile.ZipFile(file)
+
+
+def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
+    """Read a file in a zip.
+
+    Raises
+    ------
+    ValueError
+        It would be larger than it may be, or is packed as only bytes are that are all the same.
+    Exception
+        It is not there, or damaged.
+    """
+    info = archive.getinfo(name)
+    if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):
+        raise ValueError(f"it would have {info.file_size} bytes")
+    with archive.open(info) as file:
+        return file.read(info.file_size)  # and no more, whatever it is packed from

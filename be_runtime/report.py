@@ -1,4 +1,4 @@
-"""The making of a report: what a build said, and what CUDA's tools tell of its device code."""
+"""Reports of modules and kernels: resources, occupancy, spills, sizes, and the seconds of a build's phases."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from be_runtime.compile.make import Measured, MeasuredStep
 from be_runtime.compile.messages import find_warnings
 from be_runtime.compile.plan import BuildPlan, Edge
 from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.inspection import (
-    PACKAGES,
-    InspectionTools,
-    Loop,
-    ask,
-    find_inspection_tools,
-    function_sizes,
-    hottest_loop,
-    read_kernels,
-    readable,
-    sections,
-)
+from be_runtime.inspection import PACKAGES, ask, find_cuobjdump, function_sizes, readable, section_sizes
 from be_toolchain.arch import Arch
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import table
 
+BLOCKS = (64, 128, 256, 512, 1024)
+"""The block sizes of a report unless the caller names others."""
+
+_LOW = 0.25
+"""Occupancy below this fraction brings a warning."""
+
+_CODE = ".text."
+_HANDLER = "be_ffi_"
+_LOOP = re.compile(
+    r"^(?P<file>\S[^\n]*?):(?P<line>\d+):(?P<column>\d+): (?:optimized|missed|remark):(?P<text>[^\n]*)$", re.MULTILINE
+)
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -36,11 +36,16 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _FUNCTION = re.compile(r"Function (\S+):")
 _RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 _DRIVERS = 1024
-"""Bytes of the driver's that cuobjdump counts in, from 9.0 on, where a kernel has shared memory of its own."""
+"""Shared memory of the driver that cuobjdump adds from 9.0 on if the kernel has shared memory of its own."""
+
+_WARP, _PARTITIONS = 32, 4
+_REGISTERS, _REGISTER_UNIT, _MOST_REGISTERS = 65536, 256, 255
+_MOST_THREADS = 1024
+_KIB = 1024
 
 
 class Usage(NamedTuple):
-    """The resources of one kernel; None for what a tool does not say.
+    """The resources of one kernel; None for a value that the tool does not print.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def parse_ptxas(text: str) -> dict[tuple[str, Arch], Usage]:
             found[current] = Usage()
         elif current is not None and (spills := _SPILLS.search(line)):
             stack, stores, loads = map(int, spills.groups())
-            if found[current].stack is None:  # the entry's own; functions that it calls follow
+            if found[current].stack is None:  # the kernel comes first, then the functions that it calls
                 found[current] = found[current]._replace(stack=stack, spill_stores=stores, spill_loads=loads)
         elif current is not None and (used := _USED.search(line)):
             shared = _SHARED.search(line)
@@ -106,12 +111,6 @@ def parse_resources(text: str, arch: Arch) -> dict[tuple[str, Arch], Usage]:
             drivers = _DRIVERS if arch.major >= 9 and shared >= _DRIVERS else 0
             found[name, arch] = Usage(registers, shared - drivers, stack)
     return found
-
-
-_WARP, _PARTITIONS = 32, 4
-_REGISTERS, _REGISTER_UNIT, _MOST_REGISTERS = 65536, 256, 255
-_MOST_THREADS = 1024
-_KIB = 1024
 
 
 class _Multiprocessor(NamedTuple):
@@ -194,7 +193,7 @@ def occupancy(arch: Arch, *, registers: int, shared: int, block: int) -> Occupan
 
 
 def _by_registers(registers: int, warps: int) -> int:
-    """Registers are allocated for warps, in units, in each of the multiprocessor's partitions."""
+    """Count the blocks that fit: each partition of a multiprocessor gives warps registers in units."""
     per_warp = _round_up(registers * _WARP, _REGISTER_UNIT)
     if registers > _MOST_REGISTERS or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS:
         return 0
@@ -202,20 +201,13 @@ def _by_registers(registers: int, warps: int) -> int:
 
 
 def _by_shared(arch: Arch, available: int, shared: int) -> int:
-    """The driver takes a part of each block's shared memory since 8.0."""
+    """Count the blocks that fit: since 8.0, the driver takes a part of each block's shared memory."""
     unit, reserved = (128, _KIB) if arch.major >= 8 else (256, 0)
     return available // max(_round_up(shared + reserved, unit), 1)
 
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
-
-
-BLOCKS = (64, 128, 256, 512, 1024)
-"""The block sizes whose occupancy is told unless others are named."""
-
-_LOW = 0.25
-_MOST_LINES = 4
 
 
 def check_blocks(given: Sequence[int] | None) -> tuple[int, ...]:
@@ -242,7 +234,7 @@ def check_blocks(given: Sequence[int] | None) -> tuple[int, ...]:
 
 
 class KernelReport(NamedTuple):
-    """The device code of one kernel for one architecture; None for what no tool here tells.
+    """The device code of one kernel for one architecture; None for a value that no installed tool prints.
 
     Parameters
     ----------
@@ -259,8 +251,6 @@ class KernelReport(NamedTuple):
     code_bytes : int or None
     occupancy : tuple of Occupancy
         For each block size.
-    loop : Loop or None
-        The hottest loop.
     """
 
     name: str
@@ -273,36 +263,26 @@ class KernelReport(NamedTuple):
     spill_loads: int | None = None
     code_bytes: int | None = None
     occupancy: tuple[Occupancy, ...] = ()
-    loop: Loop | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Causes of slowness in the code, each with what to do about it."""
-        return tuple(f"{self.name} ({self.arch}) {text}" for text in (*self._of_memory(), *self._of_work()))
-
-    def _of_memory(self) -> Iterable[str]:
-        kinds = {} if self.loop is None else self.loop.kinds
+        """Return the causes of slowness in the code, each with a remedy."""
+        found = []
         if self.spill_stores or self.spill_loads:
-            yield (
+            found.append(
                 f"spills registers to memory: a thread writes {self.spill_stores} B and reads {self.spill_loads} B; "
                 "keep fewer values at a time, or allow more registers by a smaller bound in __launch_bounds__ or a "
                 "larger -maxrregcount"
             )
         elif self.stack:
-            yield (
+            found.append(
                 f"has {self.stack} B of local memory for each thread: an array that a variable indexes, or a function "
                 "that is not inlined; unroll the loop over the array, or put it into shared memory"
             )
-        if accesses := kinds.get("local loads", 0) + kinds.get("local stores", 0):
-            yield f"reads and writes local memory in its hottest loop, {accesses} times in a trip"
-
-    def _of_work(self) -> Iterable[str]:
         best = max(self.occupancy, key=lambda each: each.fraction, default=None)
         if best is not None and best.fraction < _LOW:
-            yield f"keeps a multiprocessor at most {best.fraction:.0%} full, limited by {best.limiter}"
-        kinds = {} if self.loop is None else self.loop.kinds
-        if kinds.get("fp64") and kinds.get("conversions"):
-            yield "converts to double in its hottest loop: 0.5 is a double, write 0.5f"
+            found.append(f"keeps a multiprocessor at most {best.fraction:.0%} full, limited by {best.limiter}")
+        return tuple(f"{self.name} ({self.arch}) {text}" for text in found)
 
 
 class EntryReport(NamedTuple):
@@ -320,7 +300,7 @@ class EntryReport(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The commands of one kind in a build, and their seconds together; commands run at the same time."""
+    """The number and total seconds of a build's commands of one kind; commands overlap in time."""
 
     name: str
     seconds: float
@@ -335,15 +315,15 @@ class ModuleReport(NamedTuple):
     name : str
     kernels : tuple of KernelReport
     phases : tuple of Phase
-        Phases of the build; none where nothing was built.
+        Phases of the build; empty if nothing was built.
     notes : tuple of str
-        What is not told, and how to get it.
+        Values that are missing, each with the way to get it.
     entries : tuple of EntryReport
         Entry points of a C++ module.
     loops : tuple of str
-        Lines of the host compiler about loops of the source that it vectorized, or could not; only on request.
+        The host compiler's lines about loops of the source that it did or did not vectorize; only on request.
     compiler_warnings : tuple of str
-        Warnings that the compilers printed, such as those of ``-Wall``, a line each.
+        Warnings that the compilers printed, for example with ``-Wall``, a line each.
     """
 
     name: str
@@ -356,27 +336,22 @@ class ModuleReport(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of all kernels."""
+        """Return the warnings of all kernels."""
         return tuple(warning for kernel in self.kernels for warning in kernel.warnings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON has it."""
+        """Return the report as a dictionary for JSON."""
         kernels = [
             kernel._asdict()
-            | {
-                "occupancy": [each._asdict() for each in kernel.occupancy],
-                "loop": kernel.loop and kernel.loop._asdict(),
-                "warnings": list(kernel.warnings),
-            }
+            | {"occupancy": [each._asdict() for each in kernel.occupancy], "warnings": list(kernel.warnings)}
             for kernel in self.kernels
         ]
-        phases = [phase._asdict() for phase in self.phases]
         return {
             "name": self.name,
             "kernels": kernels,
             "entries": [each._asdict() for each in self.entries],
             "loops": list(self.loops),
-            "phases": phases,
+            "phases": [phase._asdict() for phase in self.phases],
             "compiler_warnings": list(self.compiler_warnings),
             "notes": list(self.notes),
         }
@@ -385,7 +360,7 @@ class ModuleReport(NamedTuple):
         what, count = ("entry point", len(self.entries)) if self.entries else ("kernel", len(self.kernels))
         parts = [f"{self.name}: {count} {what}{'' if count == 1 else 's'}"]
         if self.kernels:
-            parts += [_kernels_text(self.kernels), *_loops_text(self.kernels)]
+            parts.append(_kernels_text(self.kernels))
         if self.entries:
             parts.append(table([("entry point", "code"), *((name, _bytes(size)) for name, size in self.entries)]))
         if self.loops:
@@ -417,46 +392,19 @@ def _row(kernel: KernelReport, blocks: int) -> tuple[str, ...]:
     return (kernel.name, kernel.arch, registers, *sizes, *(filled or ["?"] * blocks))
 
 
-def _loops_text(kernels: Iterable[KernelReport]) -> Iterable[str]:
-    for kernel in kernels:
-        if kernel.loop is None:
-            continue
-        loop = kernel.loop
-        kinds = ", ".join(f"{count} {name}" for name, count in loop.kinds.items())
-        lines = f"; {', '.join(loop.lines[:_MOST_LINES])}" if loop.lines else ""
-        asked = f"{loop.bytes_read} B read and {loop.bytes_written} B written of global memory"
-        which = f"hottest loop by nesting of {kernel.name} ({kernel.arch})"
-        yield f"{which}: {loop.instructions} instructions ({kinds}); {asked}{lines}"
-
-
 def _bytes(value: int | None) -> str:
     return "?" if value is None else f"{value} B"
 
 
-_CODE = ".text."
-_HANDLER = "be_ffi_"
-_LOOP = re.compile(
-    r"^(?P<file>\S[^\n]*?):(?P<line>\d+):(?P<column>\d+): (?:optimized|missed|remark):(?P<text>[^\n]*)$", re.MULTILINE
-)
-
 Usages = dict[tuple[str, Arch], Usage]
-
-
-class DeviceCode(NamedTuple):
-    """Device code for one architecture: a cubin."""
-
-    arch: Arch
-    path: Path
 
 
 def report_build(
     name: str, measured: Measured, system: System, blocks: Sequence[int], sources: Collection[str] = ()
 ) -> ModuleReport:
-    """Report a module that was built for it, with the loops of the sources that are named."""
-    cubins = [DeviceCode(*each) for each in measured.cubins]
-    known = parse_ptxas("\n".join(step.output for step in measured.steps))
-    report = _report(name, measured.library, cubins, known, system, blocks)
+    """Report a module that was built for this, with the host compiler's lines about loops of the named sources."""
     outputs = [step.output for step in measured.steps]
+    report = _report(name, measured.library, measured.cubins, parse_ptxas("\n".join(outputs)), system, blocks)
     return report._replace(
         phases=_phases(measured.steps), compiler_warnings=find_warnings(outputs), loops=find_loops(outputs, sources)
     )
@@ -465,7 +413,7 @@ def report_build(
 def report_library(name: str, library: Path, system: System, blocks: Sequence[int]) -> ModuleReport:
     """Report a library that was built elsewhere."""
     report = _report(name, library, (), {}, system, blocks)
-    note = "spills are told by the compiler, which is not asked for a library that was built before"
+    note = "spills are missing: only a build prints them, and this library was built before"
     return report._replace(notes=(*report.notes, note)) if report.kernels else report
 
 
@@ -476,30 +424,31 @@ def report_cubins(
     with tempfile.TemporaryDirectory() as folder:
         codes = []
         for number, (arch, data) in enumerate(cubins):
-            codes.append(DeviceCode(arch, Path(folder, f"{number}.cubin")))
-            codes[-1].path.write_bytes(data)
-        return _kernels(name, codes, {}, find_inspection_tools(system), system, blocks)
+            path = Path(folder, f"{number}.cubin")
+            path.write_bytes(data)
+            codes.append((arch, path))
+        return _report_kernels(name, codes, {}, find_cuobjdump(system), system, blocks)
 
 
 def _report(
-    name: str, library: Path, cubins: Sequence[DeviceCode], known: Usages, system: System, blocks: Sequence[int]
+    name: str, library: Path, cubins: Sequence[tuple[Arch, Path]], known: Usages, system: System, blocks: Sequence[int]
 ) -> ModuleReport:
     data = library.read_bytes()
-    if not cubins and not any(section.name == ".nv_fatbin" for section in sections(data)):
-        entries = _entries(name, data)
+    if not cubins and all(section != ".nv_fatbin" for section, _ in section_sizes(data)):
+        entries = _report_entries(name, data)
         return ModuleReport(name, (), notes=() if entries else ("it has no device code",), entries=entries)
-    tools = find_inspection_tools(system)
+    cuobjdump = find_cuobjdump(system)
     with tempfile.TemporaryDirectory() as folder:
         notes: tuple[str, ...] = ()
         if not cubins:
-            cubins = _extracted(library, Path(folder), tools.cuobjdump, system)
+            cubins = _extract(library, Path(folder), cuobjdump, system)
             notes = () if cubins else (f"its device code can be read by cuobjdump: {PACKAGES}",)
-        report = _kernels(name, cubins, known, tools, system, blocks)
+        report = _report_kernels(name, cubins, known, cuobjdump, system, blocks)
     return report._replace(notes=(*notes, *report.notes))
 
 
-def _entries(module: str, library: bytes) -> tuple[EntryReport, ...]:
-    """Report the entry points of a library from its symbols: each function, its handler and parts of them set apart."""
+def _report_entries(module: str, library: bytes) -> tuple[EntryReport, ...]:
+    """Add up the symbols of each entry point: its function, its handler, and parts that the compiler split off."""
     sizes = function_sizes(library)
     found = []
     for symbol in (each.removeprefix(_HANDLER) for each in sizes if each.startswith(_HANDLER)):
@@ -514,16 +463,16 @@ def _entries(module: str, library: bytes) -> tuple[EntryReport, ...]:
 
 
 def find_loops(outputs: Iterable[str], sources: Collection[str]) -> tuple[str, ...]:
-    """Find the lines of g++ and clang about loops of some sources, in the order of the sources' lines."""
+    """Find the lines that g++ and clang print about loops of some sources, in the order of the sources' lines."""
     found: dict[str, tuple[str, int, int]] = {}
     for match in (each for output in outputs for each in _LOOP.finditer(output)):
-        if match["file"] in sources and "be_" not in match["text"]:  # g++ also tells of our calls at a function's end
+        if match["file"] in sources and "be_" not in match["text"]:  # g++ also reports our calls at a function's end
             found[match[0]] = (match["file"], int(match["line"]), int(match["column"]))
     return tuple(sorted(found, key=lambda line: found[line]))
 
 
-def _extracted(library: Path, folder: Path, cuobjdump: Path | None, system: System) -> list[DeviceCode]:
-    """Take the device code out of a library; cuobjdump writes it to its working folder."""
+def _extract(library: Path, folder: Path, cuobjdump: Path | None, system: System) -> list[tuple[Arch, Path]]:
+    """Take the device code out of a library; cuobjdump writes the files to its working folder."""
     if cuobjdump is None:
         return []
     edge = Edge((str(cuobjdump), "-xelf", "all", str(library)), (), ("extracted",), "extracting device code", "embed")
@@ -531,59 +480,43 @@ def _extracted(library: Path, folder: Path, cuobjdump: Path | None, system: Syst
         Runner(folder, ninja=resolve_ninja(system), jobs=1, environ=system.environ).run(BuildPlan((), (edge,)))
     except BuildError:
         return []
-    found = sorted(folder.glob("*.cubin"))
-    return [DeviceCode(Arch.parse(path.name.split(".")[-2]), path) for path in found]
+    return [(Arch.parse(path.name.split(".")[-2]), path) for path in sorted(folder.glob("*.cubin"))]
 
 
-def _kernels(
+def _report_kernels(
     name: str,
-    cubins: Sequence[DeviceCode],
+    cubins: Sequence[tuple[Arch, Path]],
     known: Usages,
-    tools: InspectionTools,
+    cuobjdump: Path | None,
     system: System,
     blocks: Sequence[int],
 ) -> ModuleReport:
     """Report the kernels in device code."""
     reports = []
     for arch, path in cubins:
-        code = [each for each in sections(path.read_bytes()) if each.name.startswith(_CODE)]
         usages = {key: usage for key, usage in known.items() if key[1] == arch}
-        if not usages and tools.cuobjdump is not None:
-            usages = parse_resources(ask(system, tools.cuobjdump, "-res-usage", path), arch)
-        loops = _loops(tools.nvdisasm, path, system)
-        reports += [
-            _kernel(symbol, arch, usages.get((symbol, arch), Usage()), size, loops.get(symbol), blocks)
-            for symbol, size in ((each.name.removeprefix(_CODE), each.size) for each in code)
-            if not usages or (symbol, arch) in usages
-        ]
-    notes = []
-    if cubins and tools.nvdisasm is None:
-        notes.append(f"hottest loops are found with nvdisasm: {PACKAGES}")
-    if reports and any(report.registers is None for report in reports):
-        notes.append(f"registers are told by ptxas or cuobjdump: {PACKAGES}")
-    return ModuleReport(name, tuple(reports), notes=tuple(notes))
+        if not usages and cuobjdump is not None:
+            usages = parse_resources(ask(system, cuobjdump, "-res-usage", path), arch)
+        for section, size in section_sizes(path.read_bytes()):
+            symbol = section.removeprefix(_CODE)
+            if symbol != section and (not usages or (symbol, arch) in usages):
+                reports.append(_report_kernel(symbol, arch, usages.get((symbol, arch), Usage()), size, blocks))
+    is_incomplete = any(report.registers is None for report in reports)
+    notes = (f"registers are missing: cuobjdump prints them: {PACKAGES}",) if is_incomplete else ()
+    return ModuleReport(name, tuple(reports), notes=notes)
 
 
-def _loops(nvdisasm: Path | None, cubin: Path, system: System) -> dict[str, Loop | None]:
-    text = "" if nvdisasm is None else ask(system, nvdisasm, "-c", "-g", cubin)
-    return {symbol: hottest_loop(*code) for symbol, code in read_kernels(text).items()}
-
-
-def _kernel(
-    symbol: str, arch: Arch, usage: Usage, code_bytes: int, loop: Loop | None, blocks: Sequence[int]
-) -> KernelReport:
-    filled = []
+def _report_kernel(symbol: str, arch: Arch, usage: Usage, code_bytes: int, blocks: Sequence[int]) -> KernelReport:
+    filled: tuple[Occupancy, ...] = ()
     if usage.registers is not None:
         shared = usage.shared or 0
         found = (occupancy(arch, registers=usage.registers, shared=shared, block=block) for block in blocks)
-        filled = [each for each in found if each is not None]
-    return KernelReport(
-        readable(symbol), symbol, arch.sm, *usage, code_bytes=code_bytes, occupancy=tuple(filled), loop=loop
-    )
+        filled = tuple(each for each in found if each is not None)
+    return KernelReport(readable(symbol), symbol, arch.sm, *usage, code_bytes=code_bytes, occupancy=filled)
 
 
 def _phases(steps: Iterable[MeasuredStep]) -> tuple[Phase, ...]:
-    """Sum up the seconds of commands of one kind, in the order in which the kinds first ended."""
+    """Add up the seconds of commands of one kind, in the order in which the kinds first ended."""
     found: dict[str, list[float]] = {}
     for step in steps:
         found.setdefault(step.tool, []).append(step.seconds)

@@ -229,8 +229,7 @@ def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator
         yield report_library(path.stem, path, session.system, blocks)
         return
     for request in _requests(path, arguments.source, arguments.arch):
-        wanted = request._replace(compile=request.compile._replace(line_info=arguments.line_info))
-        yield report_module(wanted, load_options(request.name), session, blocks, loops=arguments.loops)
+        yield report_module(request, load_options(request.name), session, blocks, loops=arguments.loops)
 
 
 def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:

@@ -206,14 +206,13 @@ def _add_report(commands: _Commands) -> None:
         "report",
         help="describe what the compilers made of kernels",
         description="Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of "
-        "each, its hottest loop, and the seconds of the build's phases.",
+        "each, and the seconds of the build's phases.",
     )
     report.add_argument(
         "source", metavar="FILE", help="a .cu, .cc or .so file, a folder of sources, or a package's name or folder"
     )
     report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: those here)")
     report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
-    report.add_argument("--line-info", action="store_true", help="tell the source lines of loops")
     report.add_argument(
         "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -35,6 +35,7 @@ from be_runtime.compile.plan import (
     unit_files,
 )
 from be_runtime.errors import BuildError
+from be_runtime.inspection import symbols
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.request.options import BuildRequest, Unit
 from be_runtime.request.tools import Tools
@@ -45,15 +46,9 @@ from be_runtime.store.manifest import FileRecord
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
-_SHT_SYMTAB = 2
-_STB_GLOBAL = 1
-_STB_WEAK = 2
-_KERNEL_HANDLE = "__device_stub__"
+_STB_GLOBAL, _STB_WEAK = 1, 2
+_KERNEL_HANDLE = b"__device_stub__"
 """Part of the name of a kernel's host-side symbol in clang's objects."""
-_SHN_UNDEF = 0
-_ELF_64_LITTLE = b"\x7fELF\x02\x01"
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
 
 
 class Definitions(NamedTuple):
@@ -79,29 +74,13 @@ def definitions(image: bytes) -> Definitions:
     image : bytes
         A relocatable ELF-64 little-endian file. Any other file, such as LLVM bitcode, has no such names.
     """
-    if image[:6] != _ELF_64_LITTLE:
-        return Definitions()
-    offset = int.from_bytes(image[0x28:0x30], "little")
-    entry_size, count = struct.unpack_from("<HH", image, 0x3A)
-    sections = [_SECTION.unpack_from(image, offset + index * entry_size) for index in range(count)]
-    names: set[tuple[int, str]] = set()
-    for section in sections:
-        if section[1] == _SHT_SYMTAB:
-            strings = sections[section[6]]
-            names.update(_defined(image, section[4], section[5], strings[4]))
+    defined = {(symbol.binding, symbol.name) for symbol in symbols(image) if symbol.is_defined}
     return Definitions(
-        strong=frozenset(name for binding, name in names if binding == _STB_GLOBAL),
-        kernels=frozenset(name for binding, name in names if binding == _STB_WEAK and _KERNEL_HANDLE in name),
+        strong=frozenset(os.fsdecode(name) for binding, name in defined if binding == _STB_GLOBAL),
+        kernels=frozenset(
+            os.fsdecode(name) for binding, name in defined if binding == _STB_WEAK and _KERNEL_HANDLE in name
+        ),
     )
-
-
-def _defined(image: bytes, table: int, size: int, strings: int) -> Iterable[tuple[int, str]]:
-    """Yield the binding and name of each symbol that the object defines."""
-    for position in range(table, table + size, _SYMBOL.size):
-        name, info, _other, section, _value, _size = _SYMBOL.unpack_from(image, position)
-        if section != _SHN_UNDEF and name:
-            start = strings + name
-            yield info >> 4, image[start : image.index(b"\0", start)].decode()
 
 
 def separating_options(objects: Mapping[str, Definitions]) -> dict[str, list[str]]:

@@ -221,8 +221,8 @@ class ModuleInfo:
         Returns
         -------
         ModuleReport
-            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; of a C++ module, the
-            size of each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
+            For each kernel registers, shared memory, spills, size and occupancy; of a C++ module, the size of
+            each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
             the same for programs.
 
         Raises

@@ -1,4 +1,4 @@
-"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory, loops, lines; occupancy."""
+"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory; occupancy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import be_runtime
 from be_runtime.cli.main import main
-from be_runtime.inspection import find_inspection_tools
+from be_runtime.inspection import find_cuobjdump
 from be_runtime.report import _MULTIPROCESSORS, KernelReport, ModuleReport, occupancy, report_library
 from be_runtime.store.cache import Store
 from be_toolchain import ToolchainRequest, resolve
@@ -53,17 +53,11 @@ def test_each_kernel_is_told_for_each_architecture(module: be_runtime.CompiledMo
     assert any("256 B of local memory" in warning for warning in local.warnings)
     assert rows.warnings == ()
     assert set(report.warnings) == {warning for each in report.kernels for warning in each.warnings}
-    assert rows.loop is not None
-    assert rows.loop.kinds["global loads"] % 3 == 0, "column, value and vector"
-    assert rows.loop.bytes_read == 4 * rows.loop.kinds["global loads"]
-    assert any(line == "resources:7" for line in rows.loop.lines)
-    assert spilling.loop is not None
-    assert spilling.loop.kinds["local loads"] > 10
 
 
 def test_a_library_that_was_built_before_is_read_by_cuobjdump(module: be_runtime.CompiledModule):
     told, read = module.report(), report_library("read", module.path, LocalSystem(), (256,))
-    fields = ("registers", "shared", "stack", "code_bytes", "loop")
+    fields = ("registers", "shared", "stack", "code_bytes")
     for name in NAMES:
         mine, theirs = kernel(told, name), kernel(read, name)
         assert [getattr(mine, field) for field in fields] == [getattr(theirs, field) for field in fields]
@@ -71,12 +65,12 @@ def test_a_library_that_was_built_before_is_read_by_cuobjdump(module: be_runtime
     assert any("spills" in note for note in read.notes)
 
 
-def test_without_the_tools_the_rest_is_told(module: be_runtime.CompiledModule):
+def test_without_the_tool_the_rest_is_told(module: be_runtime.CompiledModule):
     class Bare(LocalSystem):
         def is_program(self, path: Path) -> bool:
-            return path.name not in {"cuobjdump", "nvdisasm"} and super().is_program(path)
+            return path.name != "cuobjdump" and super().is_program(path)
 
-    assert find_inspection_tools(Bare()) == (None, None)
+    assert find_cuobjdump(Bare()) is None
     found = report_library("bare", module.path, Bare(), (256,))
     assert found.kernels == ()
     assert all(word in found.notes[0] for word in ("cuobjdump", "brainevent-toolchain[inspect]"))
@@ -95,8 +89,7 @@ def test_the_page_on_profiling_shows_what_is_printed(
     printed = capsys.readouterr().out.splitlines()
     heads, wanted = ([line.split(": ")[0] for line in text if "  " not in line] for text in (printed, shown[1:]))
     assert heads == wanted
-    assert [line for line in printed if line.startswith("warning")] == shown[-2:]
-    assert "smooth.cu:6" in printed[4]
+    assert [line for line in printed if line.startswith("warning")] == shown[-1:]
 
 
 @pytest.mark.full
@@ -106,7 +99,7 @@ def test_lines_change_no_instruction_and_nvcc_as_a_whole_is_asked_too():
     assert instructions(plain.path) == instructions(told.path)
     report = built("resources", "-rdc=true").report()
     assert (kernel(report, "spilling").spill_stores or 0) > 100
-    assert kernel(report, "rows<4>").loop is not None, "cuobjdump reads the library"
+    assert kernel(report, "rows<4>").code_bytes, "cuobjdump reads the library"
 
 
 def test_a_report_is_kept_until_a_header_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -133,10 +126,9 @@ def test_a_report_is_kept_until_a_header_changes(tmp_path: Path, monkeypatch: py
 
 
 def test_a_raw_kernel_has_a_report():
-    scale = be_runtime.cuda_kernel(SCALE, "scale", outs=lambda x: x, grid=1, block=256, line_info=True)
+    scale = be_runtime.cuda_kernel(SCALE, "scale", outs=lambda x: x, grid=1, block=256)
     (found,) = scale.report(block_sizes=(256,)).kernels
-    assert found.loop is not None
-    assert (found.name, (found.registers or 0) > 4, found.loop.lines) == ("scale", True, ("scale.cu:3",))
+    assert (found.name, (found.registers or 0) > 4) == ("scale", True)
 
 
 PROGRAM = r"""

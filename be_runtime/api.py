@@ -1,8 +1,8 @@
-"""The load functions: arguments in, compiled modules out."""
+"""The load functions, which compile sources and register the entry points of the module."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from be_runtime.frames import public
@@ -10,7 +10,6 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import (
     CppOptions,
-    CudaLoadArguments,
     CudaOptions,
     Functions,
     Reread,
@@ -26,7 +25,7 @@ from be_runtime.request.arguments import (
     load_options,
     same_again,
 )
-from be_runtime.request.options import Unit
+from be_runtime.request.options import Language, Unit
 
 
 @public
@@ -65,38 +64,38 @@ def load_cuda_inline(
         list of names, whose arg_spec is read from their C++ signature, empty for a module without any; or None for the
         functions that a ``// @BE name`` comment announces.
     extra_cuda_cflags, extra_ldflags : list of str, optional
-        For nvcc and for the linker; each item reaches it as one argument.
+        Arguments for nvcc and for the linker; each item stays one argument.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
         Keep the module here instead of in the cache.
     verbose : bool
-        Print the commands and what they said to standard error.
+        Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        Such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default that of
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, or the devices present; those that
-        `extra_cuda_cflags` name, if any do.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the first
+        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
+        ``BE_COMPUTE_CAPABILITIES``, the devices present.
     force_rebuild : bool
         Compile even if the cache holds a valid entry.
     auto_register : bool
-        Register the targets; else use `CompiledModule.get_handler`.
+        Register the targets. Without it, `CompiledModule.get_handler` returns the handlers.
     target_prefix : str, optional
-        First part of the targets' names instead of the module's name.
+        First part of the targets' names; by default the module's name.
     ninja_workers : int, optional
-        Compilers to run at a time; by default one for each processor, as memory allows.
+        Number of compilers that run at once; by default one for each processor, as memory allows.
     optimization_level : int
         0 to 3, for host and device code.
     use_fast_math : bool
         Pass ``--use_fast_math``: faster, less exact float arithmetic.
     allow_cuda_graph : bool
-        Let JAX record calls into CUDA graphs. Pass False for an entry point that does more on the host than launch,
-        such as allocating memory. Takes part in registration only, never in compiling.
+        Let JAX record calls into CUDA graphs. Pass False for an entry point whose host code does more than launch
+        kernels, for example allocates memory. The option changes the registration, not the compiled code.
     native : bool
         Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool
-        Tell debuggers and profilers the lines of the source; the code stays the same.
+        Record the lines of the source for debuggers and profilers; the code stays the same.
     debug : bool, str or sequence of str
-        Check each call of its functions, always; names of checks as for `be_runtime.debug`.
+        Always check each call of the module's functions; names of checks as for `be_runtime.debug`.
 
     Returns
     -------
@@ -111,30 +110,10 @@ def load_cuda_inline(
     BuildError
         The source does not compile or link.
     RegistrationError
-        A target of that name is live with other content.
+        A target of that name is registered with other content.
     """
-    return _load_cuda(
-        name,
-        inline_units(name, cuda_sources, "cuda_sources"),
-        functions,
-        same_again,
-        extra_cuda_cflags=extra_cuda_cflags,
-        extra_ldflags=extra_ldflags,
-        extra_include_paths=extra_include_paths,
-        build_directory=build_directory,
-        verbose=verbose,
-        compute_capability=compute_capability,
-        force_rebuild=force_rebuild,
-        auto_register=auto_register,
-        target_prefix=target_prefix,
-        ninja_workers=ninja_workers,
-        optimization_level=optimization_level,
-        use_fast_math=use_fast_math,
-        allow_cuda_graph=allow_cuda_graph,
-        native=native,
-        line_info=line_info,
-        debug=debug,
-    )
+    options = {key: value for key, value in locals().items() if key in CudaOptions.__annotations__}
+    return _load("cuda", name, inline_units(name, cuda_sources, "cuda_sources"), functions, same_again, options)
 
 
 @public
@@ -150,7 +129,7 @@ def load_cuda_file(
     functions : dict, list of str or None
         As for `load_cuda_inline`.
     name : str, optional
-        The module's name; by default the file's, without its ending.
+        The module's name; by default the file's name without its ending.
     **options
         The keyword arguments of `load_cuda_inline`.
 
@@ -161,10 +140,10 @@ def load_cuda_file(
     Raises
     ------
     SourceNotFoundError
-        There is no such file. Else as `load_cuda_inline`.
+        There is no such file. Other errors are as for `load_cuda_inline`.
     """
     _refuse_unknown(options, CudaOptions, "load_cuda_file")
-    return _load_cuda(default_name(path, name), file_units(path), functions, file_again, **options)
+    return _load("cuda", default_name(path, name), file_units(path), functions, file_again, options)
 
 
 @public
@@ -173,18 +152,18 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile every CUDA file of a folder into one module.
 
-    Each file is compiled by itself, several at a time. A name that several files define is private to each of them;
-    an entry point of such a name is offered as ``<file>.<function>``, any other as ``<function>``. What one file alone
-    defines, the others can declare and call.
+    The files are compiled separately, several at once. A name that several files define is private to each of them: an
+    entry point of such a name is called ``<file>.<function>``, any other ``<function>``. The files can declare and call
+    what only one of them defines.
 
     Parameters
     ----------
     directory : str or Path
-        Its ``*.cu`` files are the sources; folders below it are not read.
+        Folder whose ``*.cu`` files are the sources; folders below it are not read.
     functions : dict, list of str or None
         As for `load_cuda_inline`; a name applies to each file that defines it.
     name : str, optional
-        The module's name; by default the folder's.
+        The module's name; by default the folder's name.
     **options
         The keyword arguments of `load_cuda_inline`.
 
@@ -195,11 +174,11 @@ def load_cuda_dir(
     Raises
     ------
     SourceNotFoundError
-        There is no such folder, or no source in it. Else as `load_cuda_inline`.
+        There is no such folder, or no source in it. Other errors are as for `load_cuda_inline`.
     """
     _refuse_unknown(options, CudaOptions, "load_cuda_dir")
     chosen = default_name(directory, name, "directory")
-    return _load_cuda(chosen, dir_units(directory, "cuda"), functions, dir_again, **options)
+    return _load("cuda", chosen, dir_units(directory, "cuda"), functions, dir_again, options)
 
 
 @public
@@ -234,7 +213,7 @@ def load_cpp_inline(
     functions : dict, list of str or None
         As for `load_cuda_inline`. A ``stream`` parameter receives 0.
     extra_cflags, extra_ldflags : list of str, optional
-        For the compiler and for the linker; each item reaches it as one argument.
+        Arguments for the compiler and for the linker; each item stays one argument.
     extra_include_paths, build_directory, verbose, force_rebuild, auto_register, target_prefix, ninja_workers
         As for `load_cuda_inline`.
     optimization_level : int
@@ -257,7 +236,7 @@ def load_cpp_inline(
     BuildError
         The source does not compile or link.
     RegistrationError
-        A target of that name is live with other content.
+        A target of that name is registered with other content.
 
     Examples
     --------
@@ -276,26 +255,8 @@ def load_cpp_inline(
     >>> jax.jit(jax.ffi.ffi_call("doc_double.twice", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x).tolist()
     [0.0, 2.0, 4.0]
     """
-    return _load_cpp(
-        name,
-        inline_units(name, cpp_sources, "cpp_sources"),
-        functions,
-        same_again,
-        extra_cflags=extra_cflags,
-        extra_ldflags=extra_ldflags,
-        extra_include_paths=extra_include_paths,
-        build_directory=build_directory,
-        verbose=verbose,
-        force_rebuild=force_rebuild,
-        auto_register=auto_register,
-        target_prefix=target_prefix,
-        ninja_workers=ninja_workers,
-        optimization_level=optimization_level,
-        use_fast_math=use_fast_math,
-        native=native,
-        line_info=line_info,
-        debug=debug,
-    )
+    options = {key: value for key, value in locals().items() if key in CppOptions.__annotations__}
+    return _load("cpp", name, inline_units(name, cpp_sources, "cpp_sources"), functions, same_again, options)
 
 
 @public
@@ -304,7 +265,7 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     _refuse_unknown(options, CppOptions, "load_cpp_file")
-    return _load_cpp(default_name(path, name), file_units(path), functions, file_again, **options)
+    return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
 
 
 @public
@@ -314,21 +275,19 @@ def load_cpp_dir(
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
     _refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
-    return _load_cpp(chosen, dir_units(directory, "cpp"), functions, dir_again, **options)
+    return _load("cpp", chosen, dir_units(directory, "cpp"), functions, dir_again, options)
 
 
-def _load_cuda(
-    name: str, units: tuple[Unit, ...], functions: Functions, reread: Reread, **options: Unpack[CudaOptions]
+def _load(
+    language: Language,
+    name: str,
+    units: tuple[Unit, ...],
+    functions: Functions,
+    reread: Reread,
+    options: Mapping[str, Any],
 ) -> CompiledModule:
-    compile_options, rest = _split(options)
-    return PROCESS.load(cuda_request(name, units, functions, **compile_options), load_options(name, **rest), reread)
-
-
-def _load_cpp(
-    name: str, units: tuple[Unit, ...], functions: Functions, reread: Reread, **options: Unpack[CppOptions]
-) -> CompiledModule:
-    compile_options, rest = _split(options)
-    return PROCESS.load(cpp_request(name, units, functions, **compile_options), load_options(name, **rest), reread)
+    make = cuda_request if language == "cuda" else cpp_request
+    return PROCESS.load(make(name, units, functions, **options), load_options(name, **options), reread)
 
 
 def _refuse_unknown(options: CppOptions | CudaOptions, known: type, function: str) -> None:
@@ -336,12 +295,3 @@ def _refuse_unknown(options: CppOptions | CudaOptions, known: type, function: st
     for name in options:
         if name not in known.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-
-
-def _split(options: CppOptions | CudaOptions) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments for the request, and those that `load_options` takes."""
-    load_keys = CudaLoadArguments.__annotations__
-    return (
-        {name: value for name, value in options.items() if name not in load_keys},
-        {name: value for name, value in options.items() if name in load_keys},
-    )

@@ -1,4 +1,4 @@
-"""Files of this package, their ABI number, and reading of sources."""
+"""The package's own files: their folders, their names in cache keys, and the ABI number of compiled modules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 from be_runtime.errors import LoadError
 
 ABI = 1
-"""Raise it when a module that was compiled before would be called wrongly, or not at all, by the changed code: the
-symbols of handlers, the fields of ``module.json``, the launcher's functions, its attributes or their order, or when
-handlers claim another version of XLA's FFI. A new field or symbol that older modules do without is no reason.
+"""Number of the interface between compiled modules and this package.
+
+Raise it if the changed code can't call modules that were compiled before: a change of the symbols of handlers, the
+fields of ``module.json``, the launcher's functions, its attributes or their order, or the version of XLA's FFI that
+handlers claim. A new field or symbol that older modules do without is no reason.
 """
 
 OLDEST = 1
@@ -23,19 +25,19 @@ FFI_CLAIM = "0.1"
 
 
 def check_abi(number: int, what: str) -> None:
-    """Check that something compiled can be loaded by this release.
+    """Check that this release can load a compiled thing.
 
     Parameters
     ----------
     number : int
-        The ABI number that it was made for.
+        The ABI number of the thing.
     what : str
-        What it is, for the message.
+        Name of the thing, for the message.
 
     Raises
     ------
     LoadError
-        It was made for a later ABI, or for one that is no longer supported.
+        The ABI is later than ours, or no longer supported.
 
     Examples
     --------
@@ -64,11 +66,11 @@ CMAKE_DIR = Path(__file__).parent / "cmake"
 """Folder of the package for CMake."""
 
 HERE = "here"
-"""Label of a key's field that binds it to one environment, since the author's texts name a folder of that one."""
+"""Label of a key's field that binds the key to one environment: the author's texts name a folder of it."""
 
 
 def jax_headers() -> Path | None:
-    """Find the folder that contains ``xla/ffi/api/c_api.h``, without importing jax; None if there is no jaxlib."""
+    """Find the folder of ``xla/ffi/api/c_api.h`` without importing jax; None if there is no jaxlib."""
     spec = importlib.util.find_spec("jaxlib")
     locations = spec.submodule_search_locations if spec is not None else None
     return Path(locations[0]) / "include" if locations else None
@@ -76,13 +78,13 @@ def jax_headers() -> Path | None:
 
 @functools.cache
 def homes() -> tuple[tuple[str, str], ...]:
-    """Return the folders of our own files and of JAX's headers, with the names that stand for them in the cache."""
+    """Return our own folder and the folder of JAX's headers, each with the name that replaces it in cache keys."""
     named = ((INCLUDE_DIR.parent, "<be_runtime>"), (jax_headers(), "<jaxlib>"))
     return tuple((str(folder), name) for folder, name in named if folder is not None)
 
 
 def by_name(text: str) -> str:
-    """Write the path of one of these files, or ``-I`` with it, by the name of its folder; other text stays.
+    """Replace the folder of a path in `homes`, also after ``-I``, by the folder's name; other text stays.
 
     Examples
     --------
@@ -98,12 +100,12 @@ def by_name(text: str) -> str:
 
 @functools.cache
 def _real_homes() -> tuple[tuple[str, str], ...]:
-    """Return the same without links, as compilers may write them."""
+    """Return `homes` with links resolved, as compilers may write them."""
     return tuple((os.path.realpath(folder), name) for folder, name in homes())
 
 
 def by_path(text: str) -> str:
-    """Return the path here of a file that `by_name` wrote."""
+    """Return the path in this environment of a text that `by_name` wrote."""
     for folder, name in homes():
         if text.startswith(f"{name}/") or text == name:
             return folder + text[len(name) :]

@@ -1,4 +1,4 @@
-"""Conversion of a load function's arguments to checked values. Bad arguments are refused here."""
+"""The arguments of the load functions: their types, and the checked requests and sources made of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict
 
-from be_runtime.checks import parse_checks
+from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.request.options import (
     BuildRequest,
@@ -26,6 +26,7 @@ from be_runtime.request.options import (
     check_optimization_level,
     check_optional_path,
     check_path,
+    identify_cpu,
 )
 from be_runtime.signature.cpp.lexer import SourceText
 from be_toolchain.machine.trust import LARGE, read_regular
@@ -36,158 +37,107 @@ Reread = Callable[[BuildRequest], tuple[Unit, ...]]
 """Function that reads the sources of a request anew."""
 
 SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".cpp", ".cxx")}
-"""Suffixes of the files in a folder that are sources of a language."""
-
+"""Suffixes of a language's source files in a folder."""
 
 _ENDINGS = (*SUFFIXES["cuda"], *SUFFIXES["cpp"], ".cuh", ".h", ".hpp")
 _FROM_FILES = "load a file with load_cuda_file or load_cpp_file, a folder with load_cuda_dir or load_cpp_dir"
 
 
-class LoadArguments(TypedDict, total=False):
-    """The keyword arguments that `load_options` takes, except those for CUDA."""
-
+class _CommonOptions(TypedDict, total=False):
+    extra_ldflags: Sequence[str] | None
+    extra_include_paths: Sequence[StrPath] | None
     build_directory: StrPath | None
     verbose: bool
     force_rebuild: bool
     auto_register: bool
     target_prefix: str | None
     ninja_workers: int | None
-    debug: bool | str | Sequence[str]
-
-
-class CudaLoadArguments(LoadArguments, total=False):
-    """The keyword arguments that `load_options` takes."""
-
-    allow_cuda_graph: bool
-
-
-class CompileArguments(TypedDict, total=False):
-    """The keyword arguments that `cpp_request` and `cuda_request` both take."""
-
-    extra_ldflags: Sequence[str] | None
-    extra_include_paths: Sequence[StrPath] | None
     optimization_level: int
     use_fast_math: bool
     native: bool
     line_info: bool
+    debug: bool | str | Sequence[str]
 
 
-class CppOptions(CompileArguments, LoadArguments, total=False):
+class CppOptions(_CommonOptions, total=False):
     """The keyword arguments of `be_runtime.load_cpp_inline`."""
 
     extra_cflags: Sequence[str] | None
 
 
-class CudaOptions(CompileArguments, CudaLoadArguments, total=False):
+class CudaOptions(_CommonOptions, total=False):
     """The keyword arguments of `be_runtime.load_cuda_inline`."""
 
     extra_cuda_cflags: Sequence[str] | None
     compute_capability: str | Sequence[str] | None
+    allow_cuda_graph: bool
 
 
-def cpp_request(
-    name: str,
-    units: tuple[Unit, ...],
-    functions: Functions,
-    *,
-    extra_cflags: Sequence[str] | None = None,
-    **rest: Unpack[CompileArguments],
-) -> BuildRequest:
-    """Make the checked request for a C++ module."""
-    return BuildRequest(
-        name=name,
-        language="cpp",
-        units=units,
-        functions=functions,
-        compile=_compile_options(check_flags(extra_cflags, "extra_cflags"), refused="\n", **rest),
-    )
+def _check_native(value: object, argument: str) -> str:
+    return identify_cpu() if check_bool(value, argument) else ""
+
+
+def _check_debug(value: Any, _argument: str) -> Checks | None:
+    return None if value is False else parse_checks(value)
+
+
+CHECKS: dict[str, tuple[str, Callable[[Any, str], object]]] = {
+    "extra_cflags": ("cflags", check_flags),
+    "extra_cuda_cflags": ("cflags", check_flags),
+    "extra_ldflags": ("ldflags", check_flags),
+    "extra_include_paths": ("include_paths", check_include_paths),
+    "optimization_level": ("optimization_level", check_optimization_level),
+    "use_fast_math": ("use_fast_math", check_bool),
+    "native": ("native", _check_native),
+    "line_info": ("line_info", check_bool),
+    "compute_capability": ("compute_capability", check_arch_list),
+    "build_directory": ("build_directory", check_optional_path),
+    "verbose": ("verbose", check_bool),
+    "force_rebuild": ("force_rebuild", check_bool),
+    "auto_register": ("auto_register", check_bool),
+    "target_prefix": ("target_prefix", check_name),
+    "ninja_workers": ("jobs", check_jobs),
+    "allow_cuda_graph": ("allow_cuda_graph", check_bool),
+    "debug": ("debug", _check_debug),
+}
+"""For each keyword argument, its field of `CompileOptions`, `BuildRequest` or `LoadOptions`, and the check that makes
+the value."""
+
+
+def _checked(options: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """Check the keyword arguments that belong to some fields, and return the values by field."""
+    belonging = ((name, value, *CHECKS[name]) for name, value in options.items())
+    return {field: check(value, name) for name, value, field, check in belonging if field in fields}
+
+
+def cpp_request(name: str, units: tuple[Unit, ...], functions: Functions, **options: Any) -> BuildRequest:
+    """Make the checked request for a C++ module from `CppOptions`, of which loading options are ignored."""
+    return BuildRequest(name, "cpp", units, functions, CompileOptions(**_checked(options, CompileOptions._fields)))
 
 
 def cuda_request(
-    name: str,
-    units: tuple[Unit, ...],
-    functions: Functions,
-    *,
-    extra_cuda_cflags: Sequence[str] | None = None,
-    compute_capability: str | Sequence[str] | None = None,
-    **rest: Unpack[CompileArguments],
+    name: str, units: tuple[Unit, ...], functions: Functions, *, extra_include_paths: object = None, **options: Any
 ) -> BuildRequest:
-    """Make the checked request for a CUDA module."""
-    cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
-    named = arch_flags(cflags)
-    if compute_capability is not None and named:
+    """Make the checked request for a CUDA module from `CudaOptions`, of which loading options are ignored."""
+    includes = check_include_paths(extra_include_paths, refused="\n,'\"")  # nvcc can't pass on the last three
+    compiling = CompileOptions(**_checked(options, CompileOptions._fields), include_paths=includes)
+    named, asked = arch_flags(compiling.cflags), options.get("compute_capability")
+    if named and asked is not None:
         raise ArgumentError(
-            f"compute_capability={compute_capability!r} and {named[0]!r} in extra_cuda_cflags both name architectures",
+            f"compute_capability={asked!r} and {named[0]!r} in extra_cuda_cflags both name architectures",
             hints=("leave one of them out",),
         )
-    return BuildRequest(
-        name=name,
-        language="cuda",
-        units=units,
-        functions=functions,
-        compute_capability=check_arch_list(compute_capability, "compute_capability"),
-        compile=_compile_options(cflags, refused="\n,'\"", **rest),
-    )
+    return BuildRequest(name, "cuda", units, functions, compiling, **_checked(options, BuildRequest._fields))
 
 
-def _compile_options(
-    cflags: tuple[str, ...],
-    *,
-    refused: str,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
-    optimization_level: int = 3,
-    use_fast_math: bool = False,
-    native: bool = False,
-    line_info: bool = False,
-) -> CompileOptions:
-    """Check the options that both languages have; `refused` has the characters that no folder of headers may have."""
-    return CompileOptions(
-        optimization_level=check_optimization_level(optimization_level),
-        use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-        cflags=cflags,
-        ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-        include_paths=check_include_paths(extra_include_paths, refused=refused),
-        native=_native_cpu(native),
-        line_info=check_bool(line_info, "line_info"),
-    )
-
-
-def _native_cpu(native: object) -> str:
-    if not check_bool(native, "native"):
-        return ""
-    from be_runtime.request.options import identify_cpu
-
-    return identify_cpu()
-
-
-def load_options(
-    name: str,
-    *,
-    build_directory: StrPath | None = None,
-    verbose: bool = False,
-    force_rebuild: bool = False,
-    auto_register: bool = True,
-    target_prefix: str | None = None,
-    ninja_workers: int | None = None,
-    allow_cuda_graph: bool = True,
-    debug: bool | str | Sequence[str] = False,
-) -> LoadOptions:
-    """Check the options that do not change the library."""
-    return LoadOptions(
-        target_prefix=check_name(name if target_prefix is None else target_prefix, "target_prefix"),
-        build_directory=check_optional_path(build_directory, "build_directory"),
-        verbose=check_bool(verbose, "verbose"),
-        force_rebuild=check_bool(force_rebuild, "force_rebuild"),
-        auto_register=check_bool(auto_register, "auto_register"),
-        jobs=check_jobs(ninja_workers),
-        allow_cuda_graph=check_bool(allow_cuda_graph, "allow_cuda_graph"),
-        debug=None if debug is False else parse_checks(debug),
-    )
+def load_options(name: str, *, target_prefix: str | None = None, **options: Any) -> LoadOptions:
+    """Check the options that do not change the library, and ignore the others."""
+    options["target_prefix"] = name if target_prefix is None else target_prefix
+    return LoadOptions(**_checked(options, LoadOptions._fields))
 
 
 def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = True) -> None:
-    """Refuse a path passed instead of a source's text, or of a part of it if `is_whole` is false."""
+    """Raise an error if a path is passed in place of a source's text, or of a part of it if `is_whole` is false."""
     is_path = isinstance(source, os.PathLike)
     if isinstance(source, str) and "\n" not in source and not source.startswith(("//", "/*", "#")):
         is_path = source.endswith(_ENDINGS) or (is_whole and len(source.split()) == 1 and "/" in source)
@@ -196,7 +146,7 @@ def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = Tr
 
 
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
-    """Make one unit of one or several source texts; messages use the module's name for them."""
+    """Make one unit of one or several source texts, which messages call by the module's name."""
     checked = check_name(name)
     refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources
@@ -225,7 +175,7 @@ def file_units(path: object) -> tuple[Unit, ...]:
 def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
     """Make one unit for each source file of a folder, sorted by name; folders below it are not read.
 
-    Files whose names begin with a dot are left out: they are copies made by an editor or a file system.
+    Files whose names begin with a dot are left out: editors and file systems make such copies.
     """
     folder = check_path(path, "directory")
     if not folder.is_dir():
@@ -247,19 +197,19 @@ def file_again(request: BuildRequest) -> tuple[Unit, ...]:
 
 
 def dir_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Read the folder of a request anew, which may have other files by now."""
+    """Read the folder of a request anew; its files may have changed."""
     path = request.units[0].path
     assert path is not None, "a folder's units are files"
     return dir_units(path.parent, request.language)
 
 
 def same_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Return the units of a request whose sources are texts."""
+    """Return the units of a request unchanged, since their sources are texts."""
     return request.units
 
 
 def default_name(path: object, name: object, argument: str = "path") -> str:
-    """Return a module's name: the given one, else that of its file or folder."""
+    """Return the given name, or else the name of the module's file or folder."""
     if name is not None:
         return check_name(name)
     found = _existing_path(path, argument)
@@ -267,7 +217,7 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
 
 
 def _existing_path(value: object, argument: str) -> Path:
-    """Check that a path is not a source's text: one that is missing and has several lines is."""
+    """Check a path; a missing file whose name has several lines is a source's text by mistake."""
     path = check_path(value, argument)
     if "\n" in str(path) and not os.path.lexists(path):
         raise ArgumentError(

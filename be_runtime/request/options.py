@@ -1,4 +1,4 @@
-"""Notes of the kernels that a function asks for, for a caller that wants to know what the function is made of."""
+"""The request for a module: its values, the checks of each argument, and notes of the kernels that a call loads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,21 @@ from be_runtime.signature.cpp.lexer import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ArchError
 
+Language = Literal["cuda", "cpp"]
+
+ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
+"""nvcc's flags for the architectures of device code."""
+
+_TWO_IN_ONE = re.compile(
+    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
+    re.DOTALL,
+)
+"""Two arguments in one string: an option, a space, and its value or the next option."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
+_LONGEST_NAME = 200
+"""Files get this name and an ending."""
+
 _JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
 _JOINED_FILES = ("-include=", "--pre-include=")
 _SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
@@ -24,60 +39,6 @@ _LONG = ("--include-path", "--system-include", "--library-path")
 _FILES = ("-include", "-imacros", "--pre-include")
 """Options for files, which are searched among the headers if the caller's folder has none of that name."""
 _LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|a|o)", re.DOTALL)
-
-
-def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], bool]) -> tuple[str, ...]:
-    """Make the paths of folders, and of existing libraries and headers, in flags absolute.
-
-    Parameters
-    ----------
-    flags : sequence of str
-        Flags of a compiler or linker.
-    cwd : Path
-        Folder that relative paths refer to.
-    exists : callable
-        Function that tells whether a file exists.
-
-    Examples
-    --------
-    >>> absolute_paths(["-Iinclude", "-L", ".", "-DX=-Iy", "-rpath=$ORIGIN"], Path("/a"), lambda path: False)
-    ('-I/a/include', '-L', '/a', '-DX=-Iy', '-rpath=$ORIGIN')
-    >>> absolute_paths(["-Xcompiler", "-isystem,/b"], Path("/a"), lambda path: False)
-    ('-Xcompiler', '-isystem,/b')
-    """
-    found: list[str] = []
-    for index, flag in enumerate(flags):
-        before = flags[index - 1] if index else ""
-        if before in (*_SEPARATE, *_LONG):
-            found.append(_absolute(flag, cwd))
-        elif before in _FILES or (_LIBRARY.fullmatch(flag) and not flag.startswith("-")):
-            found.append(_absolute(flag, cwd) if exists(cwd / flag) else flag)
-        elif flag.startswith(_JOINED_FILES):
-            option, _, value = flag.partition("=")
-            found.append(f"{option}={_absolute(value, cwd) if exists(cwd / value) else value}")
-        else:
-            found.append(_joined(flag, cwd))
-    return tuple(found)
-
-
-def _joined(flag: str, cwd: Path) -> str:
-    for option in (*(f"{option}=" for option in _LONG), *_JOINED):
-        value = flag.removeprefix(option)
-        if value not in (flag, ""):
-            return option + _absolute(value, cwd)
-    return flag
-
-
-def _absolute(value: str, cwd: Path) -> str:
-    """Make a path absolute, unless it is already or is relative to the loaded library.
-
-    A leading ``=`` stands for the sysroot, which is empty if it isn't given, or belongs to the option. A leading comma
-    precedes nvcc's next flag for the host compiler.
-    """
-    if value[:1] == "=" and value[1:2] not in ("", "="):
-        return f"={_absolute(value[1:], cwd)}"
-    return value if not value or value[0] in "/$=-," else str(cwd / value)
-
 
 _CPUINFO = Path("/proc/cpuinfo")
 _LABELS = frozenset(
@@ -87,50 +48,9 @@ _LABELS = frozenset(
         *("cpu", "isa", "uarch", "machine", "processor version"),
     }
 )
-"""Lines that decide what a compiler makes of ``-march=native``; other lines differ between the cores of one CPU."""
+"""Lines that decide the code of ``-march=native``; other lines differ between the cores of one CPU."""
 
-
-@lru_cache(maxsize=1)
-def identify_cpu(path: Path = _CPUINFO) -> str:
-    """Hash the kind of the first core and the instructions that it has, once: some kernels take 10 ms to say them.
-
-    Raises
-    ------
-    ArgumentError
-        The system does not say what CPU it has.
-    """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise _unknown(f"{path}: {error.strerror}") from None
-    pairs = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
-    known = sorted((label.strip(), value.strip()) for label, _, value in pairs if label.strip() in _LABELS)
-    if not known:
-        raise _unknown(f"{path} names none")
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
-
-
-def _unknown(reason: str) -> ArgumentError:
-    return ArgumentError(
-        f"native=True needs to know this machine's CPU, and {reason}",
-        hints=("name the instructions instead, as in extra_cflags=['-march=x86-64-v3']",),
-    )
-
-
-Language = Literal["cuda", "cpp"]
-
-ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
-"""nvcc's flags for the architectures of device code."""
-
-_JOINED_options = re.compile(
-    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
-    re.DOTALL,
-)
-"""Two arguments in one string: an option, a space, and its value or the next option."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
-_LONGEST_NAME = 200
-"""It is the name of files, with an ending."""
+_NOTES: ContextVar[list[str] | None] = ContextVar("notes of kernels", default=None)
 
 
 class Unit(NamedTuple):
@@ -164,11 +84,11 @@ class CompileOptions(NamedTuple):
     include_paths : tuple of Path
         Absolute folders of headers, searched in this order before ours.
     native : str
-        Identity of the only CPU that host code is compiled for; empty for code that runs on any.
+        Identity of the only CPU that runs the host code; empty if any CPU does.
     checked : bool
         True if accesses through `BE::Tensor` are checked while the kernel runs.
     line_info : bool
-        True if the library tells debuggers and profilers the lines of its source.
+        True if the library has the lines of its source, for debuggers and profilers.
     sanitize : tuple of str
         Sanitizers of the host compiler, such as ``address``.
     """
@@ -184,7 +104,7 @@ class CompileOptions(NamedTuple):
     sanitize: tuple[str, ...] = ()
 
     def key_items(self) -> tuple[tuple[str, object], ...]:
-        """Return the fields that a module's key has; those for finding faults are in it where they are set.
+        """Return the fields of a module's key; a field for finding faults is in the key only if it is set.
 
         Examples
         --------
@@ -196,7 +116,7 @@ class CompileOptions(NamedTuple):
 
 
 class LoadOptions(NamedTuple):
-    """Options that change how a library is built and registered, but not the library.
+    """Options that change the building and registering of a library, but not the library.
 
     Parameters
     ----------
@@ -206,13 +126,13 @@ class LoadOptions(NamedTuple):
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
-        Number of compilers at a time; None means one for each processor, as memory allows.
+        Number of compilers that run at once; None means one for each processor, as memory allows.
     allow_cuda_graph : bool
         True if a command buffer may capture the entry points.
     debug : Checks or None
-        Checks of each call; None leaves that to the thread and the process.
+        Checks of each call; None means the checks of the thread and the process.
     mode : Active or None
-        What does those checks in this process.
+        The mode of this process that runs those checks.
     """
 
     target_prefix: str
@@ -251,7 +171,7 @@ class BuildRequest(NamedTuple):
 
 
 def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
-    """Return the request of a module that sanitizers watch: those of the host compiler are for C++ alone.
+    """Return the request with sanitizers; the host compiler's sanitizers apply to C++ alone.
 
     Examples
     --------
@@ -313,7 +233,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
             raise ArgumentError(f"{argument}[{position}]={flag!r} contains a null character")
-        if joined := _JOINED_options.fullmatch(flag):
+        if joined := _TWO_IN_ONE.fullmatch(flag):
             raise ArgumentError(
                 f"{argument}[{position}]={flag!r} is two arguments in one",
                 hints=(f"write {joined[1]!r}, {joined[2]!r}",),
@@ -321,13 +241,14 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
     return absolute_paths(value, Path.cwd(), Path.exists) if value else ()
 
 
-def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ...]:
+def check_include_paths(
+    value: object, argument: str = "extra_include_paths", *, refused: str = "\n"
+) -> tuple[Path, ...]:
     """Check the folders of headers and make them absolute; each must exist.
 
-    No compiler can list headers below a folder with a line break in its name; `refused` has the characters that are not
-    allowed.
+    No folder's name may have a character in `refused`: no compiler can list headers below a folder with a line break in
+    its name.
     """
-    argument = "extra_include_paths"
     if value is None:
         return ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
@@ -335,7 +256,7 @@ def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ..
     for position, item in enumerate(value):
         if not isinstance(item, (str, Path)):
             raise ArgumentError(f"{argument}[{position}] must be a path, not {type(item).__name__}: {item!r}")
-    paths = tuple(_absolute_options(Path(item)) for item in value)
+    paths = tuple(_absolute_path(Path(item)) for item in value)
     for path in paths:
         if not path.is_dir():
             raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
@@ -348,26 +269,26 @@ def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ..
     return paths
 
 
-def check_optimization_level(value: object) -> int:
+def check_optimization_level(value: object, argument: str = "optimization_level") -> int:
     """Check an ``-O`` level."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 3:
-        raise ArgumentError(f"optimization_level must be an integer from 0 to 3, not {value!r}")
+        raise ArgumentError(f"{argument} must be an integer from 0 to 3, not {value!r}")
     return value
 
 
 def check_bool(value: object, argument: str) -> bool:
-    """Check that a value is True or False, and not merely truthy."""
+    """Check that a value is True or False; another value that Python takes for true is an error."""
     if not isinstance(value, bool):
         raise ArgumentError(f"{argument} must be True or False, not {value!r}")
     return value
 
 
-def check_jobs(value: object) -> int | None:
-    """Check the number of compilers at a time, or None."""
+def check_jobs(value: object, argument: str = "ninja_workers") -> int | None:
+    """Check the number of compilers that run at once, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(f"ninja_workers must be a positive integer or None, not {value!r}")
+        raise ArgumentError(f"{argument} must be a positive integer or None, not {value!r}")
     return value
 
 
@@ -377,7 +298,7 @@ def check_optional_path(value: object, argument: str) -> Path | None:
         return None
     if not isinstance(value, (str, Path)) or not str(value):
         raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
-    return _absolute_options(Path(value))
+    return _absolute_path(Path(value))
 
 
 def check_path(value: object, argument: str) -> Path:
@@ -388,7 +309,7 @@ def check_path(value: object, argument: str) -> Path:
     return checked
 
 
-def _absolute_options(path: Path) -> Path:
+def _absolute_path(path: Path) -> Path:
     """Make a path absolute, without ``..``; symbolic links before a ``..`` are resolved, others are kept."""
     parts = path.absolute().parts
     above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
@@ -396,7 +317,7 @@ def _absolute_options(path: Path) -> Path:
 
 
 def check_arch_list(value: object, argument: str) -> str | None:
-    """Convert architectures to one text, or return None; ``be_toolchain.arch`` checks the names."""
+    """Join the names of architectures, or return None; ``be_toolchain.arch`` checks the names."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
@@ -407,7 +328,7 @@ def check_arch_list(value: object, argument: str) -> str | None:
 
 
 def _spelling(value: object) -> tuple[str, ...]:
-    """Return a hint with the text for a number, or several numbers, that stands for an architecture."""
+    """Return a hint with the right spelling of architectures that are written as numbers."""
     parts = value if isinstance(value, list | tuple | set | frozenset) else (value,)
     text = ",".join(sorted(str(part) for part in parts))
     try:
@@ -417,12 +338,89 @@ def _spelling(value: object) -> tuple[str, ...]:
     return (f"write it as {text!r}",)
 
 
-_NOTES: ContextVar[list[str] | None] = ContextVar("notes of kernels", default=None)
+def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], bool]) -> tuple[str, ...]:
+    """Make the paths of folders, and of existing libraries and headers, in flags absolute.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        Flags of a compiler or linker.
+    cwd : Path
+        Folder that relative paths refer to.
+    exists : callable
+        Function that returns whether a file exists.
+
+    Examples
+    --------
+    >>> absolute_paths(["-Iinclude", "-L", ".", "-DX=-Iy", "-rpath=$ORIGIN"], Path("/a"), lambda path: False)
+    ('-I/a/include', '-L', '/a', '-DX=-Iy', '-rpath=$ORIGIN')
+    >>> absolute_paths(["-Xcompiler", "-isystem,/b"], Path("/a"), lambda path: False)
+    ('-Xcompiler', '-isystem,/b')
+    """
+    found: list[str] = []
+    for index, flag in enumerate(flags):
+        before = flags[index - 1] if index else ""
+        if before in (*_SEPARATE, *_LONG):
+            found.append(_absolute_value(flag, cwd))
+        elif before in _FILES or (_LIBRARY.fullmatch(flag) and not flag.startswith("-")):
+            found.append(_absolute_value(flag, cwd) if exists(cwd / flag) else flag)
+        elif flag.startswith(_JOINED_FILES):
+            option, _, value = flag.partition("=")
+            found.append(f"{option}={_absolute_value(value, cwd) if exists(cwd / value) else value}")
+        else:
+            found.append(_joined(flag, cwd))
+    return tuple(found)
+
+
+def _joined(flag: str, cwd: Path) -> str:
+    for option in (*(f"{option}=" for option in _LONG), *_JOINED):
+        value = flag.removeprefix(option)
+        if value not in (flag, ""):
+            return option + _absolute_value(value, cwd)
+    return flag
+
+
+def _absolute_value(value: str, cwd: Path) -> str:
+    """Make a path absolute, unless it already is, or is relative to the loaded library.
+
+    A leading ``=`` belongs to the option, or stands for the sysroot, which is empty by default. After a leading comma
+    comes nvcc's next flag for the host compiler.
+    """
+    if value[:1] == "=" and value[1:2] not in ("", "="):
+        return f"={_absolute_value(value[1:], cwd)}"
+    return value if not value or value[0] in "/$=-," else str(cwd / value)
+
+
+@lru_cache(maxsize=1)
+def identify_cpu(path: Path = _CPUINFO) -> str:
+    """Hash the kind and the instructions of the first core, once: some kernels take 10 ms to list them.
+
+    Raises
+    ------
+    ArgumentError
+        The system does not name its CPU.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise _unknown(f"{path}: {error.strerror}") from None
+    pairs = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
+    known = sorted((label.strip(), value.strip()) for label, _, value in pairs if label.strip() in _LABELS)
+    if not known:
+        raise _unknown(f"{path} names none")
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def _unknown(reason: str) -> ArgumentError:
+    return ArgumentError(
+        f"native=True needs to know this machine's CPU, and {reason}",
+        hints=("name the instructions instead, as in extra_cflags=['-march=x86-64-v3']",),
+    )
 
 
 @contextlib.contextmanager
 def noting() -> Iterator[list[str]]:
-    """Collect the notes of this thread in a list, until the context ends.
+    """Collect this thread's notes of kernels in a list until the context ends.
 
     Examples
     --------
@@ -440,7 +438,7 @@ def noting() -> Iterator[list[str]]:
 
 
 def note(text: str) -> None:
-    """Note a kernel, where somebody collects notes."""
+    """Note a kernel for the callers within `noting`."""
     notes = _NOTES.get()
     if notes is not None:
         notes.append(text)

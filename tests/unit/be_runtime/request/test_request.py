@@ -18,7 +18,7 @@ from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.kernels.launcher import choose_archs as choose_archs_of_a_kernel
 from be_runtime.kernels.launcher import new_session
 from be_runtime.request import arguments, options
-from be_runtime.request.options import absolute_paths, identify_cpu
+from be_runtime.request.options import BuildRequest, CompileOptions, LoadOptions, absolute_paths, identify_cpu
 from be_runtime.request.tools import choose_archs
 from be_runtime.settings import Settings
 from be_toolchain import ToolchainRequest, resolve
@@ -230,11 +230,13 @@ def options_of(function: Any) -> set[str]:
 
 
 def test_files_and_folders_take_the_options_of_inline():
-    """The typed keywords of load_cpp_file and load_cuda_file are written out once more for type checkers."""
+    """The typed keywords of load_cpp_file and load_cuda_file are spelt once more for type checkers."""
     assert set(arguments.CppOptions.__annotations__) == options_of(load_cpp_inline)
     assert set(arguments.CudaOptions.__annotations__) == options_of(load_cuda_inline)
     assert options_of(load_cpp_file) == options_of(load_cuda_file) == {"name"}
-    assert set(arguments.CudaLoadArguments.__annotations__) == options_of(arguments.load_options)
+    assert options_of(load_cpp_inline) | options_of(load_cuda_inline) == set(arguments.CHECKS)
+    fields = {*CompileOptions._fields, *BuildRequest._fields, *LoadOptions._fields}
+    assert {field for field, _ in arguments.CHECKS.values()} <= fields
 
 
 SEEDS = (

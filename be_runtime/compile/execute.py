@@ -1,6 +1,6 @@
-"""Execution of a build plan with ninja in a folder, a report of the steps, and other child processes.
+"""Child processes: ninja, which runs the commands of a build plan in a folder, and programs that run by themselves.
 
-Only this file of be_runtime starts processes.
+No other file of be_runtime starts processes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,30 @@ from be_toolchain.machine.system import System, plain_environ
 _LINE_ENDS = r"""n=$(printf '\nx'); n=${n%x}; r=$(printf '\r'); """
 _VARIABLES = {"\n": '"$n"', "\r": '"$r"'}
 
+_LOG = ".ninja_log"
+_TIMES = re.compile(r"[0-9]{1,18} [0-9]{1,18}")
+
+JOB_BYTES = 5 * 2**28
+"""Memory that one compiler may need: 1.25 GiB, a quarter above cicc's peak over a file full of CUB and Thrust."""
+
+_MEMINFO = Path("/proc/meminfo")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+_UNLIMITED_BYTES = 2**60
+"""A limit above this stands for no limit in cgroup v1."""
+
+_GRACE_S = 2.0
+"""Time for commands to end after they were asked to."""
+
+_ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
+"""Setting that gives compilers their memory in large pages and large steps.
+
+With small pages, cudafe++ touches 46,000 of them in a quarter of a second, and the kernel takes half of that time.
+https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
+"""
+
+_RUNNING: set[subprocess.Popen[str]] = set()
+
 
 def escape_value(text: str) -> str:
     """Write a text as the value of a ninja variable."""
@@ -45,7 +69,7 @@ def escape_path(text: str) -> str:
 
 
 def shell_command(argv: Sequence[str], environ: Sequence[tuple[str, str]] = ()) -> str:
-    r"""Write one line for ``/bin/sh`` that runs `argv` with every argument intact, and with some variables.
+    r"""Write one line for ``/bin/sh`` that runs `argv` with some variables and every argument intact.
 
     Examples
     --------
@@ -63,9 +87,10 @@ def _quote_lines(argument: str) -> str:
 
 
 def render_ninja(edges: Sequence[Edge]) -> str:
-    """Write ``build.ninja`` for a graph of commands; a command's description is its number, which needs no quoting.
+    """Write ``build.ninja`` for a graph of commands.
 
-    Only files that another command makes are named as inputs: the others exist, and ninja can't express every path.
+    A command's description is its number, which needs no quoting. The inputs are only the files that another command
+    makes: the others exist, and ninja can't express every path.
     """
     made = {name for edge in edges for name in edge.outputs}
     lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]
@@ -81,14 +106,10 @@ def render_ninja(edges: Sequence[Edge]) -> str:
     return "\n".join(lines)
 
 
-_LOG = ".ninja_log"
-_TIMES = re.compile(r"[0-9]{1,18} [0-9]{1,18}")
-
-
 class NinjaLog:
-    """The part of a folder's log that one run of ninja adds; the object is made before ninja starts.
+    """The part of a folder's log that one run of ninja adds; make the object before ninja starts.
 
-    Ninja adds a command before it prints the status line of the next one.
+    Ninja logs a command before it prints the status line of the next one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,7 +118,7 @@ class NinjaLog:
         self._seconds: dict[str, float] = {}
 
     def seconds(self, output: str) -> float | None:
-        """Return the duration of the command that made an output; None if none has made it yet."""
+        """Return the duration of the command that made an output; None if the output is not made yet."""
         if output not in self._seconds and self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._read_bytes)
@@ -140,7 +161,7 @@ def resolve_ninja(system: System) -> Path:
 
 
 def fast_linker_flags(compiler: Path, system: System) -> tuple[str, ...]:
-    """Return the flag for a faster linker than the compiler's, if its folder has one; an author's flag comes later."""
+    """Return the flag for a faster linker, if the compiler's folder has one; an author's flag comes later and wins."""
     folder = system.realpath(compiler.parent)
     found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
     return tuple(f"-fuse-ld={name}" for name in found)[:1]
@@ -153,16 +174,6 @@ def find_objcopy(compiler: Path, system: System) -> str | None:
     return next((str(found) for name in names if (found := system.which(name))), None)
 
 
-JOB_BYTES = 5 * 2**28
-"""Memory that one compiler may need: 1.25 GiB, a quarter above cicc's peak over a file full of CUB and Thrust."""
-
-_MEMINFO = Path("/proc/meminfo")
-_OWN_GROUPS = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
-_UNLIMITED_BYTES = 2**60
-"""A limit above this stands for no limit in cgroup v1."""
-
-
 def job_count(processors: int, available_bytes: int | None, wanted: int | None = None, limit: int | None = None) -> int:
     """Return the number of commands to run at a time. Pure.
 
@@ -173,7 +184,7 @@ def job_count(processors: int, available_bytes: int | None, wanted: int | None =
     available_bytes : int or None
         Available memory; None if unknown.
     wanted : int, optional
-        Number that the caller requests; memory is not checked then.
+        Number that the caller requests, whatever the memory.
     limit : int, optional
         Upper limit.
 
@@ -192,9 +203,9 @@ def job_count(processors: int, available_bytes: int | None, wanted: int | None =
 
 
 def available_memory_bytes(system: System) -> int | None:
-    """Return the memory that this process and its children may still take: the machine's, or a control group's limit.
+    """Return the memory that this process and its children may still take, within the machine and its control groups.
 
-    It is read from `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of
+    The sources are `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of
     `control groups <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>`_; None if neither can
     be read.
     """
@@ -239,24 +250,8 @@ def _number(system: System, path: Path) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-_STATUS = "@be@"
-"""Start of each of ninja's status lines, which distinguishes them from a compiler's output."""
-
-_GRACE_S = 2.0
-"""Time for commands to end after they were asked to."""
-
-_ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
-"""Setting by which compilers get their memory in large pages, in large steps: cudafe++ touches 46,000 small ones in a
-quarter of a second, and the kernel takes half of that time.
-https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
-"""
-
-
-_RUNNING: set[subprocess.Popen[str]] = set()
-
-
 def stop_running() -> None:
-    """Ask the builds of all threads to end, after an interrupt: only the main thread is told of it."""
+    """Ask the builds of all threads to end, after an interrupt, which only the main thread receives."""
     for process in tuple(_RUNNING):
         process.terminate()
 
@@ -270,7 +265,7 @@ class Step(NamedTuple):
     output : str
         All its output.
     seconds : float or None
-        Duration; None if it failed.
+        Duration; None if the command failed.
     """
 
     edge: Edge
@@ -279,7 +274,7 @@ class Step(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """True if the command failed, so its output files can't be used."""
+        """Return whether the command failed, so that its output files can't be used."""
         return self.seconds is None
 
 
@@ -289,7 +284,7 @@ class Ended(NamedTuple):
     Parameters
     ----------
     code : int or None
-        Exit code, negative for a signal; None if the child was stopped after its time.
+        Exit code, negative for a signal; None if the time limit ended the child.
     seconds : float
     """
 
@@ -306,11 +301,11 @@ def run_child(
     ----------
     argv : sequence of str
     variables : mapping of str to str
-        Variables beside those of this process.
+        Further variables.
     output : file
         Open file for all its output.
     timeout_s : float, optional
-        Time after which it is stopped, with all processes that it started.
+        Time limit for the program and all processes that it starts.
     """
     began = time.monotonic()
     with no_fork:
@@ -324,39 +319,54 @@ def run_child(
 
 
 class _Reader:
-    """Reader that splits ninja's output into steps, line by line; ninja's log tells which of them failed."""
+    """Reader that splits ninja's output into steps; ninja's log has the commands that succeeded.
 
-    def __init__(self, edges: Sequence[Edge], log: NinjaLog, progress: Progress | None) -> None:
-        self.edges = {str(number): edge for number, edge in enumerate(edges)}
-        self.log, self.progress = log, progress
-        self.steps: list[Step] = []
-        self.loose: list[str] = []
+    Parameters
+    ----------
+    edges : sequence of Edge
+    status : str
+        Beginning of ninja's status lines, which no command prints. The rest of such a line is a command's number.
+    log : NinjaLog
+    progress : Progress or None
+    """
+
+    def __init__(self, edges: Sequence[Edge], status: str, log: NinjaLog, progress: Progress | None) -> None:
+        self._edges = {f"{status}{number}": edge for number, edge in enumerate(edges)}
+        self._log, self._progress = log, progress
         self._edge: Edge | None = None
         self._lines: list[str] = []
+        self.loose: list[str] = []
+        self.failed: Step | None = None
 
     def read(self, lines: Iterable[str]) -> Iterator[Step]:
-        """Return each step as soon as its output is complete, which is when the next one has finished."""
+        """Yield each step but the last as soon as its output is complete, which is when the next one has finished."""
         for line in lines:
-            if line.startswith(_STATUS):
-                yield from self._finished()
-                self._edge = self.edges.get(line.removeprefix(_STATUS))
-                if self._edge is not None and self.progress is not None:
-                    self.progress.finish(self._edge)
-            elif self._edge is None or line.startswith("ninja: "):
-                self.loose.append(line)
-            else:
-                self._lines.append(line)
+            edge = self._edges.get(line)
+            if edge is None:
+                (self.loose if self._edge is None else self._lines).append(line)
+                continue
+            yield from self._finished()
+            self._edge = edge
+            if self._progress is not None:
+                self._progress.finish(edge)
+
+    def end(self, *, failed: bool) -> Iterator[Step]:
+        """Yield the last step; if ninja failed, the last line is ninja's own message."""
+        if failed and self._lines and self._lines[-1].startswith("ninja: "):
+            self.loose.append(self._lines.pop())
         yield from self._finished()
 
     def _finished(self) -> Iterator[Step]:
-        if self._edge is not None:
-            step = Step(self._edge, "\n".join(self._lines), self.log.seconds(self._edge.outputs[0]))
-            if step.failed and self._lines and "FAILED: " in self._lines[0]:
-                # Ninja names the outputs and repeats the command first.
-                step = step._replace(output="\n".join(self._lines[2:]))
-            self.steps.append(step)
-            self._edge, self._lines = None, []
-            yield step
+        if self._edge is None:
+            return
+        lines, seconds = self._lines, self._log.seconds(self._edge.outputs[0])
+        if seconds is None and lines and "FAILED: " in lines[0]:
+            lines = lines[2:]  # ninja names the outputs and repeats the command first
+        step = Step(self._edge, "\n".join(lines), seconds)
+        if step.failed and self.failed is None:
+            self.failed = step
+        self._edge, self._lines = None, []
+        yield step
 
 
 class Runner:
@@ -373,7 +383,7 @@ class Runner:
     environ : mapping of str to str
         Environment of the commands, to which this class adds some variables.
     timeout_s : float, optional
-        Time limit, from now on, after which everything is stopped.
+        Time limit for all plans together, from now on.
     """
 
     def __init__(
@@ -384,7 +394,7 @@ class Runner:
         self._timeout_s, self._began_s = timeout_s, time.monotonic()
 
     def run(self, plan: BuildPlan, *, progress: Progress | None = None) -> tuple[Step, ...]:
-        """Run a plan's commands, as `started` does."""
+        """Run a plan's commands to their end; see `started`."""
         with self.started(plan, progress=progress) as steps:
             return tuple(steps)
 
@@ -392,7 +402,7 @@ class Runner:
     def started(
         self, plan: BuildPlan, *, targets: Sequence[str] = (), progress: Progress | None = None
     ) -> Iterator[Iterator[Step]]:
-        """Write a plan's files and start its commands, which run while the caller works; on exit all have ended.
+        """Write a plan's files and start its commands, which run while the caller works; the context ends after them.
 
         Parameters
         ----------
@@ -400,7 +410,7 @@ class Runner:
         targets : sequence of str
             Files to make; by default all.
         progress : Progress, optional
-            Progress line, which is told of each finished command.
+            Progress line, which counts the finished commands.
 
         Yields
         ------
@@ -410,14 +420,15 @@ class Runner:
         Raises
         ------
         BuildError
-            At the end of the iterator: a command failed; ``output`` is that of the first command that failed.
+            At the end of the iterator: a command failed. ``output`` is the output of the first one.
         BuildTimeoutError
             At the end of the iterator: the build was stopped.
         """
         _write_files(plan, self.folder)
-        reader = _Reader(plan.commands, NinjaLog(self.folder), progress)
+        status = f"@be{os.urandom(8).hex()}@"
+        reader = _Reader(plan.commands, status, NinjaLog(self.folder), progress)
         argv = (str(self._ninja), "-j", str(self._jobs), *targets)
-        variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": _STATUS}
+        variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": status}
         if plan.library_path:
             variables["LD_LIBRARY_PATH"] = plan.library_path
         try:
@@ -435,7 +446,10 @@ class Runner:
                 )
         except OSError as error:
             raise BuildError(f"ninja can't be started: {error}", command=argv) from error
-        with _stopping(process, self._left_s()) as timed_out:
+        left_s = None
+        if self._timeout_s is not None:
+            left_s = max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
+        with _stopping(process, left_s) as timed_out:
             yield self._steps(process, reader, argv, timed_out)
 
     def _steps(
@@ -444,19 +458,19 @@ class Runner:
         assert process.stdout is not None
         yield from reader.read(line.rstrip("\n") for line in process.stdout)
         code = process.wait()
+        yield from reader.end(failed=code != 0)
         if timed_out.is_set():
             raise BuildTimeoutError(
                 f"the build was stopped after {self._timeout_s:g} s",
                 command=tuple(argv),
                 hints=("raise BE_COMPILE_TIMEOUT_S",),
             )
-        if code != 0:
-            raise _failure(reader, argv)
-
-    def _left_s(self) -> float | None:
-        if self._timeout_s is None:
-            return None
-        return max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
+        if code == 0:
+            return
+        loose, step = "\n".join(reader.loose), reader.failed
+        if step is None:
+            raise BuildError("ninja failed", command=tuple(argv), output=loose)
+        raise BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=step.output or loose)
 
 
 def _write_files(plan: BuildPlan, folder: Path) -> None:
@@ -471,7 +485,7 @@ def _write_files(plan: BuildPlan, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterator[threading.Event]:
-    """Leave no process behind, be it after the time limit, an interrupt or an error in this package."""
+    """Leave no process behind, whether the context ends by a time limit, an interrupt or an error in this package."""
     timed_out = threading.Event()
 
     def stop() -> None:
@@ -500,7 +514,7 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
 def _stop_session(process: subprocess.Popen[str]) -> None:
     """Stop ninja and its commands.
 
-    Each command is a process group of its own: ninja passes the signal on, and waits for commands that ignore it.
+    Each command has its own process group. Ninja passes the signal on, and waits for commands that ignore it.
     """
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -524,20 +538,11 @@ def _session_members(session: int) -> list[int]:
     return members
 
 
-def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
-    step = next((step for step in reader.steps if step.failed), None)
-    if step is None:
-        return BuildError("ninja failed", command=tuple(argv), output="\n".join(reader.loose))
-    output = step.output or "\n".join(reader.loose)
-    return BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=output)
-
-
 def render_log(steps: Sequence[Step]) -> str:
     """Write a log for people: the commands, their durations and their output."""
-    return "".join(map(_log_entry, steps))
-
-
-def _log_entry(step: Step) -> str:
-    took = "" if step.seconds is None else f": {step.seconds:.2f} s"
-    output = step.output + "\n" if step.output else ""
-    return f"# {step.edge.description}{took}\n$ {shell_command(step.edge.argv)}\n{output}"
+    parts = []
+    for step in steps:
+        took = "" if step.seconds is None else f": {step.seconds:.2f} s"
+        output = f"{step.output}\n" if step.output else ""
+        parts.append(f"# {step.edge.description}{took}\n$ {shell_command(step.edge.argv)}\n{output}")
+    return "".join(parts)

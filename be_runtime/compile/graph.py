@@ -1,7 +1,8 @@
-"""The objects of a folder's files, told apart before they are linked: `symbols` says how."""
+"""The graph of a build's commands, the kept objects that replace some of them, and names that objects share."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections import Counter
@@ -21,10 +22,10 @@ from be_runtime.compile.codegen import (
 )
 from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.execute import find_objcopy
-from be_runtime.compile.flags import LinkCommand
 from be_runtime.compile.inputs import LookedAt, Observer
 from be_runtime.compile.plan import (
     OBJECTS,
+    BuildOrder,
     BuildPlan,
     Edge,
     GeneratedFile,
@@ -39,16 +40,21 @@ from be_runtime.inspection import symbols
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.request.options import BuildRequest, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.store.cache import BuildOutput, Recorded, Store
+from be_runtime.store.cache import BuildOutput, Recorded
 from be_runtime.store.examine import proven_records
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import FileRecord
-from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
 _STB_GLOBAL, _STB_WEAK = 1, 2
 _KERNEL_HANDLE = b"__device_stub__"
 """Part of the name of a kernel's host-side symbol in clang's objects."""
+
+
+HANDLER = files_named("be_handler", "cpp")._replace(source=str(NATIVE_DIR / "handler.cc"))
+_DEVICE_LINK = f"{OBJECTS}/be_device_link.o"
+_KEPT_HANDLER, _KEPT_UNIT = "handler.o", "unit.o"
+"""Names of objects in cache entries."""
 
 
 class Definitions(NamedTuple):
@@ -110,15 +116,11 @@ def _repeated(tables: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset(name for name, count in counts.items() if count > 1)
 
 
-HANDLER = files_named("be_handler", "cpp")._replace(source=str(NATIVE_DIR / "handler.cc"))
-_DEVICE_LINK = f"{OBJECTS}/be_device_link.o"
-
-
 def plan_units(
     request: BuildRequest,
     bindings: Mapping[str, Sequence[Binding]],
     command: Sequence[str],
-    phases: Mapping[str, UnitBuild] | None = None,
+    phases: Mapping[str, UnitBuild | None] | None = None,
 ) -> dict[str, UnitBuild]:
     """Plan the commands that compile each of the author's units.
 
@@ -130,7 +132,7 @@ def plan_units(
     command : sequence of str
         From `compile_command`.
     phases : mapping of str to UnitBuild, optional
-        The phases of the compiler, by the unit's stem; a unit without phases is compiled by one command.
+        The phases of the compiler, by the unit's stem. One command compiles a unit without phases.
 
     Returns
     -------
@@ -139,7 +141,11 @@ def plan_units(
     """
     planned = {}
     for unit in request.units:
-        compiled = (phases or {}).get(unit.stem) or _compile_unit(request, unit, command)
+        compiled = (phases or {}).get(unit.stem)
+        if compiled is None:
+            files = unit_files(unit.stem, request.language)
+            shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
+            compiled = UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
         source = GeneratedFile(compiled.unit.source, _source_text(request, unit, bindings[unit.stem]))
         planned[unit.stem] = compiled._replace(files=(source, *compiled.files), command=tuple(command))
     return planned
@@ -166,11 +172,17 @@ def plan_build(
     handler : str, optional
         The path of the compiled handler; by default, the build compiles `HANDLER`.
     aside : UnitBuild, optional
-        Further commands, to run beside the compilers.
+        Further commands, which run beside the compilers.
     """
     builds = [*units.values(), *((aside,) if aside is not None else ())]
     files = [file for build in builds for file in build.files]
-    edges = _in_waves([units[unit.stem] for unit in _longest_first(request.units)])
+    # The unit that takes longest should not start last.
+    longest_first = sorted(request.units, key=lambda unit: -sum(len(source.text) for source in unit.sources))
+    # If there are more commands than processors, ninja prefers commands with the most commands after them, and among
+    # those the first in its file. In the order of units, the last unit would only start when the others are nearly
+    # done. So the first command of every unit comes first, then the second commands, and so on.
+    waves = zip_longest(*(units[unit.stem].edges for unit in longest_first))
+    edges = [edge for wave in waves for edge in wave if edge is not None]
     edges += aside.edges if aside is not None else ()
     objects = [build.unit.object for build in units.values()]
     if handler is None:
@@ -178,26 +190,12 @@ def plan_build(
     objects.append(handler or HANDLER.object)
     device_link = cuda_compiler(tools).device_link(request.compile) if request.language == "cuda" else None
     if device_link is not None:
-        edges.append(_device_link_edge(device_link, objects))
+        argv = (*device_link, *objects, "-o", _DEVICE_LINK)
+        edges.append(Edge(argv, tuple(objects), (_DEVICE_LINK,), "linking device code", "device link"))
         objects.append(_DEVICE_LINK)
     library_path = next((build.library_path for build in units.values() if build.library_path), "")
     made_aside = tuple(name for edge in aside.edges for name in edge.outputs) if aside is not None else ()
     return BuildPlan(tuple(files), tuple(edges), link_edge(link, objects), library_path, made_aside)
-
-
-def _longest_first(units: Sequence[Unit]) -> list[Unit]:
-    """Sort units by the length of their sources: the unit that takes longest should not start last."""
-    return sorted(units, key=lambda unit: -sum(len(source.text) for source in unit.sources))
-
-
-def _in_waves(builds: Sequence[UnitBuild]) -> list[Edge]:
-    """Order commands in waves: the first command of every unit, then the second ones, and so on.
-
-    If there are more commands than processors, ninja prefers commands with the most commands after them, and among
-    those the first in its file. In the order of units, the last unit would only start when the others are nearly done.
-    """
-    waves = zip_longest(*(build.edges for build in builds))
-    return [edge for wave in waves for edge in wave if edge is not None]
 
 
 def handler_edge(tools: Tools) -> Edge:
@@ -216,7 +214,7 @@ def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPla
 def with_private_names(
     plan: BuildPlan, objcopy: str, private: Mapping[str, Sequence[str]], link: flags.LinkCommand
 ) -> BuildPlan:
-    """Add commands that edit objects before they are linked.
+    """Add commands that edit objects before the link.
 
     Parameters
     ----------
@@ -261,26 +259,6 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
     return cuda_compiler(tools).command(options, includes)
 
 
-def _compile_unit(request: BuildRequest, unit: Unit, command: Sequence[str]) -> UnitBuild:
-    """Plan one command that compiles one of the author's units as a whole."""
-    files = unit_files(unit.stem, request.language)
-    shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
-    return UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
-
-
-def _device_link_edge(command: Sequence[str], objects: Sequence[str]) -> Edge:
-    return Edge(
-        argv=(*command, *objects, "-o", _DEVICE_LINK),
-        inputs=tuple(objects),
-        outputs=(_DEVICE_LINK,),
-        description="linking device code",
-        tool="device link",
-    )
-
-
-_OBJECT = "handler.o"
-
-
 class Handler(NamedTuple):
     """A compiled handler.
 
@@ -288,125 +266,95 @@ class Handler(NamedTuple):
     ----------
     path : str
     records : mapping of str to FileRecord
-        What is known of the files of its toolchain, by path.
+        Records of the files of its toolchain, by path.
     """
 
     path: str
     records: Mapping[str, FileRecord]
 
 
-def find(tools: Tools, toolchain: Toolchain, toolchain_store: Store) -> Handler | None:
-    """The handler of a toolchain, or None when it has to be compiled."""
-    entry = toolchain_store.get(_key(tools, toolchain))
-    return None if entry is None else Handler(str(entry.output(_OBJECT)), proven_records(entry.manifest))
+def find_handler(order: BuildOrder) -> Handler | None:
+    """Find the compiled handler of a toolchain; None if the cache has none."""
+    entry = order.toolchain_store.get(_handler_key(order))
+    return None if entry is None else Handler(str(entry.output(_KEPT_HANDLER)), proven_records(entry.manifest))
 
 
-def keep(
-    tools: Tools,
-    toolchain: Toolchain,
-    toolchain_store: Store,
-    folder: Path,
-    observer: Observer,
-    linked: tuple[str, ...],
-) -> None:
-    """Keep the handler that a build compiled in its folder, and what is known of the files that every link reads."""
+def keep_handler(order: BuildOrder, folder: Path, observer: Observer, linked: tuple[str, ...]) -> None:
+    """Keep the handler that a build compiled in its folder, with the records of the files that every link reads."""
 
     def copy(staging: Path) -> BuildOutput:
-        shutil.copyfile(folder / HANDLER.object, staging / _OBJECT)
-        looked_at = LookedAt.merged((observer.looked_at((handler_edge(tools),)), LookedAt(others=linked)))
-        return BuildOutput((_OBJECT,), *looked_at)
+        shutil.copyfile(folder / HANDLER.object, staging / _KEPT_HANDLER)
+        looked_at = LookedAt.merged((observer.looked_at((handler_edge(order.tools),)), LookedAt(others=linked)))
+        return BuildOutput((_KEPT_HANDLER,), *looked_at)
 
-    toolchain_store.keep(_key(tools, toolchain), copy)
-
-
-def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:
-    argv = [*map(by_name, handler_edge(tools).argv)]
-    return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", toolchain.fingerprint))
+    order.toolchain_store.keep(_handler_key(order), copy)
 
 
-_OBJECT_unit_objects = "unit.o"
+def _handler_key(order: BuildOrder) -> CacheKey:
+    argv = [*map(by_name, handler_edge(order.tools).argv)]
+    return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", order.toolchain.fingerprint))
 
 
-class UnitObjects(NamedTuple):
-    """The kept objects of one request's units.
+def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Path) -> dict[str, LookedAt]:
+    """Copy the objects that earlier builds kept to their places in the build folder.
+
+    Returns
+    -------
+    dict of str to LookedAt
+        For the stem of each such unit, the files that its compiler looked at.
+    """
+    found: dict[str, LookedAt] = {}
+    for stem, build in units.items():
+        entry = None if order.force else order.module_store.get(_object_key(order, build))
+        if entry is None:
+            continue
+        target = folder / build.unit.object
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it since
+            shutil.copyfile(entry.output(_KEPT_UNIT), target)
+            found[stem] = LookedAt.of(entry.manifest)
+    return found
+
+
+def publish_object(order: BuildOrder, build: UnitBuild, folder: Path, looked_at: LookedAt, recorded: Recorded) -> None:
+    """Keep one unit's object for later builds.
 
     Parameters
     ----------
-    request : BuildRequest
-    toolchain : Toolchain
-    programs : tuple of str
-        The assembler and linkers that PATH finds.
-    module_store : Store
-        Holds them, as it holds the module.
-    force : bool
-        Whether everything is compiled again.
+    order : BuildOrder
+    build : UnitBuild
+        The unit.
+    folder : Path
+        The build folder, with the object.
+    looked_at : LookedAt
+        The files that the unit's commands looked at.
+    recorded : Recorded
+        Hashes of these files.
     """
 
-    request: BuildRequest
-    toolchain: Toolchain
-    programs: tuple[str, ...]
-    module_store: Store
-    force: bool
+    def copy(staging: Path) -> BuildOutput:
+        shutil.copyfile(folder / build.unit.object, staging / _KEPT_UNIT)
+        return BuildOutput((_KEPT_UNIT,), *looked_at, recorded=recorded)
 
-    def reuse(self, units: Mapping[str, UnitBuild], staging: Path) -> dict[str, LookedAt]:
-        """Put the objects that need not be compiled where the linker expects them.
-
-        Returns
-        -------
-        dict of str to LookedAt
-            For the stem of each such unit, what its compiler looked at.
-        """
-        if self.force:
-            return {}
-        found = ((stem, self._place(build, staging / build.unit.object)) for stem, build in units.items())
-        return {stem: looked_at for stem, looked_at in found if looked_at is not None}
-
-    def _place(self, build: UnitBuild, target: Path) -> LookedAt | None:
-        entry = self.module_store.get(self._key(build))
-        if entry is None:
-            return None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copyfile(entry.output(_OBJECT_unit_objects), target)
-        except FileNotFoundError:  # cleared away since it was found
-            return None
-        return LookedAt.of(entry.manifest)
-
-    def publish(self, build: UnitBuild, folder: Path, looked_at: LookedAt, recorded: Recorded) -> None:
-        """Keep one unit's object.
-
-        Parameters
-        ----------
-        build : UnitBuild
-            The unit.
-        folder : Path
-            The build folder, with its object.
-        looked_at : LookedAt
-            What its commands looked at.
-        recorded : Recorded
-            What was hashed of it.
-        """
-
-        def copy(staging: Path) -> BuildOutput:
-            shutil.copyfile(folder / build.unit.object, staging / _OBJECT_unit_objects)
-            return BuildOutput((_OBJECT_unit_objects,), *looked_at, recorded=recorded)
-
-        self.module_store.keep(self._key(build), copy, force=self.force)
-
-    def _key(self, build: UnitBuild) -> CacheKey:
-        return make_key(
-            "object",
-            ("name", self.request.name),
-            ("commands", [by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
-            ("files", [part for file in build.files for part in file]),
-            ("library_path", build.library_path),
-            ("toolchain", self.toolchain.fingerprint),
-            ("programs", self.programs),
-        )
+    order.module_store.keep(_object_key(order, build), copy, force=order.force)
 
 
-def separate_names(plan: BuildPlan, link: LinkCommand, staging: Path, compiler: Path, system: System) -> BuildPlan:
-    """The plan, with the names that several of its compiled objects define made private to each.
+def _object_key(order: BuildOrder, build: UnitBuild) -> CacheKey:
+    return make_key(
+        "object",
+        ("name", order.request.name),
+        ("commands", [by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
+        ("files", [part for file in build.files for part in file]),
+        ("library_path", build.library_path),
+        ("toolchain", order.toolchain.fingerprint),
+        ("programs", order.tools.programs),
+    )
+
+
+def separate_names(
+    plan: BuildPlan, link: flags.LinkCommand, staging: Path, compiler: Path, system: System
+) -> BuildPlan:
+    """Return the plan with each name that several of its compiled objects define made private to its object.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Everything that a build depends on: the files that its commands looked at, whether they existed or not.
+"""The inputs of a build: the files that its commands looked at, whether they existed or not.
 
-A small library that is preloaded into compilers and linkers records them (``native/looked_at.c``). It sees files that
-no depfile lists: headers that were looked for in vain, the assembler and the folders that were searched for it,
+A small library that is preloaded into compilers and linkers records the files (``native/looked_at.c``). It sees files
+that no depfile lists: headers that were looked for in vain, the assembler and the folders that were searched for it,
 archives, linker scripts, files given by ``@`` and ``-specs=``. The depfiles are used instead if the library can't be
 loaded, as in a static program, or would see the work of another program, as with ccache.
 """
@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.compile.plan import BuildPlan, Edge
+from be_runtime.compile.plan import BuildOrder, BuildPlan, Edge
 from be_runtime.errors import CacheError
 from be_runtime.own_files import NATIVE_DIR, by_name
 from be_runtime.store.cache import BuildOutput, Store
@@ -30,6 +30,31 @@ from be_toolchain.values import HostCompiler
 
 _WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^ \\])+")
 _ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")
+
+_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?")
+_OPTIONS = (
+    ("-iquote",),
+    ("-I", "--include-path"),
+    ("-isystem", "--system-include"),
+    ("-idirafter",),
+)
+"""Options that name folders, in the order in which the folders are searched."""
+
+CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
+"""Programs that answer in place of a compiler: they look at other files."""
+
+_SOURCE = NATIVE_DIR / "looked_at.c"
+_LOG = "BE_LOOKED_AT"
+_LIBRARY, _NONE = "looked_at.so", "none"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+_LOST = re.compile(
+    r"be_runtime: records of files are lost|from LD_PRELOAD cannot be preloaded \(cannot (open|stat|read) "
+)
+_REFUSED = re.compile(r"[\s:;$]")
+"""Characters that a path in ``LD_PRELOAD`` can't contain."""
+
+_LISTS_LIBRARIES = "ld.gold"
+"""The linker that lists the folders of libraries instead of looking up each name."""
 
 
 def parse_depfile(text: str) -> tuple[str, ...]:
@@ -52,18 +77,18 @@ def parse_depfile(text: str) -> tuple[str, ...]:
         if target is None:
             continue
         for word in words[target + 1 :]:
-            found[_ESCAPE.sub(_plain, word)] = None
+            found[_ESCAPE.sub(_unescaped, word)] = None
     return tuple(found)
 
 
-def _plain(escaped: re.Match[str]) -> str:
+def _unescaped(escaped: re.Match[str]) -> str:
     """Return the text that an escape stands for."""
     backslashes, blank, sign, dollar = escaped.groups()
     return backslashes[::2] + blank if blank else sign or dollar
 
 
 def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]:
-    """Return every file outside of a build folder that its compilers read, in order, each once.
+    """Return every file outside a build folder that its compilers read, in order, each once.
 
     Parameters
     ----------
@@ -81,22 +106,12 @@ def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]
 
 @lru_cache(maxsize=4096)
 def _path(text: str) -> Path:
-    """Return one `Path` object per text. Units of a folder read the same headers; one object is hashed only once."""
+    """Return one `Path` object per text: a folder's units read the same headers, and an object is hashed only once."""
     return Path(text)
 
 
-_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?")
-_OPTIONS = (
-    ("-iquote",),
-    ("-I", "--include-path"),
-    ("-isystem", "--system-include"),
-    ("-idirafter",),
-)
-"""Options that name folders, in the order in which the folders are searched."""
-
-
 def names_asked_for(text: str) -> tuple[str, ...]:
-    """Return the headers named by ``__has_include`` anywhere in a text; an empty name where a macro spells it.
+    """Return the headers that ``__has_include`` names in a text; a name that a macro spells is empty.
 
     Examples
     --------
@@ -107,7 +122,7 @@ def names_asked_for(text: str) -> tuple[str, ...]:
 
 
 def include_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders that a compiler's flags name, in the order in which they are searched.
+    """Return the folders that a compiler's flags name, in the order of the search.
 
     Examples
     --------
@@ -121,10 +136,6 @@ def include_folders(flags: Sequence[str]) -> tuple[str, ...]:
             if option is not None:
                 found[flag.removeprefix(option).removeprefix("=") or following] = None
     return tuple(folder for folder in found if folder.startswith("/"))
-
-
-CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
-"""Programs that answer for a compiler: they look at other files than it would."""
 
 
 class Records(NamedTuple):
@@ -171,7 +182,7 @@ def parse_records(data: bytes, outside: Iterable[str]) -> Records:
     found: dict[str, dict[str, None]] = {kind: {} for kind in "x+-lw"}
     skipped = tuple(f"{folder.rstrip('/')}/" for folder in outside)
     for record in dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0")):
-        kind, path = record[:1], _plain_records(record[1:])
+        kind, path = record[:1], _normalized(record[1:])
         if kind in found and path.startswith("/") and not path.startswith(skipped) and not NO_FILES.match(path):
             found[kind][path] = None
     made, programs = found["w"], found["x"]
@@ -194,31 +205,16 @@ def library_names(files: Iterable[str], folders: Iterable[str]) -> Iterator[str]
 
 
 def _siblings(name: str) -> tuple[str, ...]:
-    """Return the name of the other file that ``-l`` may refer to."""
+    """Return the name of the other file that the same ``-l`` may find."""
     stem, ending = name.rpartition(".")[::2]
     return tuple(f"{stem}.{other}" for other in ("so", "a") if {ending, other} == {"so", "a"})
 
 
-def _plain_records(path: str) -> str:
-    """Return a path without repeated slashes, and without a dot or slash at its end."""
+def _normalized(path: str) -> str:
+    """Return a path without repeated slashes, and without a final dot or slash."""
     if "//" in path:
         path = re.sub("//+", "/", path)
     return path.removesuffix("/.").rstrip("/")
-
-
-_SOURCE = NATIVE_DIR / "looked_at.c"
-_LOG = "BE_LOOKED_AT"
-_LIBRARY, _NONE = "looked_at.so", "none"
-_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
-_LOST = re.compile(
-    r"be_runtime: records of files are lost|from LD_PRELOAD cannot be preloaded \(cannot (open|stat|read) "
-)
-_REFUSED = re.compile(r"[\s:;$]")
-"""Characters that a path in ``LD_PRELOAD`` can't contain."""
-
-
-_LISTS_LIBRARIES = "ld.gold"
-"""The linker that lists the folders of libraries instead of looking up each name."""
 
 
 class LookedAt(NamedTuple):
@@ -266,12 +262,12 @@ class LookedAt(NamedTuple):
 
 
 def is_incomplete(output: str) -> bool:
-    """Return whether a command's output says that not all files were recorded, as a disk is full or failed."""
+    """Return whether a command's output reports lost records, for example on a full disk."""
     return _LOST.search(output) is not None
 
 
 class Observer(NamedTuple):
-    """Watches the commands of one build.
+    """Observer of the commands of one build.
 
     Parameters
     ----------
@@ -315,18 +311,19 @@ class Observer(NamedTuple):
 
     def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
         """Return the inputs of commands that have run."""
-        return LookedAt.merged(map(self._by_one, edges))
+        return LookedAt.merged(map(self._inputs_of, edges))
 
-    def _by_one(self, edge: Edge) -> LookedAt:
+    def _inputs_of(self, edge: Edge) -> LookedAt:
         files = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
         try:
             records = parse_records(self._log(edge).read_bytes(), self.outside)
         except FileNotFoundError:
             records = Records()
         listed = tuple(path for path in map(str, files) if path not in records.made)
-        if listed and not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
+        caching = CACHING_PROGRAMS.intersection(path.rpartition("/")[2] for path in records.programs)
+        if listed and caching:
             return self._depfile(listed)
-        seen = _judged(records, listed, self.temporary)
+        seen = _inputs_from(records, listed, self.temporary)
         # A script or another program may hide the files that the compiler looked at.
         is_hidden = set(records.there).isdisjoint(listed)
         return LookedAt.merged((seen, self._depfile(listed))) if is_hidden else seen
@@ -340,8 +337,8 @@ class Observer(NamedTuple):
         return self.staging / f"{edge.outputs[0]}.looked_at"
 
 
-def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
-    """Derive the inputs from records, the files that a depfile lists as read, and the files that exist now."""
+def _inputs_from(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
+    """Derive the inputs from records, the files that a depfile lists, and the files that exist now."""
     files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
     for path in records.there:
         status = None if path in files else stamp_path(path)
@@ -358,50 +355,41 @@ def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...])
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def make_observer(
-    compiler: HostCompiler,
-    toolchain: Toolchain,
-    system: System,
-    stores: Sequence[Store],
-    staging: Path,
-    *,
-    launcher: tuple[str, ...] = (),
-    folders: Sequence[Path] = (),
-) -> Observer:
-    """Make the observer of a build's commands.
+def make_observer(order: BuildOrder, staging: Path) -> Observer:
+    """Make the observer of a build's commands; the toolchain's store keeps the preloaded library.
 
     Parameters
     ----------
-    compiler : HostCompiler
-        Compiles the preloaded library, once per toolchain.
-    toolchain : Toolchain
-    system : System
-    stores : sequence of Store
-        The first keeps the library. Files in any of the stores are ignored.
+    order : BuildOrder
+        Files in its stores are ignored.
     staging : Path
         The build folder.
-    launcher : tuple of str
-    folders : sequence of Path
-        See `Observer`.
     """
-    library = _find_library(compiler, toolchain, system, stores[0])
-    roots = (str(staging), *(find_base(str(store.root)) for store in stores))
-    outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
-    preloaded = system.environ.get("LD_PRELOAD", "")
-    temporary = ("/tmp", "/var/tmp", *(system.environ.get(name, "").rstrip("/") for name in _TEMPORARY))  # noqa: S108
-    return Observer(library, staging, preloaded, outside, temporary, launcher, tuple(folders))
+    request, environ = order.request, order.system.environ
+    roots = (str(staging), *(find_base(str(store.root)) for store in (order.toolchain_store, order.module_store)))
+    variables = (environ.get(name, "").rstrip("/") for name in _TEMPORARY)
+    options = request.compile
+    return Observer(
+        library=_find_library(order.tools.cxx, order.toolchain, order.system, order.toolchain_store),
+        staging=staging,
+        preloaded=environ.get("LD_PRELOAD", ""),
+        outside=tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots)))),
+        temporary=("/tmp", "/var/tmp", *variables),  # noqa: S108
+        launcher=order.settings.compiler_launcher,
+        folders=(
+            *(unit.path.parent for unit in request.units if unit.path is not None),
+            *options.include_paths,
+            *map(Path, include_folders(options.cflags)),
+        ),
+    )
 
 
 class _NoLibraryError(Exception):
-    """The library can't be compiled now. Nothing is kept."""
+    """Raised if the library can't be compiled now; the cache keeps nothing."""
 
 
 def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
-    """Return the path of the preloaded library; empty if the compiler's programs don't load it."""
+    """Return the path of the preloaded library; empty if the compiler's programs can't load it."""
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
     key = make_key(
         "native", ("name", _SOURCE.stem), ("command", [*map(by_name, command)]), ("toolchain", toolchain.fingerprint)
@@ -416,7 +404,9 @@ def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, 
         if found.returncode == 0 and log.is_file():
             return BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
         if is_incomplete(found.stderr):
-            raise CacheError(f"what compilers look at can't be recorded below {staging}: {found.stderr.strip()}")
+            raise CacheError(
+                f"the files that compilers look at can't be recorded below {staging}: {found.stderr.strip()}"
+            )
         (staging / _NONE).touch()
         return BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
 

@@ -1,4 +1,4 @@
-"""Creation of a module that is not in the cache: its entry points, the build, and the files that are kept."""
+"""Builds of a module that the cache lacks, and of one that a report measures, and the files that are kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from be_runtime.compile.codegen import Binding, bind, module_contents
 from be_runtime.compile.execute import render_log
-from be_runtime.compile.plan import OBJECTS, BuildOrder, Edge, Tool, UnitBuild
-from be_runtime.compile.prepare import Build, prepare_build
+from be_runtime.compile.plan import OBJECTS, BuildOrder, Edge, Tool
+from be_runtime.compile.prepare import Build
 from be_runtime.errors import BuildError
 from be_runtime.store.cache import BuildOutput, Entry, Store
 from be_runtime.store.contents import CONTENTS, LIBRARY
@@ -25,9 +25,10 @@ _LOOPS = {
     "gcc": ("-fopt-info-vec-optimized-missed",),
     "clang": ("-Rpass=loop-vectorize", "-Rpass-missed=loop-vectorize", "-Rpass-analysis=loop-vectorize"),
 }
-"""Flags by which a compiler tells of the loops that it vectorizes, and of those that it can't."""
+"""Flags with which a compiler lists the loops that it vectorizes, and the loops that it can't."""
 
 _ARCH = re.compile(r"(?:-arch=|--gpu-name=)?(sm_\w+)")
+LOG = "build.log"
 
 
 class MeasuredStep(NamedTuple):
@@ -39,13 +40,13 @@ class MeasuredStep(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A build that was made for a report.
+    """A build for a report.
 
     Parameters
     ----------
     steps : tuple of MeasuredStep
     cubins : tuple of (Arch, Path)
-        The device code of each unit and architecture; none where the CUDA compiler ran as a whole.
+        The device code of each unit and architecture; empty if the CUDA compiler ran as a whole.
     library : Path
     """
 
@@ -55,17 +56,18 @@ class Measured(NamedTuple):
 
 
 def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> BuildOutput:
-    """Build the library of an order in a folder, all of it, with ptxas's own report, and the host compiler's of loops.
+    """Build the whole library of an order in a folder, with ptxas's report and the host compiler's report of loops.
 
     Raises
     ------
     SpecError, BuildError
         As for `make_module`.
     """
-    alone = order._replace(force=True, module_store=Store(staging / OBJECTS))  # whose objects go with the folder
-    build = prepare_build(alone, bind(order.request), staging)
+    alone = order._replace(force=True, module_store=Store(staging / OBJECTS))  # these objects are deleted below
+    build = Build(alone, bind(order.request), staging)
     asked = _LOOPS[order.tools.cxx.family] if loops and order.request.language == "cpp" else ()
-    build.units = {stem: _talkative(unit, asked) for stem, unit in build.units.items()}
+    for stem, unit in build.units.items():
+        build.units[stem] = unit._replace(edges=tuple(_verbose(edge, asked) for edge in unit.edges))
     build.run()
     cubins: list[tuple[str, str]] = []
     for edge in (step.edge for step in build.steps if step.edge.tool == "ptxas"):
@@ -77,8 +79,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> B
     shutil.rmtree(staging / OBJECTS)
     steps = [(step.edge.tool, step.output, step.seconds or 0.0) for step in build.steps]
     (staging / _LIST).write_text(json.dumps({"steps": steps, "cubins": cubins}), encoding="utf-8")
-    kept = (_LIST, LIBRARY, *(name for _, name in cubins))
-    return BuildOutput(kept, *build.looked_at(), recorded=build.recorded, unknown=tuple(build.unknown))
+    return build.output((_LIST, LIBRARY, *(name for _, name in cubins)))
 
 
 def read_measured(entry: Entry) -> Measured:
@@ -88,29 +89,21 @@ def read_measured(entry: Entry) -> Measured:
     return Measured(tuple(MeasuredStep(*step) for step in listed["steps"]), tuple(cubins), entry.output(LIBRARY))
 
 
-def _talkative(unit: UnitBuild, more: Sequence[str]) -> UnitBuild:
-    """Let ptxas say what it used, by itself or within nvcc or clang, and compilers more of what they do."""
-    edges = (
-        edge._replace(argv=(*edge.argv, *_asking(edge), *(more if edge.tool == "compile" else ())))
-        for edge in unit.edges
-    )
-    return unit._replace(edges=tuple(edges))
-
-
-def _asking(edge: Edge) -> Sequence[str]:
+def _verbose(edge: Edge, asked: Sequence[str]) -> Edge:
+    """Return a command with which ptxas, by itself or within nvcc or clang, prints resources; compilers get `asked`."""
+    flags: tuple[str, ...] = ()
     if edge.tool == "ptxas":
-        return ("-v",)
-    program = Path(edge.argv[0]).name
-    is_device = edge.tool == "compile" and any(part.endswith(".cu") for part in edge.argv)
-    if is_device and program == "nvcc":
-        return ("-Xptxas", "-v")
-    is_whole = "cuda" in edge.argv and not any(part.startswith("--cuda-host-only") for part in edge.argv)
-    if is_device and "-S" not in edge.argv and "clang" in program and is_whole:
-        return ("-Xcuda-ptxas", "-v")
-    return ()
-
-
-LOG = "build.log"
+        flags = ("-v",)
+    elif edge.tool == "compile":
+        program = Path(edge.argv[0]).name
+        is_device = any(part.endswith(".cu") for part in edge.argv)
+        is_whole = "cuda" in edge.argv and not any(part.startswith("--cuda-host-only") for part in edge.argv)
+        if is_device and program == "nvcc":
+            flags = ("-Xptxas", "-v")
+        elif is_device and "clang" in program and is_whole and "-S" not in edge.argv:
+            flags = ("-Xcuda-ptxas", "-v")
+        flags += tuple(asked)
+    return edge._replace(argv=(*edge.argv, *flags))
 
 
 def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
@@ -119,20 +112,22 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     Raises
     ------
     SpecError
-        The entry points can't be understood.
+        An entry point's declaration is wrong.
     BuildError
         A command failed.
     """
     bindings = bind(order.request)
-    build = prepare_build(order, bindings, staging)
+    build = Build(order, bindings, staging)
     try:
         build.run()
     except BuildError as error:
         raise _explained(error, order, bindings) from None
     shutil.rmtree(staging / OBJECTS)
     (staging / CONTENTS).write_text(module_contents(bindings, order.request.language), encoding="utf-8")
-    kept = (LIBRARY, CONTENTS, *_write_log(build), *_write_commands(build), *_generated_sources(build))
-    return BuildOutput(kept, *build.looked_at(), recorded=build.recorded, unknown=tuple(build.unknown))
+    # Readers of compiler messages need the generated sources.
+    paths = [unit.unit.source for unit in build.units.values()]
+    sources = (path for path in paths if (staging / path).is_file())
+    return build.output((LIBRARY, CONTENTS, *_write_log(build), *_write_commands(build), *sources))
 
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
@@ -152,11 +147,11 @@ def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequ
 
 
 def _write_log(build: Build) -> tuple[str, ...]:
-    """Write the log into the build folder; all of it, or the compilers' warnings, to standard error."""
+    """Write the log into the build folder, and the log or the compilers' warnings to standard error."""
     log = render_log(build.steps)
     if build.order.verbose:
         sys.stderr.write(printable(log))
-    elif any(step.output for step in build.steps):  # most builds say nothing
+    elif any(step.output for step in build.steps):  # most builds print nothing
         from be_runtime.compile.messages import find_warnings, warnings_text
 
         if warned := find_warnings(step.output for step in build.steps):
@@ -165,7 +160,7 @@ def _write_log(build: Build) -> tuple[str, ...]:
 
 
 def _write_commands(build: Build) -> tuple[str, ...]:
-    """Write the compile commands of the author's files for editors; an inline source has no file."""
+    """Write the compile commands of the author's files for editors."""
     units = build.order.request.units
     commands = {unit.path: build.units[unit.stem].command for unit in units if unit.path is not None}
     if not commands:
@@ -176,14 +171,9 @@ def _write_commands(build: Build) -> tuple[str, ...]:
 
 
 def _write_if_it_fits(folder: Path, name: str, text: str) -> tuple[str, ...]:
-    """Write a file that a build can do without. Return its name, or nothing if it can't be written."""
+    """Write an optional file, and return its name; empty if the file can't be written."""
     try:
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ()
     return (name,)
-
-
-def _generated_sources(build: Build) -> tuple[str, ...]:
-    """Return the generated sources in the build folder, which are kept for readers of compiler messages."""
-    return tuple(unit.unit.source for unit in build.units.values() if (build.staging / unit.unit.source).is_file())

@@ -75,6 +75,17 @@ def test_each_command_has_its_own_output(tmp_path: Path):
     assert made == {(f"compiling {name}", f"f{at}", False) for at, name in enumerate(names)}
 
 
+def test_no_line_of_an_output_is_lost(tmp_path: Path):
+    """Also not a line that begins as ninja's own do, at the end of a success, or before ninja's word on a failure."""
+    lines = ["@be@0", "@be@", "ninja: error: mine", "0"]
+    says = f"print({chr(10).join(lines)!r}, flush=True)"
+    steps = run(tmp_path, edge("a", says), edge("b", says, inputs=("a",)))
+    assert [step.output.split("\n") for step in steps] == [lines, lines]
+    with pytest.raises(BuildError, match="making c failed") as caught:
+        run(tmp_path, edge("c", f"{says}; print('ninja: no'); sys.exit(3)"))
+    assert caught.value.output.split("\n") == [*lines, "ninja: no"]
+
+
 def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
     told: list[tuple[str, int]] = []
     progress = Mock(finish=lambda edge: told.append((edge.outputs[0], threading.get_ident())))

@@ -1,4 +1,4 @@
-"""CUDA compiled by clang: its commands, and its host side and device side as commands that run at once."""
+"""CUDA compiled by clang: nvcc's flags translated, and the host and device sides as commands that run at once."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NEEDLESS = frozenset(
         *("allow-unsupported-compiler", "display-error-number", "generate-dependencies-with-compile"),
     )
 )
-"""Clang does so always, or has nothing of the kind."""
+"""Nvcc's flags for something that clang always does, or that clang lacks."""
 
 _NEEDLESS_WITH_VALUE = frozenset(("Xcudafe", "cudafe-options", "diag-suppress", "t", "threads", "split-compile"))
-"""They speak to nvcc's own front end, or divide its work, which is divided here anyway."""
+"""Options of nvcc's own front end, or options that divide its work, which is divided here anyway."""
 
 LINES = (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo")
 """Equivalent of nvcc's ``-lineinfo``."""
@@ -71,7 +71,7 @@ _VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 
-_SPELT: dict[str, str] = {
+_RENAMED: dict[str, str] = {
     "include-path": "-I",
     "system-include": "-isystem",
     "define-macro": "-D",
@@ -80,7 +80,7 @@ _SPELT: dict[str, str] = {
     "std": "-std=",
     "optimize": "-O",
 }
-"""Nvcc's long options, as every compiler has them."""
+"""Nvcc's long options, and the spelling that every compiler knows."""
 
 _LISTS = {
     "Xptxas": _PTXAS,
@@ -88,7 +88,7 @@ _LISTS = {
     "Xcompiler": _HOST,
     "compiler-options": _HOST,
 }
-"""Options that pass comma-separated words on."""
+"""Options whose comma-separated words go to another program."""
 
 _REGISTERS = frozenset(("maxrregcount",))
 _ARCHS = frozenset(("arch", "gpu-architecture", "gencode", "generate-code"))
@@ -107,16 +107,23 @@ _REFUSED: dict[str, str] = {
     ),
 }
 
-_TAKES_VALUE = frozenset((*_NEEDLESS_WITH_VALUE, *_VALUES, *_SPELT, *_LISTS, *_REGISTERS, *_ARCHS))
+_BUILTINS = INCLUDE_DIR / "brainevent" / "detail" / "clang_cuda.h"
+_STANDARD = "-std=c++17"
+_ARCH, _PTX, _NO_PTX = "--cuda-gpu-arch=", "--cuda-include-ptx=", "--no-cuda-include-ptx="
+_LEVELS = ("-O0", "-O1", "-O2", "-O3")
+_PLACEHOLDER = "placeholder"
+_QUIET = "-Wno-unused-command-line-argument"
+
+_TAKES_VALUE = frozenset((*_NEEDLESS_WITH_VALUE, *_VALUES, *_RENAMED, *_LISTS, *_REGISTERS, *_ARCHS))
 
 
 def translate(flags: Sequence[str]) -> tuple[str, ...]:
-    """The flags for clang; those that nvcc shares with other compilers stay as they are.
+    """Translate nvcc's flags for clang; flags that nvcc shares with other compilers stay.
 
     Parameters
     ----------
     flags : sequence of str
-        As they are given to nvcc.
+        Flags for nvcc.
 
     Raises
     ------
@@ -148,12 +155,16 @@ def translate(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
-    """An option of nvcc's and its value."""
+    """Translate an option of nvcc with a value."""
     if name in _LISTS:
-        for word in _words(flag, name, value):
+        try:
+            words = shlex.split(value.replace(",", " "))  # a shell reads the words that nvcc passes on
+        except ValueError:
+            raise _refused(flag, name) from None
+        for word in words:
             yield from (_LISTS[name], word)
-    elif name in _SPELT:
-        option = _SPELT[name]
+    elif name in _RENAMED:
+        option = _RENAMED[name]
         yield from (f"{option}{value}",) if option in {"-std=", "-O"} else (option, value)
     elif name in _REGISTERS:
         yield from (_PTXAS, f"--maxrregcount={value}")
@@ -165,16 +176,8 @@ def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
         yield from _VALUES[name][value]
 
 
-def _words(flag: str, name: str, value: str) -> list[str]:
-    """The words that nvcc passes on, which its shell reads."""
-    try:
-        return shlex.split(value.replace(",", " "))
-    except ValueError:
-        raise _refused(flag, name) from None
-
-
 def _archs(flag: str, value: str) -> Iterator[str]:
-    """The architectures of ``-arch=sm_90`` or ``-gencode=arch=compute_90,code=[sm_90,compute_90]``."""
+    """Translate the architectures of ``-arch=sm_90`` or ``-gencode=arch=compute_90,code=[sm_90,compute_90]``."""
     codes = re.findall(r"\b(sm|compute)_(\d+[af]?)\b", value.partition("code=")[2] or value)
     if not codes:
         raise _refused(flag, "code")
@@ -186,7 +189,7 @@ def _archs(flag: str, value: str) -> Iterator[str]:
 
 
 def _refused(flag: str, name: str) -> ArgumentError:
-    """The error for a flag without a counterpart."""
+    """Make the error for a flag without a counterpart."""
     reason = _REFUSED.get(name, "nvcc does not know its value")
     return ArgumentError(
         f"extra_cuda_cflags contains {flag!r}, and clang compiles CUDA here: {reason}",
@@ -194,24 +197,69 @@ def _refused(flag: str, name: str) -> ArgumentError:
     )
 
 
-_BUILTINS = INCLUDE_DIR / "brainevent" / "detail" / "clang_cuda.h"
-_STANDARD = "-std=c++17"
-_ARCH, _PTX, _NO_PTX = "--cuda-gpu-arch=", "--cuda-include-ptx=", "--no-cuda-include-ptx="
-_LEVELS = ("-O0", "-O1", "-O2", "-O3")
-_PLACEHOLDER = "placeholder"
+class ClangCompiler(NamedTuple):
+    """Clang's toolkit, without nvcc, and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+
+    toolkit: CudaToolkit
+    archs: tuple[Arch, ...]
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Return clang with its flags: machine code for each architecture, and PTX for the highest without a suffix.
+
+        Raises
+        ------
+        ArgumentError
+            An author's flag has no counterpart.
+        """
+        toolkit, flags = self.toolkit, translate(options.cflags)
+        argv = [str(toolkit.host_compiler.path), "-x", "cuda", f"--cuda-path={toolkit.root}"]
+        argv.append("-Wno-unknown-cuda-version")
+        if not any(flag.startswith(("-std=", "--std=")) for flag in flags):
+            argv.append(_STANDARD)
+        if not any(flag.startswith("-O") for flag in flags):
+            argv.append(f"-O{options.optimization_level}")
+        if any(flag.startswith(_ARCH) for flag in flags):
+            argv.append(f"{_NO_PTX}all")
+        else:
+            ordered = sorted(set(self.archs))
+            generic = [arch for arch in ordered if not arch.suffix]
+            argv += [*(f"{_ARCH}{arch.sm}" for arch in ordered), f"{_NO_PTX}all"]
+            argv += [f"{_PTX}{generic[-1].sm}"] if generic else []
+        if options.use_fast_math:
+            argv += FAST_MATH
+        host = [part for flag in (*native_flags(options), *line_flags(options)) for part in (_HOST, flag)]
+        lines = LINES if options.line_info else ()
+        return (*argv, "-fPIC", "-fvisibility=hidden", *host, *lines, "-include", str(_BUILTINS), *includes, *flags)
+
+    def device_link(self, _options: CompileOptions, /) -> None:
+        """Return None: an author's flag that asks for relocatable device code is an error."""
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
+        """Return the commands of both sides; None without objcopy, which joins the sides."""
+        objcopy = find_objcopy(self.toolkit.host_compiler.path, order.system)
+        if objcopy is None:
+            return None
+        return split_clang(command, unit, str(self.toolkit.ptxas), Packer(sys.executable, fatbin.__file__, objcopy))
+
+    def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
+        """Return None: clang's sides share no preprocessed text."""
+
+    def asked(self) -> tuple[Path, ...]:
+        """Return nothing: clang's command decides the phases."""
+        return ()
 
 
 class Packer(NamedTuple):
-    """The programs beside clang.
+    """The programs that put device code into an object.
 
     Parameters
     ----------
     python : str
-        Runs `fatbin`.
+        Program that runs `fatbin`.
     fatbin : str
-        The file of `be_toolchain.known.fatbin`.
+        File of `be_toolchain.known.fatbin`.
     objcopy : str
-        Exchanges a section of an object.
+        Program that replaces a section of an object.
     """
 
     python: str
@@ -219,57 +267,16 @@ class Packer(NamedTuple):
     objcopy: str
 
 
-def clang_compile(
-    toolkit: CudaToolkit, options: CompileOptions, archs: tuple[Arch, ...], includes: Sequence[str]
-) -> tuple[str, ...]:
-    """Clang's command for one author unit, up to the files.
-
-    Parameters
-    ----------
-    toolkit : CudaToolkit
-        One without nvcc.
-    options : CompileOptions
-    archs : tuple of Arch
-        Machine code for each, and PTX for the highest without a suffix; an author's own architectures win.
-    includes : sequence of str
-        Flags for folders of headers.
-    """
-    flags = translate(options.cflags)
-    argv = [str(toolkit.host_compiler.path), "-x", "cuda", f"--cuda-path={toolkit.root}", "-Wno-unknown-cuda-version"]
-    if not any(flag.startswith(("-std=", "--std=")) for flag in flags):
-        argv.append(_STANDARD)
-    if not any(flag.startswith("-O") for flag in flags):
-        argv.append(f"-O{options.optimization_level}")
-    if not any(flag.startswith(_ARCH) for flag in flags):
-        argv += _arch_flags(archs)
-    else:
-        argv.append(f"{_NO_PTX}all")
-    if options.use_fast_math:
-        argv += FAST_MATH
-    own = [*native_flags(options), *line_flags(options)]
-    host = [part for flag in own for part in ("-Xarch_host", flag)]
-    lines = LINES if options.line_info else ()
-    return (*argv, "-fPIC", "-fvisibility=hidden", *host, *lines, "-include", str(_BUILTINS), *includes, *flags)
-
-
-def _arch_flags(archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """The architectures as clang's driver takes them."""
-    ordered = sorted(set(archs))
-    generic = [arch for arch in ordered if not arch.suffix]
-    ptx = (f"{_PTX}{generic[-1].sm}",) if generic else ()
-    return (*(f"{_ARCH}{arch.sm}" for arch in ordered), f"{_NO_PTX}all", *ptx)
-
-
 def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Packer) -> UnitBuild:
-    """The commands that compile one unit, host side and device sides at once.
+    """Return the commands that compile one unit, host side and device sides at once.
 
     Parameters
     ----------
     command : sequence of str
-        From `clang_compile`.
+        Command from `ClangCompiler.command`.
     unit : UnitFiles
     ptxas : str
-        The program.
+        Path of the program.
     packer : Packer
     """
     source, target = unit.source, unit.object
@@ -285,26 +292,28 @@ def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Pac
     images: list[str] = []
     for arch in dict.fromkeys(archs):
         ptx, cubin = f"{target}.{arch}.ptx", f"{target}.{arch}.cubin"
-        edges.append(_device_edge(common, source, ptx, arch, name))
-        edges.append(_ptxas_edge((ptxas, "-m64", *level, *ptxas_flags), ptx, cubin, arch, name))
+        device = (*common, "--cuda-device-only", f"{_ARCH}{arch}", "-S", _QUIET)
+        edges.append(_compile_side(device, (source,), (source,), ptx, f"{name} for {arch}"))
+        assemble = (ptxas, "-m64", *level, *ptxas_flags, "--gpu-name", arch, "--output-file", cubin, ptx)
+        edges.append(Edge(assemble, (ptx,), (cubin,), f"assembling {name} for {arch} (ptxas)", "ptxas"))
         number = arch.removeprefix("sm_")
         images.append(f"--image3=kind=elf,sm={number},file={cubin}")
         images += [f"--image3=kind=ptx,sm={number},file={ptx}"] if arch in with_ptx else []
     fatbin, host, placeholder = f"{target}.fatbin", f"{target}.host.o", f"{target}.{_PLACEHOLDER}"
-    edges.append(_host_edge(common, source, host, placeholder, name))
+    # The placeholder is embedded first; objcopy replaces it when the device code is there.
+    embedded = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", placeholder)
+    whole = (*common, "--cuda-host-only", _QUIET, *embedded)
+    edges.append(_compile_side(whole, ("-c", source), (source, placeholder), host, f"{name} for the host"))
     made = tuple(image.rpartition("file=")[2] for image in images)
     pack = (packer.python, "-I", "-S", packer.fatbin, "--create", fatbin, *images)
-    edges.append(
-        Edge(pack, inputs=made, outputs=(fatbin,), description=f"packing {name} (fatbinary)", tool="fatbinary")
-    )
+    edges.append(Edge(pack, made, (fatbin,), f"packing {name} (fatbinary)", "fatbinary"))
     embed = (packer.objcopy, "--update-section", f".nv_fatbin={fatbin}", host, target)
-    packing = f"packing {name} (objcopy)"
-    edges.append(Edge(embed, inputs=(fatbin, host), outputs=(target,), description=packing, tool="embed"))
+    edges.append(Edge(embed, (fatbin, host), (target,), f"packing {name} (objcopy)", "embed"))
     return UnitBuild(unit=unit, edges=tuple(edges), files=(GeneratedFile(path=placeholder, text=_PLACEHOLDER),))
 
 
 def _without_driver_flags(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command for one side, and the flags in it that are ptxas's."""
+    """Return the command for one side, and ptxas's flags apart."""
     kept: list[str] = []
     ptxas: list[str] = []
     rest = iter(command)
@@ -316,72 +325,8 @@ def _without_driver_flags(command: Sequence[str]) -> tuple[tuple[str, ...], tupl
     return tuple(kept), tuple(ptxas)
 
 
-def _device_edge(common: tuple[str, ...], source: str, ptx: str, arch: str, name: str) -> Edge:
-    depfile = f"{ptx}.d"
-    side = ("--cuda-device-only", f"{_ARCH}{arch}", "-S", "-Wno-unused-command-line-argument")
-    return Edge(
-        argv=(*common, *side, "-MD", "-MF", depfile, source, "-o", ptx),
-        inputs=(source,),
-        outputs=(ptx,),
-        description=f"compiling {name} for {arch}",
-        tool="compile",
-        depfile=depfile,
-    )
-
-
-def _ptxas_edge(command: tuple[str, ...], ptx: str, cubin: str, arch: str, name: str) -> Edge:
-    return Edge(
-        argv=(*command, "--gpu-name", arch, "--output-file", cubin, ptx),
-        inputs=(ptx,),
-        outputs=(cubin,),
-        description=f"assembling {name} for {arch} (ptxas)",
-        tool="ptxas",
-    )
-
-
-def _host_edge(common: tuple[str, ...], source: str, host: str, placeholder: str, name: str) -> Edge:
-    depfile = f"{host}.d"
-    embedded = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", placeholder)
-    side = ("--cuda-host-only", "-Wno-unused-command-line-argument", *embedded)
-    return Edge(
-        argv=(*common, *side, "-MD", "-MF", depfile, "-c", source, "-o", host),
-        inputs=(source, placeholder),
-        outputs=(host,),
-        description=f"compiling {name} for the host",
-        tool="compile",
-        depfile=depfile,
-    )
-
-
-class ClangCompiler(NamedTuple):
-    """Clang's toolkit and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
-
-    toolkit: CudaToolkit
-    archs: tuple[Arch, ...]
-
-    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
-        """Clang with its flags.
-
-        Raises
-        ------
-        ArgumentError
-            An author's flag has no counterpart.
-        """
-        return clang_compile(self.toolkit, options, self.archs, includes)
-
-    def device_link(self, _options: CompileOptions, /) -> None:
-        """None: an author's flag that asks for relocatable device code is refused."""
-
-    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
-        """Both sides; None where objcopy, which joins them, is missing."""
-        objcopy = find_objcopy(self.toolkit.host_compiler.path, order.system)
-        if objcopy is None:
-            return None
-        return split_clang(command, unit, str(self.toolkit.ptxas), Packer(sys.executable, fatbin.__file__, objcopy))
-
-    def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
-        """None: clang's sides share no preprocessed text."""
-
-    def asked(self) -> tuple[Path, ...]:
-        """Nothing: clang's phases are known without asking it."""
-        return ()
+def _compile_side(command: Sequence[str], last: Sequence[str], inputs: tuple[str, ...], output: str, what: str) -> Edge:
+    """Make the command that compiles one side; `last` has its final arguments before the output."""
+    depfile = f"{output}.d"
+    argv = (*command, "-MD", "-MF", depfile, *last, "-o", output)
+    return Edge(argv, inputs, (output,), f"compiling {what}", "compile", depfile)

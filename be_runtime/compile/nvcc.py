@@ -1,4 +1,4 @@
-"""CUDA compiled by nvcc: its commands, its phases, and what is kept of the headers that its sources begin with."""
+"""CUDA compiled by nvcc: its commands, and the phases of its dry run as commands that run at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,113 @@ if TYPE_CHECKING:
     from be_runtime.compile.nvcc_preamble import Preamble
 
 
+_LTO = ("-dlto", "--dlink-time-opt", "-lto")
+_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_LTO)
+
+_OUTPUT_OPTIONS: dict[str, tuple[Tool, tuple[str, ...]]] = {
+    "cudafe++": ("cudafe++", ("--gen_c_file_name",)),
+    "cicc": ("cicc", ("-o", "--stub_file_name", "--gen_c_file_name", "--gen_device_file_name")),
+    "ptxas": ("ptxas", ("-o",)),
+    "fatbinary": ("fatbinary", ("--create", "--embedded-fatbin")),
+}
+_FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
+
 _MARK = "#$ "
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(\w+)")
+
+_STAND_IN = r"""#include "fatbinary_section.h"
+#define __CUDAFATBINSECTION ".nvFatBinSegment"
+#define __CUDAFATBINDATASECTION ".nv_fatbin"
+asm(
+    ".section .nv_fatbin, \"a\"\n"
+    ".align 8\n"
+    "fatbinData:\n"
+    ".incbin \"%s\"\n"
+    ".text\n");
+extern "C" {
+extern const unsigned long long fatbinData[];
+static const __fatBinC_Wrapper_t __fatDeviceText
+    __attribute__((aligned(8), section(__CUDAFATBINSECTION))) = {0x466243b1, 1, fatbinData, 0};
+}
+"""
+"""C source that replaces fatbinary's text: the assembler reads the device code from the binary file."""
+
+
+class NvccCompiler(NamedTuple):
+    """Nvcc and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+
+    nvcc: Nvcc
+    archs: tuple[Arch, ...]
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Return nvcc with its flags."""
+        nvcc, flags = self.nvcc, options.cflags
+        argv = [str(nvcc.path)]
+        if not has_flag(flags, "-std", "--std"):
+            argv.append(f"-std={STANDARD}")
+        if not any(flag.startswith("-O") or has_flag([flag], "--optimize") for flag in flags):
+            argv.append(f"-O{options.optimization_level}")
+            if options.optimization_level < 3:
+                argv += ["-Xptxas", f"-O{options.optimization_level}"]
+        if not has_flag(flags, *ARCH_FLAGS):
+            if has_flag(flags, *_LTO):
+                argv += self._lto_flags(flags)
+                flags = tuple(flag for flag in flags if flag not in _LTO)
+            else:
+                argv += gencode_flags(self.archs)
+        if not has_flag(flags, "-ccbin", "--compiler-bindir"):
+            argv += ["-ccbin", str(nvcc.host.path)]
+        if nvcc.allow_unsupported_compiler:
+            argv.append("-allow-unsupported-compiler")
+        if options.use_fast_math:
+            argv.append("--use_fast_math")
+        if options.line_info:
+            argv.append("-lineinfo")
+        host = ("-fPIC", "-fvisibility=hidden", *native_flags(options), *line_flags(options))
+        argv += ["-Xcompiler", ",".join(host)]
+        return (*argv, *includes, *flags)
+
+    def _lto_flags(self, flags: Sequence[str]) -> list[str]:
+        """Return the flags in place of ``-dlto``, which nvcc refuses with named architectures: the link compiles."""
+        is_relocatable = has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c")
+        codes = [f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in self.archs]
+        return codes if is_relocatable else ["-rdc=true", *codes]
+
+    def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
+        """Return ``nvcc -dlink`` if the author's flags, such as ``-rdc=true``, ask for relocatable device code."""
+        flags = options.cflags
+        if not any(flag in flags for flag in _RELOCATABLE) and "-rdc true" not in " ".join(flags):
+            return None
+        archs = [*gencode_flags(self.archs)]
+        if has_flag(flags, *ARCH_FLAGS):
+            pairs = zip(flags, (*flags[1:], ""), strict=False)
+            # The author's own flags, each with its value.
+            named = (
+                (flag,) if "=" in flag else (flag, value) for flag, value in pairs if has_flag([flag], *ARCH_FLAGS)
+            )
+            archs = [part for flag in named for part in flag if part]
+        lto = (flag for flag in flags if flag in _LTO)
+        ccbin = ("-ccbin", str(self.nvcc.host.path))
+        return (str(self.nvcc.path), "-dlink", *archs, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
+        """Return the phases of nvcc's dry run."""
+        from be_runtime.compile.nvcc_preamble import phases_for
+
+        return phases_for(command, unit, order)
+
+    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
+        """Return the preamble, if g++ is behind nvcc's phases."""
+        if self.nvcc.host.family != "gcc":
+            return None
+        from be_runtime.compile.nvcc_preamble import find_preamble
+
+        return find_preamble(command, order)
+
+    def asked(self) -> tuple[Path, ...]:
+        """Return nvcc and its profile, which decide the dry run."""
+        return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")
 
 
 class NvccSteps(NamedTuple):
@@ -39,7 +143,7 @@ class NvccSteps(NamedTuple):
 
 
 def parse_dryrun(text: str) -> NvccSteps | None:
-    r"""Parse a dry run; return None if it is not understood.
+    r"""Parse a dry run; None if a line is not understood.
 
     Parameters
     ----------
@@ -73,7 +177,7 @@ def parse_dryrun(text: str) -> NvccSteps | None:
 
 
 def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Split a shell command into arguments; return None if it uses more than quotes and known variables."""
+    """Split a shell command into arguments; None if the command uses more than quotes and known variables."""
     if any(name not in environ for name in _VARIABLE.findall(command)) or "`" in command:
         return None
     try:
@@ -81,23 +185,6 @@ def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return None if any(word in {"|", ">", ";", "&&", "<"} for word in words) else tuple(words)
-
-
-_STAND_IN = r"""#include "fatbinary_section.h"
-#define __CUDAFATBINSECTION ".nvFatBinSegment"
-#define __CUDAFATBINDATASECTION ".nv_fatbin"
-asm(
-    ".section .nv_fatbin, \"a\"\n"
-    ".align 8\n"
-    "fatbinData:\n"
-    ".incbin \"%s\"\n"
-    ".text\n");
-extern "C" {
-extern const unsigned long long fatbinData[];
-static const __fatBinC_Wrapper_t __fatDeviceText
-    __attribute__((aligned(8), section(__CUDAFATBINSECTION))) = {0x466243b1, 1, fatbinData, 0};
-}
-"""
 
 
 class DeviceImages(NamedTuple):
@@ -113,7 +200,7 @@ class DeviceImages(NamedTuple):
     text: str
 
     def apart(self, edge: Edge) -> Edge:
-        """Rename the text in fatbinary's command, so that no command reads it. Return other commands unchanged."""
+        """Return fatbinary's command with a text that no command reads; other commands stay unchanged."""
         if edge.tool != "fatbinary":
             return edge
         unread = f"{self.text}.unread"
@@ -125,7 +212,7 @@ class DeviceImages(NamedTuple):
         return GeneratedFile(path=self.text, text=_STAND_IN % self.data)
 
     def assembled(self, compilation: Edge) -> tuple[Edge, Edge]:
-        """Split the host compiler's command in two. Only the second one waits for the device code."""
+        """Split the host compiler's command in two, of which only the second one waits for the device code."""
         (target,) = compilation.outputs
         assembly = str(PurePath(self.text).parent / f"{PurePath(target).stem}.s")
         argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
@@ -150,82 +237,6 @@ def device_images(data: str | None, text: str | None) -> DeviceImages | None:
     return DeviceImages(data, text)
 
 
-_LTO = ("-dlto", "--dlink-time-opt", "-lto")
-_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_LTO)
-
-
-def is_relocatable(flags: Sequence[str]) -> bool:
-    """Return whether the flags ask for relocatable device code, which needs a device link."""
-    return any(flag in flags for flag in _RELOCATABLE) or "-rdc true" in " ".join(flags)
-
-
-def nvcc_compile(
-    nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...], includes: Sequence[str]
-) -> tuple[str, ...]:
-    """Return nvcc's command for one of the author's units, without files."""
-    flags = options.cflags
-    argv = [str(nvcc.path)]
-    if not has_flag(flags, "-std", "--std"):
-        argv.append(f"-std={STANDARD}")
-    if not any(flag.startswith("-O") or has_flag([flag], "--optimize") for flag in flags):
-        argv.append(f"-O{options.optimization_level}")
-        if options.optimization_level < 3:
-            argv += ["-Xptxas", f"-O{options.optimization_level}"]
-    if not has_flag(flags, *ARCH_FLAGS):
-        if has_flag(flags, *_LTO):
-            argv += _lto_flags(flags, archs)
-            flags = tuple(flag for flag in flags if flag not in _LTO)
-        else:
-            argv += gencode_flags(archs)
-    if not has_flag(flags, "-ccbin", "--compiler-bindir"):
-        argv += ["-ccbin", str(nvcc.host.path)]
-    if nvcc.allow_unsupported_compiler:
-        argv.append("-allow-unsupported-compiler")
-    if options.use_fast_math:
-        argv.append("--use_fast_math")
-    if options.line_info:
-        argv.append("-lineinfo")
-    host = ("-fPIC", "-fvisibility=hidden", *native_flags(options), *line_flags(options))
-    argv += ["-Xcompiler", ",".join(host)]
-    return (*argv, *includes, *flags)
-
-
-def _lto_flags(flags: Sequence[str], archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """Return the flags for ``-dlto`` with named architectures, where nvcc refuses it: the device link compiles."""
-    relocatable = () if has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c") else ("-rdc=true",)
-    return (*relocatable, *(f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in archs))
-
-
-def nvcc_device_link(nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """Return nvcc's command that links relocatable device code, without files."""
-    flags = options.cflags
-    arch_flags = () if has_flag(flags, *ARCH_FLAGS) else gencode_flags(archs)
-    lto = tuple(flag for flag in flags if flag in _LTO)
-    author_arch = _arch_arguments(flags)
-    ccbin = ("-ccbin", str(nvcc.host.path))
-    return (str(nvcc.path), "-dlink", *arch_flags, *author_arch, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
-
-
-def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the author's own architecture flags with their values, for a command that repeats them."""
-    found: list[str] = []
-    for index, flag in enumerate(flags):
-        if has_flag([flag], *ARCH_FLAGS):
-            found.append(flag)
-            if "=" not in flag and index + 1 < len(flags):
-                found.append(flags[index + 1])
-    return tuple(found)
-
-
-_OUTPUT_OPTIONS: dict[str, tuple[Tool, tuple[str, ...]]] = {
-    "cudafe++": ("cudafe++", ("--gen_c_file_name",)),
-    "cicc": ("cicc", ("-o", "--stub_file_name", "--gen_c_file_name", "--gen_device_file_name")),
-    "ptxas": ("ptxas", ("-o",)),
-    "fatbinary": ("fatbinary", ("--create", "--embedded-fatbin")),
-}
-_FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
-
-
 class _Step(NamedTuple):
     tool: Tool
     argv: tuple[str, ...]
@@ -233,16 +244,16 @@ class _Step(NamedTuple):
 
 
 def split_phases(dry: NvccSteps, tools: Mapping[str, str], unit: UnitFiles, module_id: str) -> UnitBuild | None:
-    """The graph of a dry run, or None when it holds a step that is not understood.
+    """Return the commands of a dry run; None if a step is not understood.
 
     Parameters
     ----------
     dry : NvccSteps
-        Of ``nvcc --keep --keep-dir … -c source -o object``.
+        The dry run of ``nvcc --keep --keep-dir … -c source -o object``.
     tools : mapping of str to str
         The absolute paths of cudafe++, cicc, ptxas and fatbinary.
     unit : UnitFiles
-        Its files, as the dry run spells them.
+        The unit's files, as the dry run spells them.
     module_id : str
         A C identifier that no other object of the library has.
     """
@@ -276,7 +287,9 @@ def _step(argv: tuple[str, ...], tools: Mapping[str, str]) -> _Step | None:
     name = PurePath(argv[0]).name
     if name in _OUTPUT_OPTIONS:
         tool, options = _OUTPUT_OPTIONS[name]
-        outputs = _outputs(argv, options)
+        # ``--stub_file_name`` of cicc and the name that cudafe++ includes are the same file below the folder.
+        found = (_option(argv, option) for option in options)
+        outputs = tuple(dict.fromkeys(output for output in found if output))
         arguments = tuple(argument for argument in argv[1:] if argument != "--gen_module_id_file")
         return _Step(tool, (tools[name], *arguments), outputs) if outputs else None
     output = _option(argv, "-o")
@@ -285,14 +298,8 @@ def _step(argv: tuple[str, ...], tools: Mapping[str, str]) -> _Step | None:
     return _Step("preprocess" if "-E" in argv else "compile", argv, (output,))
 
 
-def _outputs(argv: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
-    found = [_option(argv, option) for option in options]
-    # ``--stub_file_name`` of cicc and the name that cudafe++ includes are the same file below the folder.
-    return tuple(dict.fromkeys(name for name in found if name))
-
-
 def _option(argv: Sequence[str], option: str) -> str | None:
-    """The value of an option given as ``--option value`` or ``--option=value``."""
+    """Return the value of ``--option value`` or ``--option=value``; None if the option is missing."""
     for index, argument in enumerate(argv):
         if argument == option and index + 1 < len(argv):
             return argv[index + 1]
@@ -302,8 +309,9 @@ def _option(argv: Sequence[str], option: str) -> str | None:
 
 
 def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
-    """A step with what it reads: the files that other steps make and that it names, or includes by name."""
-    named = {_file_of(argument) for argument in step.argv} & made
+    """Return a step's command; its inputs are the files of other steps that it names or includes."""
+    # An argument may also be ``--image3=kind=elf,sm=90,file=a.cubin``.
+    named = {argument.rpartition("file=")[2] for argument in step.argv} & made
     if step.tool == "compile":
         named |= {name for name in made if name.endswith(".stub.c")}  # included, and not named here
     depfile = f"{step.outputs[0]}.d" if step.tool == "preprocess" else None
@@ -318,13 +326,8 @@ def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
     )
 
 
-def _file_of(argument: str) -> str:
-    """The file that an argument names, also in ``--image3=kind=elf,sm=90,file=a.cubin``."""
-    return argument.rpartition("file=")[2] if "file=" in argument else argument
-
-
 def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
-    """The same phases for another source, from a dry run that was made with a placeholder for its name."""
+    """Return the phases of a dry run with another text in place of the placeholder for the source's name."""
 
     def renamed(texts: Iterable[str]) -> tuple[str, ...]:
         return tuple(text.replace(old, new) for text in texts)
@@ -341,36 +344,3 @@ def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
     )
     files = tuple(GeneratedFile(*renamed(file)) for file in phases.files)
     return phases._replace(unit=UnitFiles(*renamed(phases.unit)), edges=edges, files=files)
-
-
-class NvccCompiler(NamedTuple):
-    """Nvcc and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
-
-    nvcc: Nvcc
-    archs: tuple[Arch, ...]
-
-    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
-        """Nvcc with its flags."""
-        return nvcc_compile(self.nvcc, options, self.archs, includes)
-
-    def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
-        """``nvcc -dlink``, for the author's ``-rdc=true`` and the like."""
-        return nvcc_device_link(self.nvcc, options, self.archs) if is_relocatable(options.cflags) else None
-
-    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
-        """The phases of nvcc's dry run."""
-        from be_runtime.compile.nvcc_preamble import phases_for
-
-        return phases_for(command, unit, order)
-
-    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
-        """The preamble, for g++ behind nvcc's phases."""
-        if self.nvcc.host.family != "gcc":
-            return None
-        from be_runtime.compile.nvcc_preamble import find_preamble
-
-        return find_preamble(command, order)
-
-    def asked(self) -> tuple[Path, ...]:
-        """Nvcc and its profile, which decide the dry run."""
-        return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")

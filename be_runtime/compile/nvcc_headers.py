@@ -1,4 +1,7 @@
-"""The text and macros of CUDA's headers in the preamble's cache entry: written once, and checked at each use."""
+"""The headers at the beginning of CUDA sources: the script that precompiles them, and their text and macros.
+
+The preamble's cache entry keeps the precompiled header, the text and the macros. Each use checks that they are valid.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,35 @@ from be_runtime.request.tools import Tools
 from be_runtime.store.cache import Entry
 from be_toolchain.machine.system import System
 
+UNIT = files_named("be_preamble", "cuda")
+"""The files of the empty source whose commands make the preamble."""
+
+FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
+"""Files of a preamble in `FOLDER`; some of them are missing if a command failed."""
+
+FOLDER = f"{OBJECTS}/{UNIT.stem}"
+_SCRIPT = f"{FOLDER}.sh"
+_DONE = f"{FOLDER}.done"
+DEPFILE = f"{FOLDER}/read.d"
+MESSAGES = f"{FOLDER}/messages"
+"""File with the messages of the preprocessors."""
+
+_ASKED, _ENVIRONMENT = "asked", "environment"
+_LOCAL = "/usr/local/include"
+"""The system's folder that is searched first."""
+
+_NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
+"""Variables that differ between a user's processes, and that no compiler's wrapper reads."""
+
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
 _DIRECTIVE = re.compile(r"#(?:define|undef) ([^\s(]+)")
 _GIVEN = ("<built-in>", "<command-line>")
-"""File names in markers before macros that the preprocessor defines anyway."""
+"""File names in the markers before macros that the preprocessor always defines."""
 
 _STATEFUL = re.compile(
     r"\bpragma\b.*\bonce\b|_Pragma.*\bonce\b|\b(?:push|pop)_macro\b|\b__(?:COUNTER|DATE|TIME|TIMESTAMP)__\b"
 )
-"""Directives and macros whose effect on the rest of the source is not a macro, or whose text differs each time."""
+"""Directives that affect the rest of the source otherwise than by macros, and macros whose text differs each time."""
 
 _FOLDER = re.compile(r'# \d+ ".*//"')
 _HEADER = "cuda_runtime.h"
@@ -36,7 +59,7 @@ _NOT_UNDERSTOOD = (
     *("--", "@", "-imacros", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot", "-nostdinc"),
     *("-B", "-specs", "-I-", "-finput-charset", "-M"),
 )
-"""Options that change which files are read, or how; ``-MD`` and ``-MF`` are our own."""
+"""Options that change the files that are read, or their reading; ``-MD`` and ``-MF`` are our own."""
 
 
 def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
@@ -47,7 +70,7 @@ def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
     argv : sequence of str
         The preprocessor's command.
     is_known : callable
-        Returns True for a folder of the tools, or one that is checked otherwise.
+        Function that returns whether a folder belongs to the tools, or is checked otherwise.
 
     Examples
     --------
@@ -80,7 +103,7 @@ def headers_text(preprocessed: str, source: str) -> str | None:
     Returns
     -------
     str or None
-        None if the source's own text is not found, or if the headers' text names the source or the build folder.
+        None if the text of the source is missing, or if the text of the headers names the source or the build folder.
 
     Examples
     --------
@@ -169,7 +192,7 @@ def is_shadowed(
     folders: Sequence[str],
     headers: Iterable[str],
     list_dir: Callable[[str], Iterable[str]],
-    stat: Callable[[PurePath], object],
+    stat: Callable[[str], object],
 ) -> bool:
     """Return whether a folder may contain another file in place of a header that was read.
 
@@ -178,85 +201,57 @@ def is_shadowed(
     folders : sequence of str
         Folders that may be searched first.
     headers : iterable of str
-        Paths of the headers that were read. The included name is not known: it may be any end of a path.
-    list_dir, stat : callable
-        Return the names in a folder; return a value that identifies a file, or None if there is no file.
+        Paths of the headers that were read. The included name may be any end of a path.
+    list_dir : callable
+        Function that returns the names in a folder.
+    stat : callable
+        Function that returns a value that identifies a file, or None if there is no file.
     """
     paths = [PurePath(path).parts for path in headers]
     for folder in folders:
         names = set(list_dir(folder))
         for parts in paths:
             ends = (parts[index:] for index, part in enumerate(parts) if part in names)
-            found = (stat(PurePath(folder, *end)) for end in ends)
-            if any(file is not None and file != stat(PurePath(*parts)) for file in found):
+            found = (stat(str(PurePath(folder, *end))) for end in ends)
+            if any(file is not None and file != stat(str(PurePath(*parts))) for file in found):
                 return True
     return False
 
 
-def probes(phases: UnitBuild, folder: str) -> tuple[tuple[str, ...], ...]:
+def probes(phases: UnitBuild) -> tuple[tuple[str, ...], ...]:
     """Return the commands that print the headers of an empty source: their text, and their text with macros.
 
     Parameters
     ----------
     phases : UnitBuild
         Nvcc's phases of the empty source.
-    folder : str
-        Receives the text with macros of each phase, see `defines_file`.
     """
     return tuple(
         argv
         for phase, edge in preprocessing(phases).items()
-        for argv in (edge.argv, (*without_output(edge.argv), "-dD", "-o", defines_file(folder, phase)))
+        for argv in (edge.argv, (*without_output(edge.argv), "-dD", "-o", f"{FOLDER}/defines{phase}"))
     )
 
 
-def defines_file(folder: str, phase: str) -> str:
-    """Return the path of a phase's text with macros, which `probes` writes."""
-    return f"{folder}/defines{phase}"
-
-
-def checks(preprocessors: Mapping[str, Edge], folder: str) -> tuple[Edge, ...]:
-    """Return the commands that print the macros of an empty source after the kept ones were read.
+def checks(preprocessors: Mapping[str, Edge]) -> tuple[Edge, ...]:
+    """Return the commands that read the kept macros, and print the macros of an empty source.
 
     Parameters
     ----------
     preprocessors : mapping of str to Edge
         The preprocessors of the empty source, by phase.
-    folder : str
-        Contains the macros, see `macros_file`, and receives the output, see `check_file`.
     """
-    return tuple(
-        Edge(
-            argv=(
-                *without_output(edge.argv),
-                *("-dM", "-imacros", macros_file(folder, phase), "-o", check_file(folder, phase)),
-            ),
-            inputs=(),
-            outputs=(check_file(folder, phase),),
-            description=f"checking the preamble ({phase})",
-            tool="preprocess",
-        )
-        for phase, edge in preprocessors.items()
-    )
-
-
-def headers_file(folder: str, phase: str) -> str:
-    """Return the path of a phase's text."""
-    return f"{folder}/headers{phase}"
-
-
-def macros_file(folder: str, phase: str) -> str:
-    """Return the path of a phase's macros."""
-    return f"{folder}/headers{phase}.macros"
-
-
-def check_file(folder: str, phase: str) -> str:
-    """Return the path of a phase's macros, which `checks` writes."""
-    return f"{folder}/check{phase}"
+    edges = []
+    for phase, edge in preprocessors.items():
+        output = f"{FOLDER}/check{phase}"
+        printing = ("-dM", "-imacros", f"{FOLDER}/headers{phase}.macros", "-o", output)
+        argv = (*without_output(edge.argv), *printing)
+        edges.append(Edge(argv, (), (output,), f"checking the preamble ({phase})", "preprocess"))
+    return tuple(edges)
 
 
 def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[str]) -> UnitBuild:
-    """Return the commands of a build with preprocessors that take the headers' kept text instead of reading them.
+    """Return the commands of a build, with preprocessors that take the kept text instead of reading the headers.
 
     Parameters
     ----------
@@ -265,9 +260,9 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
     script : str
         The path of ``with_kept_headers.sh``.
     folder : str
-        Contains the files that the script reads.
+        Folder of the files that the script reads.
     kept : sequence of str
-        The phases that the folder has files for.
+        The phases whose files the folder has.
     """
     source = build.unit.source
     changed = {
@@ -289,22 +284,8 @@ def without_output(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for part, before in zip(argv, ("", *argv), strict=False) if "-o" not in (part, before))
 
 
-UNIT = files_named("be_preamble", "cuda")
-"""The files of the empty source whose commands make the preamble."""
-
-FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
-"""Files of a preamble in `FOLDER`; not all of them exist if a command failed."""
-
-FOLDER = f"{OBJECTS}/{UNIT.stem}"
-_SCRIPT = f"{FOLDER}.sh"
-_DONE = f"{FOLDER}.done"
-DEPFILE = f"{FOLDER}/read.d"
-MESSAGES = f"{FOLDER}/messages"
-"""File with the messages of the preprocessors."""
-
-
 def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
-    """The same commands, the host compiler's with the beginning precompiled.
+    """Return the commands of a build, with a host compiler that takes the beginning precompiled.
 
     Parameters
     ----------
@@ -313,15 +294,15 @@ def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
     script : str
         The path of ``with_preamble.sh``.
     folder : str
-        Holds `FILES`.
+        Folder of `FILES`.
     """
-    whole, compilation = _translated(build), _the(build, "compile")
+    whole, compilation = _the(build, "cudafe++").outputs[0], _the(build, "compile")
     used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
     return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
 
 
 def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
-    """The command that makes a preamble; it never fails, since a build does not need one.
+    """Return the command that makes a preamble. The command never fails, since a build can do without a preamble.
 
     Parameters
     ----------
@@ -343,22 +324,22 @@ def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
 
 
 def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
-    """The script that makes a preamble, which is all that decides it beside the toolchain."""
-    whole = _translated(phases)
-    compiler = _without_input(_the(phases, "compile").argv, whole)
+    """Return the script that makes a preamble; nothing else decides the preamble, apart from the toolchain."""
+    whole = _the(phases, "cudafe++").outputs[0]  # which the host compiler reads
+    compiler = [part for part in without_output(_without_input(_the(phases, "compile").argv, whole)) if part != "-S"]
     header, quoted = f"{FOLDER}/preamble.h", shlex.quote(whole)
     depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
     lines = [
         f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
         "make() {",
-        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases, FOLDER)),
+        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases)),
         f"cat {depfiles} > {DEPFILE} &&",
         f"{_shell(_the(phases, 'cudafe++').argv, dropped)} &&",
         # Not the first line, which names the source, nor the end, which includes what the device side made.
         f"sed -e 1d -e '/^# 1 \"{UNIT.stem}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {quoted} | sed '$d' > {header} &&",
         f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
         f"wc -c < {header} > {FOLDER}/size &&",
-        f"{_shell(_without_output(compiler), dropped)} -x c++-header {header} -o {header}.gch",
+        f"{_shell(compiler, dropped)} -x c++-header {header} -o {header}.gch",
         "}",
         f"make > /dev/null 2>&1 || rm -f {header}.gch",
         f": > {_DONE}",
@@ -367,35 +348,18 @@ def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
 
 
 def _the(build: UnitBuild, tool: Tool) -> Edge:
-    """The only command of a tool."""
+    """Return the only command of a tool."""
     return next(edge for edge in build.edges if edge.tool == tool)
 
 
-def _translated(build: UnitBuild) -> str:
-    """Cudafe++'s output, which the host compiler reads."""
-    return _the(build, "cudafe++").outputs[0]
-
-
 def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
-    """A compile command without its source and language, which may then be given anew."""
+    """Return a compile command without its source and language, for others in their place."""
     pairs = zip(argv, ("", *argv[:-1]), strict=True)
     return tuple(part for part, before in pairs if part not in {source, "-x"} and before != "-x")
 
 
-def _without_output(argv: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part for part in without_output(argv) if part != "-S")
-
-
 def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:
     return shlex.join(part for part in argv if part not in dropped)
-
-
-_ASKED, _ENVIRONMENT = "asked", "environment"
-_LOCAL = "/usr/local/include"
-"""The folder that is searched before the system's other ones."""
-
-_NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
-"""Variables that no compiler's wrapper reads and that differ between a user's processes."""
 
 
 class HeaderSearch(NamedTuple):
@@ -437,9 +401,9 @@ class KeptHeaders(NamedTuple):
     Parameters
     ----------
     preprocessors : mapping of str to Edge
-        By phase.
+        The preprocessors' commands, by phase.
     search : HeaderSearch
-        The folders in which they look for headers.
+        The folders in which the preprocessors look for headers.
     toolkit : Path
         The toolkit's root.
     system : System
@@ -456,7 +420,7 @@ class KeptHeaders(NamedTuple):
         Parameters
         ----------
         runner : Runner
-            Runs commands in the folder with the outputs of the preprocessors and the probes.
+            Runner in the folder with the outputs of the preprocessors and the probes.
         read : sequence of Path
             The headers.
 
@@ -473,21 +437,21 @@ class KeptHeaders(NamedTuple):
         }
         if asked is None or None in texts.values() or _read(staging / MESSAGES) or not self._is_understood():
             return (), ()
-        defines = {phase: _read(staging / defines_file(FOLDER, phase)) for phase in texts}
+        defines = {phase: _read(staging / f"{FOLDER}/defines{phase}") for phase in texts}
         for phase, text in texts.items():
-            _write(staging / headers_file(FOLDER, phase), text or "")
-            _write(staging / macros_file(FOLDER, phase), header_macros(defines[phase]))
+            _write(staging / f"{FOLDER}/headers{phase}", text or "")
+            _write(staging / f"{FOLDER}/headers{phase}.macros", header_macros(defines[phase]))
         _write(staging / FOLDER / _ASKED, "\n".join(asked))
         _write(staging / FOLDER / _ENVIRONMENT, self._environment())
         try:
-            steps = runner.run(BuildPlan(files=(), edges=checks(self.preprocessors, FOLDER)))
+            steps = runner.run(BuildPlan(files=(), edges=checks(self.preprocessors)))
         except BuildError:
             return (), ()
-        found = {phase: _read(staging / check_file(FOLDER, phase)) for phase in texts}
+        found = {phase: _read(staging / f"{FOLDER}/check{phase}") for phase in texts}
         if any(step.output for step in steps) or not all(are_left(defines[phase], found[phase]) for phase in texts):
             return (), ()
         nowhere = tuple(folder / name for folder in (*self.search.tools, *self.search.system) for name in asked)
-        files = (Path(file(FOLDER, phase)).name for phase in texts for file in (headers_file, macros_file))
+        files = (f"headers{phase}{ending}" for phase in texts for ending in ("", ".macros"))
         return (_ASKED, _ENVIRONMENT, *files), nowhere
 
     def usable(self, entry: Entry) -> tuple[str, ...]:
@@ -496,18 +460,17 @@ class KeptHeaders(NamedTuple):
             return ()
         try:
             environment, asked = _read(entry.output(_ENVIRONMENT)), _read(entry.output(_ASKED)).split("\n")
-        except FileNotFoundError:  # cleared away since it was found
+        except FileNotFoundError:  # another process removed the entry since it was found
             return ()
         if environment != self._environment():
             return ()
         if any(self.system.stat(folder / name) is not None for folder in self.search.authors for name in asked if name):
             return ()
         folders = (*map(str, self.search.authors), _LOCAL)
-        if is_shadowed(folders, entry.manifest.dependencies.paths, self._list_dir, self._stat):
+        headers = entry.manifest.dependencies.paths
+        if is_shadowed(folders, headers, lambda path: self.system.list_dir(Path(path)), self.system.stat):
             return ()
-        return tuple(
-            phase for phase in self.preprocessors if Path(headers_file("", phase)).name in entry.manifest.outputs.paths
-        )
+        return tuple(phase for phase in self.preprocessors if f"headers{phase}" in entry.manifest.outputs.paths)
 
     def _environment(self) -> str:
         """Hash the variables that a script in a compiler's place may read; empty if the compilers are binaries."""
@@ -528,12 +491,6 @@ class KeptHeaders(NamedTuple):
             return real in known or real.is_relative_to(root)
 
         return all(is_understood(edge.argv, is_known) for edge in self.preprocessors.values())
-
-    def _list_dir(self, folder: str) -> Sequence[str]:
-        return self.system.list_dir(Path(folder))
-
-    def _stat(self, path: object) -> object:
-        return self.system.stat(str(path))
 
 
 def _read(path: Path) -> str:

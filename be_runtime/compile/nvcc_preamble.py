@@ -1,4 +1,4 @@
-"""The preamble: the common beginning of all CUDA sources, precompiled and cached when flags are used a second time.
+"""The preamble: the common beginning of all CUDA sources, precompiled and cached for the second build with some flags.
 
 A kernel that is built once gains nothing from the preamble, and making it takes as much processor time as a small
 kernel. A second build with the same flags is the sign of an edit loop, and a folder of several files will have one.
@@ -39,23 +39,19 @@ from be_runtime.store.manifest import FileRecord
 from be_toolchain import Toolchain
 from be_toolchain.values import Nvcc
 
-
-class _NoAnswerError(Exception):
-    """The dry run failed. Nothing is kept, and nvcc itself reports the reason when it runs."""
-
-
 _PLACEHOLDER = files_named("be_dry_run_source", "cuda")
 _MODULE_ID = "be_dry_run_module"
 _TEXT = "dryrun.txt"
+_FILES_OF_A_PROJECT = 4
+"""From this number of sources on, the first build makes the preamble, which costs little in comparison."""
 
 
-def is_known(command: Sequence[str], order: BuildOrder) -> bool:
-    """Return whether the cache has nvcc's dry run for these flags."""
-    return order.toolchain_store.get(_key(_dry_run(command), order.toolchain)) is not None
+class _NoAnswerError(Exception):
+    """Raised if the dry run fails; the cache keeps nothing, and nvcc itself reports the reason when it runs."""
 
 
 def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> UnitBuild | None:
-    """Return the phases of nvcc for one source, or None if nvcc has to be run as a whole.
+    """Return the phases of nvcc for one source; None if nvcc has to run as a whole.
 
     Parameters
     ----------
@@ -63,7 +59,7 @@ def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> Un
         Nvcc with its flags, without files.
     unit : UnitFiles
     order : BuildOrder
-        Its toolchain's CUDA toolkit has an nvcc.
+        An order whose CUDA toolkit has an nvcc.
     """
     toolkit = order.toolchain.cuda
     assert toolkit is not None, "only nvcc has a dry run"
@@ -80,7 +76,7 @@ def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> Un
         kept = order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask).output(_TEXT)
         try:
             text = kept.read_text(encoding="utf-8", errors="surrogateescape")
-        except FileNotFoundError:  # removed since it was found
+        except FileNotFoundError:  # another process removed the entry since it was found
             text = _answer(argv, order)
     except _NoAnswerError:
         return None
@@ -92,7 +88,7 @@ def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> Un
 
 
 def _answer(argv: tuple[str, ...], order: BuildOrder) -> str:
-    """Return what nvcc prints in a dry run."""
+    """Return the output of a dry run."""
     answer = order.system.run(argv)
     if answer.returncode != 0:
         raise _NoAnswerError
@@ -101,7 +97,7 @@ def _answer(argv: tuple[str, ...], order: BuildOrder) -> str:
 
 @lru_cache(maxsize=8)
 def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
-    """Return the phases of the placeholder, which the sources of a folder share."""
+    """Return the phases of the placeholder, once for all sources of a folder."""
     dry = parse_dryrun(text)
     tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
     return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
@@ -124,10 +120,6 @@ def _module_id(stem: str) -> str:
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
 
 
-_FILES_OF_A_PROJECT = 4
-"""Number of sources from which the preamble is made in the first build, where it costs little in comparison."""
-
-
 class Preamble(NamedTuple):
     """The preamble for a build: its cache entry, or the commands that make one.
 
@@ -137,11 +129,11 @@ class Preamble(NamedTuple):
     entry : Entry or None
         None if the cache has none.
     phases : tuple of str
-        The phases whose headers the entry has as text and macros.
+        The phases for which the entry has the text and macros of the headers.
     making : UnitBuild or None
         The commands that make the preamble beside the module; None if it exists or is not worth it.
     headers : KeptHeaders
-        Writes the text and macros.
+        Writer of the text and macros.
     """
 
     key: CacheKey
@@ -160,9 +152,9 @@ class Preamble(NamedTuple):
 
     @property
     def looked_at(self) -> LookedAt:
-        """Inputs that the preamble adds to a source: its headers, and the paths at which others would come first.
+        """Return the inputs that the preamble adds to a source: headers, and paths at which others would come first.
 
-        Only the author's folders are searched before ours, so the absent paths in ours give every name to look for.
+        Only the author's folders are searched before ours, so the absent paths in ours have every name to look for.
         """
         if self.entry is None:
             return LookedAt()
@@ -173,11 +165,11 @@ class Preamble(NamedTuple):
 
     @property
     def records(self) -> Mapping[str, FileRecord]:
-        """Records of the files that the preamble was made from, by path."""
+        """Return the records of the preamble's inputs, by path."""
         return {} if self.entry is None else proven_records(self.entry.manifest)
 
     def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
-        """Keep the files that the commands made; `runner` runs further commands in its folder."""
+        """Keep the files that the commands made, after further commands in the runner's folder."""
         staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
@@ -195,18 +187,20 @@ class Preamble(NamedTuple):
 
 
 def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
-    """Find the preamble for nvcc's flags; return None if nvcc has to be run as a whole.
+    """Find the preamble for nvcc's flags; None if nvcc has to run as a whole.
 
     Parameters
     ----------
     command : sequence of str
         Nvcc with its flags, without files.
     order : BuildOrder
-        Its toolkit's compiler is nvcc.
+        An order whose toolkit has an nvcc.
     """
     request, tools, system = order.request, order.tools, order.system
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, order)
+    # A kept dry run comes from an earlier build with the same flags.
+    dry_run = _key(_dry_run(command), order.toolchain)
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or order.toolchain_store.get(dry_run) is not None
     phases = phases_for(command, UNIT, order)
     if phases is None:
         return None

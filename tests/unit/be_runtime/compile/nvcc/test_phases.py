@@ -59,8 +59,8 @@ def test_commands_with_kept_headers_and_a_kept_beginning():
     with_preamble = use_preamble(phases, "/s.sh", "/kept")
     assert use_kept_headers(phases, "/s.sh", "/kept", []) == phases
     changed = [edge for build in (with_headers, with_preamble) for edge in build.edges if edge not in phases.edges]
-    asked = "".join(f"{shlex.join(argv)}\n" for argv in probes(phases, "there"))
-    text = f"{edges_text(changed)}{asked}{edges_text(checks(preprocessing(phases), 'there'))}"
+    asked = "".join(f"{shlex.join(argv)}\n" for argv in probes(phases))
+    text = f"{edges_text(changed)}{asked}{edges_text(checks(preprocessing(phases)))}"
     making = make_preamble(phases, ["-I/opt/cuda/bin/../targets/x86_64-linux/include"])
     check_golden(RECORDED / "cuda13_one_kept.txt", f"{text}{edges_text(making.edges)}{making.files[-1].text}")
 
@@ -209,8 +209,8 @@ def test_a_folder_that_may_hold_another_header_is_noticed(files: list[str], shad
         paths = (PurePath(path) for path in files)
         return {path.relative_to(folder).parts[0] for path in paths if path.is_relative_to(folder)}
 
-    def stat(path: PurePath) -> str | None:
-        return str(path).replace("/mine/cuda", "/cuda") if str(path) in [*files, *headers] else None
+    def stat(path: str) -> str | None:
+        return path.replace("/mine/cuda", "/cuda") if path in [*files, *headers] else None
 
     assert is_shadowed(("/empty", "/mine/"), headers, list_dir, stat) is shadowed, why
 

@@ -1,4 +1,4 @@
-"""Assignment of entry points to the units of a request, and their names in the module. Pure."""
+"""The C++ text of a unit: the author's source, and for each entry point its names, trampoline and handlers. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.compile import codegen_attributes
 from be_runtime.compile.codegen_attributes import (
     PRESENT,
     attributes_of,
@@ -30,18 +29,24 @@ from be_runtime.store.contents import Handlers, render_contents
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
-"""Up to so many tensors, an entry point's handler is compiled with it: g++ takes some 5 ms for each, and more for each
-of many. With more than these, calls would not be faster either."""
-
-
+"""With at most so many tensors, an entry point's handler is compiled with it. Each tensor takes g++ some 5 ms, or more
+if there are many, and with more tensors calls would not be faster."""
 _NAMED_TYPES = (
     ("BE_INTERNAL_NAMES_HALF", re.compile(r"\bBE_DISPATCH_(?:ALL|FLOATING_AND_HALF)\b|\bb?float16_t\b")),
     ("BE_INTERNAL_NAMES_COMPLEX", re.compile(r"\bBE_DISPATCH_(?:ALL|COMPLEX)\b|\bcomplex(?:64|128)_t\b")),
 )
-"""Macros with which ``brainevent/common.h`` defines some types, and the text of a source that may need them."""
+"""Macros with which ``brainevent/common.h`` defines some types, and the words of a source that may need them."""
 _ARRAYS = (Role.ARG, Role.RET)
 _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 """The signs of `GeneralSpec::be_arrays`."""
+
+
+_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
+"""Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
+_NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
+
+CHECKED = "#define BE_INTERNAL_CHECKED\n"
+"""Beginning of a unit whose accesses through tensors are checked."""
 
 
 class Binding(NamedTuple):
@@ -77,17 +82,17 @@ class Binding(NamedTuple):
 
 
 def line_directive(line: int, name: str) -> str:
-    """Write a ``#line`` directive: the compiler reports the following lines as those of `name`, from `line` on."""
+    """Write a ``#line`` directive: messages number the following lines from `line` on, in the file `name`."""
     return f"#line {line} {c_string(name)}\n"
 
 
 def render_inline_source(sources: Sequence[SourceText]) -> str:
-    """Concatenate sources given as text; messages report each under its own name and line."""
+    """Concatenate sources; messages report each under its own name and line."""
     return "".join(line_directive(1, source.name) + source.text + "\n" for source in sources)
 
 
 def render_include(path: str) -> str:
-    """Include a source given as a file by its path, so that messages and its relative includes stay right.
+    """Write the ``#include`` of a source file, so that messages and relative includes stay right.
 
     An ``#include`` has no escapes, so the path must not have a quote or a line break.
     """
@@ -95,7 +100,7 @@ def render_include(path: str) -> str:
 
 
 def render_named_types(sources: Sequence[SourceText]) -> str:
-    r"""Define the macros for the types that some sources name; CUDA's 16-bit types would cost every other build 0.3 s.
+    r"""Define the macros for the types that some sources name; other builds save 0.3 s for CUDA's 16-bit types.
 
     Examples
     --------
@@ -107,14 +112,10 @@ def render_named_types(sources: Sequence[SourceText]) -> str:
     )
 
 
-CHECKED = "#define BE_INTERNAL_CHECKED\n"
-"""The beginning of a unit whose accesses through tensors are checked."""
-
-
 def render_unit(
     body: str, module: str, bindings: Sequence[Binding], *, language: Language, checked: bool = False
 ) -> str:
-    """Write a unit: the author's source, then the code that makes entry points of its functions.
+    """Write a unit: the author's source, then the code for its entry points.
 
     Parameters
     ----------
@@ -150,7 +151,9 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
         headers.append("brainevent/detail/general_call.h")
     elif not all(is_plain(param) for binding in bindings for param in attributes_of(binding.entry)):
         headers.append("brainevent/detail/attr_values.h")
-    return [*headers, *{header: None for binding in bindings for header in codegen_attributes.headers(binding.entry)}]
+    memory = ((Role.SCRATCH, "brainevent/detail/scratch_call.h"), (Role.STATE, "brainevent/state.h"))
+    needed = {name: None for binding in bindings for role, name in memory if binding.entry.with_role(role)}
+    return [*headers, *needed]
 
 
 def _is_general(entry: EntryPoint) -> bool:
@@ -160,34 +163,87 @@ def _is_general(entry: EntryPoint) -> bool:
 
 def _result_count(entry: EntryPoint) -> int:
     """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
-    return len(entry.with_role(Role.RET)) + len(codegen_attributes.declared_scratch(entry))
+    return len(entry.with_role(Role.RET)) + len(_declared_scratch(entry))
+
+
+def _is_asked(param: Param) -> bool:
+    """Return whether a parameter is memory that the kernel requests while it runs."""
+    return param.role is Role.SCRATCH and param.axes is None
+
+
+def _declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
+    """Return the scratch memory of a declared size, which a call passes as results after the real ones."""
+    return tuple(param for param in entry.with_role(Role.SCRATCH) if not _is_asked(param))
+
+
+def _fixed_bytes(param: Param) -> int | None:
+    """Return the size of declared scratch memory; None if it differs between calls."""
+    size = param.axes[0] if param.axes else None
+    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
+
+
+def _is_recordable(entry: EntryPoint) -> bool:
+    """Return whether a CUDA graph may hold the calls; memory that a kernel requested is gone when the graph runs."""
+    return not any(map(_is_asked, entry.params))
+
+
+def _needs_frame(entry: EntryPoint, language: Language) -> bool:
+    """Return whether the trampoline asks XLA for more than arguments; on the CPU, memory does not come from XLA."""
+    return bool(entry.with_role(Role.STATE)) or (language == "cuda" and not _is_recordable(entry))
 
 
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
-    check = codegen_attributes.preparation(entry, binding.symbol, language) + check
+    check = _preparation(entry, binding.symbol, language) + check
     call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}};"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
         launch_check += " BE_INTERNAL_THROW_ACCESS"
-    kind = "FrameCall" if codegen_attributes.needs_frame(entry, language) else "Call"
+    kind = "FrameCall" if _needs_frame(entry, language) else "Call"
     kind = "GeneralCall" if _is_general(entry) else kind
-    head = codegen_attributes.state_record(entry, binding.symbol)
+    head = ""
+    if entry.with_role(Role.STATE):
+        record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of(&{entry.call_name})"
+        head = f"static ::BE::detail::StateRecord {record}; "
     head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
-def _axes_check(binding: Binding) -> tuple[str, str]:
-    """Write a table of the declared axes, and the statement that checks a call against it; empty without axes.
+def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
+    """Write the statements of the trampoline that make scratch memory and state."""
+    rets = len(entry.with_role(Role.RET))
+    lines = []
+    if _declared_scratch(entry):
+        lines.append(f"if (::BE::detail::be_are_empty(be_call.be_rets, {rets})) return;")
+    if not _is_recordable(entry):
+        frame = "be_call.be_frame" if language == "cuda" else "nullptr"
+        lines.append(f"::BE::detail::AskedMemory be_memory({frame});")
+    place = rets
+    for index, param in enumerate(entry.with_role(Role.SCRATCH)):
+        if _is_asked(param):
+            lines.append(f"::BE::Workspace be_scratch_{index}(be_memory);")
+            continue
+        lines.append(f"::BE::Workspace be_scratch_{index}(be_call.be_rets[{place}]);")
+        place += 1
+        if (size := _fixed_bytes(param)) is not None:
+            lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")
+    if entry.with_role(Role.STATE):
+        record = f"&{entry.call_name}, be_state_{symbol}"
+        lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
+    return "".join(f"{line} " for line in lines)
 
-    Scratch memory is checked as a result that may have leading axes; if its size is a number, where it is made.
+
+def _axes_check(binding: Binding) -> tuple[str, str]:
+    """Write a table of the declared axes, and the statement that checks a call against the table; empty without axes.
+
+    Scratch memory is checked as a result that may have leading axes. If its size is a number, `_preparation` checks it.
     """
     entry = binding.entry
     scratch = [
-        None if codegen_attributes.fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
-        for param in codegen_attributes.declared_scratch(entry)
+        None if _fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
+        for param in _declared_scratch(entry)
     ]
     arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
     if all(axes is None for axes in arrays):
@@ -233,10 +289,6 @@ def _extent(axis: Axis, names: Sequence[str]) -> str:
     return str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})"
 
 
-_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
-"""Names of operations in ``be_compute`` that are not those of `be_runtime.signature.expressions`."""
-
-
 def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
     if isinstance(node, int):
         return f"INT64_C({node})"
@@ -273,13 +325,15 @@ def _call_argument(param: Param, index: int, binding: Binding) -> str:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
             return render_value(param, index, binding.symbol)
-        case Role.SCRATCH | Role.STATE:
-            return codegen_attributes.argument(param, index)
+        case Role.SCRATCH:
+            return f"be_scratch_{index}"
+        case Role.STATE:
+            return "be_state"
     raise AssertionError(f"no C++ value for {param.role}")
 
 
 def _general_array(param: Param, index: int, entry: EntryPoint) -> str:
-    """Write the C++ value of a parameter that takes arrays, in a call whose arrays are known when it comes."""
+    """Write the C++ value of a parameter that takes arrays, in a call whose number of arrays varies."""
     is_ret = param.role is Role.RET
     slot = f"be_call.be_slots[{index + is_ret * len(entry.with_role(Role.ARG))}]"
     match param.many:
@@ -296,7 +350,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     spec, body, kind = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle", "Call"
-    if codegen_attributes.needs_frame(entry, language):
+    if _needs_frame(entry, language):
         body, kind = body + ("_FRAME" if inline else "_frame"), "FrameCall"
     code = binding.trampoline
     if inline and not _is_general(entry):
@@ -307,10 +361,14 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM))
     row = _entry_row(module, binding, table, has_stream=has_stream)
     if _is_general(entry):
-        spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
+        spec, body = "GeneralSpec", "be_handle_general"
+        arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
+        arrays += _SIGNS[Many.ONE] * len(_declared_scratch(entry))
+        present = len(entry.with_role(Role.ATTR)) if PRESENT in attrs else -1
+        row = f"{{{row}}}, {c_string(arrays)}, {present}"
     lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
     table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
-    recordable = "::BE::detail::kCommandBufferCompatible" if codegen_attributes.is_recordable(entry) else "0"
+    recordable = "::BE::detail::kCommandBufferCompatible" if _is_recordable(entry) else "0"
     for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
@@ -324,7 +382,14 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
         f"BE_INTERNAL_HANDLER void (*const be_code_{symbol})();",
         f"void (*const be_code_{symbol})() = reinterpret_cast<void (*)()>({code});",
     ]
-    return "\n".join(lines) + "\n" + codegen_attributes.instantiate_handler(entry, symbol, binding.instantiate, table)
+    if binding.instantiate:
+        lines += [
+            f"BE_INTERNAL_HANDLER XLA_FFI_Error* {binding.instantiate}(XLA_FFI_CallFrame* be_frame);",
+            f"XLA_FFI_Error* {binding.instantiate}(XLA_FFI_CallFrame* be_frame) {{",
+            f"  return be_instantiate(be_frame, {table}, be_state_{symbol});",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_stream: bool) -> str:
@@ -343,22 +408,11 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_stream: bool) -
     return ", ".join(fields)
 
 
-def _general_row(entry: EntryPoint, row: str) -> str:
-    arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
-    arrays += _SIGNS[Many.ONE] * len(codegen_attributes.declared_scratch(entry))
-    present = len(entry.with_role(Role.ATTR)) if PRESENT in attributes_of(entry) else -1
-    return f"{{{row}}}, {c_string(arrays)}, {present}"
-
-
-_NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
-
-
 def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     """Find the entry points of each unit, by the unit's stem.
 
-    In a request of several units, a name that only one of them defines is used as it is; a name that several define
-    becomes ``<stem>.<name>`` for each. Symbols name the module and the function: they are part of the targets' names,
-    which XLA's messages show.
+    In a request of several units, a name that only one of them defines stays; a name that several units define becomes
+    ``<stem>.<name>``. Symbols have the names of the module and the function: XLA's messages show them.
 
     Raises
     ------
@@ -367,18 +421,21 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     """
     entries = _discover_units(request)
     counts = Counter(entry.name for found in entries.values() for entry in found)
-    module, alone = _identifier(request.name), len(request.units) == 1
-    return {
-        stem: tuple(
+    bindings = {}
+    for stem, found in entries.items():
+        begin = _identifier(request.name)
+        if len(request.units) > 1:  # C identifiers that are unique to each unit
+            digest = hashlib.sha256(stem.encode(errors="surrogateescape")).hexdigest()[:8]
+            begin = f"{begin}_{_identifier(stem)}_{digest}"
+        bindings[stem] = tuple(
             Binding(
                 entry=entry,
-                symbol=f"{module}_{entry.name}" if alone else f"{module}_{_unit_symbol(stem)}_{entry.name}",
+                symbol=f"{begin}_{entry.name}",
                 export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
             )
             for entry in found
         )
-        for stem, found in entries.items()
-    }
+    return bindings
 
 
 def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
@@ -402,7 +459,7 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
 
 
 def _race(entry: EntryPoint) -> str:
-    """Return the warning about launches outside of XLA's stream; empty if the source has none."""
+    """Return the warning about launches outside XLA's stream; empty if the source has none."""
     if not entry.launches_out_of_order:
         return ""
     fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
@@ -417,24 +474,21 @@ def _identifier(text: str) -> str:
     return _NOT_IDENTIFIER.sub("_", text)
 
 
-def _unit_symbol(stem: str) -> str:
-    """Make a C identifier that is unique to a stem."""
-    return f"{_identifier(stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
-
-
 def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:
     units, functions = request.units, request.functions
     if len(units) == 1:
         return {units[0].stem: discover(units[0].sources, functions)}  # type: ignore[arg-type]  # judged by discover
     if functions is None:
-        found = {unit.stem: _annotated(unit) for unit in units}
+        found = {unit.stem: _discover_annotated(unit) for unit in units}
         if not any(found.values()):
-            discover([source for unit in units for source in unit.sources], None)  # raises, naming all sources
+            discover(
+                [source for unit in units for source in unit.sources], None
+            )  # raises, with the names of all sources
         return found
-    return _named(units, functions)
+    return _discover_named(units, functions)
 
 
-def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
+def _discover_annotated(unit: Unit) -> tuple[EntryPoint, ...]:
     try:
         return discover(unit.sources, None)
     except EntryPointNotFoundError as error:
@@ -443,8 +497,8 @@ def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
         return ()
 
 
-def _named(units: Sequence[Unit], functions: Any) -> dict[str, tuple[EntryPoint, ...]]:
-    """Look up every given name in every unit; a name in none of them is an error."""
+def _discover_named(units: Sequence[Unit], functions: Any) -> dict[str, tuple[EntryPoint, ...]]:
+    """Find every given name in any of the units; a name that no unit has is an error."""
     found = {unit.stem: discover(unit.sources, functions, is_partial=True) for unit in units}
     known = {entry.name for entries in found.values() for entry in entries}
     missing = next((name for name in functions if name not in known), None)

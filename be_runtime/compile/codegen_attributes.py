@@ -1,6 +1,6 @@
-"""C++ text for the attributes of an entry point: its table, its defaults, and the values that its function takes. Pure.
+"""C++ text for an entry point's attributes: the table, the defaults, and the values that the function takes. Pure.
 
-A number that every call passes needs a row of the table only. All others need some text before the trampoline: see
+A number that every call passes needs only a row of the table. All others need some text before the trampoline: see
 ``brainevent/detail/attr_values.h``.
 """
 
@@ -11,9 +11,20 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from be_runtime.dtypes import BY_NAME, DType
-from be_runtime.request.options import Language
-from be_runtime.signature.expressions import Expression
 from be_runtime.signature.model import AttrKind, EntryPoint, Many, Param, Role
+
+PRESENT = Param(role=Role.ATTR, name="be_present", dtype=BY_NAME["int64"], default=-1)
+"""The attribute whose bits mark the optional arguments that a call has; a call without it has all of them."""
+
+_DETAIL = "::BE::detail"
+_KINDS = {
+    AttrKind.SCALAR: "kNumber",
+    AttrKind.STRING: "kString",
+    AttrKind.ARRAY: "kArray",
+    AttrKind.ENUM: "kEnum",
+    AttrKind.STRUCT: "kStruct",
+    AttrKind.DTYPE: "kDType",
+}
 
 
 def c_string(text: str) -> str:
@@ -30,100 +41,6 @@ def c_string(text: str) -> str:
     return f'"{body}"'
 
 
-def is_asked(param: Param) -> bool:
-    """Return whether a parameter is memory that the kernel asks for while it runs."""
-    return param.role is Role.SCRATCH and param.axes is None
-
-
-def declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
-    """Return the scratch memory of a declared size, which a call passes as results after the real ones."""
-    return tuple(param for param in entry.with_role(Role.SCRATCH) if not is_asked(param))
-
-
-def fixed_bytes(param: Param) -> int | None:
-    """Return the size of declared scratch memory if it is the same in every call, else None."""
-    size = param.axes[0] if param.axes else None
-    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
-
-
-def is_recordable(entry: EntryPoint) -> bool:
-    """Return whether a CUDA graph may hold the calls; memory that was asked for is gone when the graph runs."""
-    return not any(map(is_asked, entry.params))
-
-
-def needs_frame(entry: EntryPoint, language: Language) -> bool:
-    """Return whether the trampoline asks XLA for more than arguments; the CPU's memory is not XLA's."""
-    return bool(entry.with_role(Role.STATE)) or (language == "cuda" and not is_recordable(entry))
-
-
-def headers(entry: EntryPoint) -> tuple[str, ...]:
-    """Return the headers that the generated code needs."""
-    needed = {Role.SCRATCH: "brainevent/detail/scratch_call.h", Role.STATE: "brainevent/state.h"}
-    return tuple(header for role, header in needed.items() if entry.with_role(role))
-
-
-def preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
-    """Write the statements of the trampoline that make the arguments."""
-    scratch, rets = entry.with_role(Role.SCRATCH), len(entry.with_role(Role.RET))
-    lines = []
-    if not is_recordable(entry):
-        frame = "be_call.be_frame" if language == "cuda" else "nullptr"
-        lines.append(f"::BE::detail::AskedMemory be_memory({frame});")
-    place = rets
-    for index, param in enumerate(scratch):
-        if is_asked(param):
-            lines.append(f"::BE::Workspace be_scratch_{index}(be_memory);")
-        else:
-            lines.append(f"::BE::Workspace be_scratch_{index}(be_call.be_rets[{place}]);")
-            place += 1
-            size = fixed_bytes(param)
-            lines += [] if size is None else [f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));"]
-    if place > rets:
-        lines.insert(0, f"if (::BE::detail::be_are_empty(be_call.be_rets, {rets})) return;")
-    if entry.with_role(Role.STATE):
-        record = f"&{entry.call_name}, be_state_{symbol}"
-        lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
-    return "".join(f"{line} " for line in lines)
-
-
-def argument(param: Param, index: int) -> str:
-    """Write the argument of a parameter, the `index`-th of its role."""
-    return "be_state" if param.role is Role.STATE else f"be_scratch_{index}"
-
-
-def state_record(entry: EntryPoint, symbol: str) -> str:
-    """Write what is known of the type of the state; empty without one."""
-    if not entry.with_role(Role.STATE):
-        return ""
-    return f"static ::BE::detail::StateRecord be_state_{symbol} = ::BE::detail::be_record_of(&{entry.call_name}); "
-
-
-def instantiate_handler(entry: EntryPoint, symbol: str, name: str, spec: str) -> str:
-    """Write the function that XLA calls when it compiles a call, for the table `spec`; empty without state."""
-    if not entry.with_role(Role.STATE):
-        return ""
-    return (
-        f"BE_INTERNAL_HANDLER XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame);\n"
-        f"XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame) {{\n"
-        f"  return be_instantiate(be_frame, {spec}, be_state_{symbol});\n"
-        "}\n"
-    )
-
-
-PRESENT = Param(role=Role.ATTR, name="be_present", dtype=BY_NAME["int64"], default=-1)
-"""The attribute whose bits say which of the optional arguments a call has; without it, all."""
-
-_DETAIL = "::BE::detail"
-_KINDS = {
-    AttrKind.SCALAR: "kNumber",
-    AttrKind.STRING: "kString",
-    AttrKind.ARRAY: "kArray",
-    AttrKind.ENUM: "kEnum",
-    AttrKind.STRUCT: "kStruct",
-    AttrKind.DTYPE: "kDType",
-}
-
-
 def attributes_of(entry: EntryPoint) -> tuple[Param, ...]:
     """Return the attributes that calls pass, in the order of the C++ call, with our own last."""
     optional = any(param.many is Many.OPTIONAL for param in entry.params)
@@ -136,7 +53,7 @@ def is_plain(param: Param) -> bool:
 
 
 def render_usage(attrs: Sequence[Param]) -> str:
-    """Write how a call from Python passes some attributes.
+    """Write the keyword arguments with which a call from Python passes some attributes.
 
     Examples
     --------
@@ -164,12 +81,12 @@ def _usage(param: Param) -> str:
 
 
 def _may_lack(param: Param) -> bool:
-    """Return whether a call may leave an attribute out: a structure, if it may leave out all fields."""
+    """Return whether a call may leave out an attribute; it may leave out a structure if it may leave out all fields."""
     return param.default is not None or (param.kind is AttrKind.STRUCT and all(map(_may_lack, param.fields)))
 
 
 def _sorted(attrs: Sequence[Param]) -> list[tuple[int, Param]]:
-    """Sort attributes by the bytes of their names, as XLA sorts a call's, each with its position."""
+    """Return attributes with their positions, in XLA's order: by the bytes of their names."""
     return sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode())
 
 
@@ -183,7 +100,7 @@ def render_rows(attrs: Sequence[Param]) -> str:
 
 
 def _carrier(param: Param) -> str:
-    """Write the type in which XLA carries an attribute, and the number of its parts."""
+    """Write the type that XLA passes for an attribute, and the number of its parts."""
     if param.kind is AttrKind.SCALAR:
         dtype = known(param.dtype)
         return f"{dtype.attr_type.xla_code}, {dtype.attr_parts}, {str(dtype.attr_type is dtype).lower()}"
@@ -192,7 +109,7 @@ def _carrier(param: Param) -> str:
 
 
 def render_support(attrs: Sequence[Param], name: str) -> str:
-    """Write what must stand before the trampoline, with the table ``be_more_<name>``; nothing for plain attributes."""
+    """Write the text before the trampoline, with the table ``be_more_<name>``; empty for plain attributes."""
     return "" if all(map(is_plain, attrs)) else "".join(f"{line}\n" for line in _tables(attrs, name))
 
 
@@ -231,7 +148,7 @@ def _more(param: Param, place: str) -> str:
 
 
 def _enum_value(param: Param, place: str) -> Iterator[str]:
-    """Write a class that becomes an enumeration, of which only the compiler knows the name."""
+    """Write a class that converts to an enumeration, whose name only the compiler knows."""
     choices = ", ".join(f"be_T::{choice}" for choice in param.choices)
     yield f"struct be_value_{place} {{ const void* be_attr;"
     yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_enum(be_T)>::Type> operator be_T() const {{"
@@ -239,7 +156,7 @@ def _enum_value(param: Param, place: str) -> Iterator[str]:
 
 
 def _struct_value(param: Param, place: str, row: str) -> Iterator[str]:
-    """Write a class that becomes a structure with the declared fields; others keep what the structure gives them."""
+    """Write a class that converts to a structure with the declared fields; other fields keep their initial values."""
     count = len(param.fields)
     yield f"struct be_value_{place} {{ const void* be_attr;"
     yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_class(be_T)>::Type> operator be_T() const {{"
@@ -282,7 +199,7 @@ def _enumerator(dtype: DType) -> str:
 
 
 def _stored_default(param: Param, name: str) -> str:
-    """Declare a variable with a default, as the trampoline reads it."""
+    """Declare a variable with a default, for the trampoline."""
     value = param.default
     match param.kind:
         case AttrKind.STRING:
@@ -297,7 +214,7 @@ def _stored_default(param: Param, name: str) -> str:
 
 
 def _number(value: float | str, dtype: DType) -> str:
-    """Write a number as a literal of the type in which XLA carries it."""
+    """Write a number as a literal of the type that XLA passes."""
     number = float(value) if dtype.kind == "float" else int(value)
     if dtype.is_narrow:
         return f"0x{_raw_bits(number, dtype):04x}"

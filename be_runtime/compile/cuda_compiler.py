@@ -1,4 +1,4 @@
-"""The interface of CUDA compilers, and the choice among them. No other module lists the compilers."""
+"""The interface of CUDA compilers, and the choice among them; no other module lists the compilers."""
 
 from __future__ import annotations
 

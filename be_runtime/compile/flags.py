@@ -1,6 +1,6 @@
-"""Arguments of compilers and linkers, from options.
+"""Commands of host compilers and linkers, made of options.
 
-An author's own flag wins over ours: g++ takes the last of two, so theirs come last.
+An author's own flag wins over ours: g++ takes the last of two, so the author's flags come last.
 """
 
 from __future__ import annotations
@@ -13,17 +13,27 @@ from typing import NamedTuple
 from be_runtime.request.options import CompileOptions
 from be_toolchain.values import CudaToolkit, HostCompiler
 
+STANDARD = "c++17"
+
+_WHOLE_NVCC_FLAGS = (
+    *("-keep", "--keep", "-save-temps", "--save-temps", "-t", "--threads", "-split-compile", "--split-compile"),
+    *("-optf", "--options-file", "-M", "-MM", "-MD", "-E", "-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin"),
+    *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
+    *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
+)
+"""Flags of an author that change nvcc's steps: nvcc then runs as a whole."""
+
 ListFolder = Callable[[Path], Sequence[str]]
-"""A function that lists the names in a folder; empty if the folder does not exist."""
+"""Function that lists the names in a folder; empty if the folder does not exist."""
 
 
 def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
-    """Write ``-rpath`` and ``-l`` so that the library is found, by the linker now and by the loader later.
+    """Translate ``-rpath`` and ``-l`` so that the linker finds the library now, and the loader later.
 
     Parameters
     ----------
     ldflags : sequence of str
-        Flags of the author; with an ``-rpath=`` of no folder among them, the loader searches only those of others.
+        Flags of the author. After an ``-rpath=`` without a folder, the loader gets no folder for ``-l``.
     library_dirs : sequence of Path
         Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
     list_folder : callable
@@ -98,11 +108,8 @@ def rpath(folder: str | Path) -> list[str]:
     return ["-Xlinker", "-rpath", "-Xlinker", str(folder)]
 
 
-STANDARD = "c++17"
-
-
 def has_flag(flags: Sequence[str], *names: str) -> bool:
-    """Return whether a flag is given, alone or with a value after ``=``.
+    """Return whether a flag is given, alone or with ``=`` and a value.
 
     Examples
     --------
@@ -112,22 +119,13 @@ def has_flag(flags: Sequence[str], *names: str) -> bool:
     return any(flag == name or flag.startswith(name + "=") for flag in flags for name in names)
 
 
-_WHOLE_NVCC_FLAGS = (
-    *("-keep", "--keep", "-save-temps", "--save-temps", "-t", "--threads", "-split-compile", "--split-compile"),
-    *("-optf", "--options-file", "-M", "-MM", "-MD", "-E", "-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin"),
-    *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
-    *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
-)
-"""Flags of an author that change nvcc's steps: nvcc is then run as a whole."""
-
-
 def allows_phases(author_flags: Sequence[str]) -> bool:
-    """Return whether a compiler's phases can be run one by one with an author's flags, which are nvcc's."""
+    """Return whether a compiler's phases can run one by one with an author's flags for nvcc."""
     return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
 
 
 def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Write flags for folders of headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
+    """Write flags for folders of headers: `first` before the compiler's own folders, `last` as system headers."""
     unique = list(dict.fromkeys(first))
     rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
     return tuple(
@@ -157,9 +155,9 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def sanitizer_flags(options: CompileOptions) -> tuple[str, ...]:
-    """Return the compiler's flags for sanitizers, which go on after an error; the first is the linker's too.
+    """Return the compiler's flags for sanitizers that continue after an error; the linker needs the first one too.
 
-    ThreadSanitizer goes on anyway.
+    ThreadSanitizer always continues.
 
     Examples
     --------
@@ -174,7 +172,7 @@ def sanitizer_flags(options: CompileOptions) -> tuple[str, ...]:
 
 
 def native_flags(options: CompileOptions) -> tuple[str, ...]:
-    """Return the flags for code that runs on one CPU only; they name it, since the key of an object has its command.
+    """Return the flags for code that runs on one CPU only, with the CPU's identity for the keys of objects.
 
     Examples
     --------
@@ -185,7 +183,7 @@ def native_flags(options: CompileOptions) -> tuple[str, ...]:
 
 
 def line_flags(options: CompileOptions) -> tuple[str, ...]:
-    """Return the flag by which debuggers and profilers find the lines of host code.
+    """Return the flag that gives debuggers and profilers the lines of host code.
 
     Examples
     --------
@@ -198,9 +196,9 @@ def line_flags(options: CompileOptions) -> tuple[str, ...]:
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
     """Return the flags that let the compiler drop code that only the entry points use, if no other code can use it.
 
-    This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
+    No other code can use the only unit of a module without libraries of the author and without exports of its own.
     """
-    is_alone = not {*ldflags} - {"-rpath="}  # which names no library
+    is_alone = not {*ldflags} - {"-rpath="}  # this flag names no library
     closed = compiler.family == "gcc" and is_alone and not any("visibility" in text for text in texts)
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 
@@ -219,7 +217,7 @@ def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tu
 
 
 class LinkCommand(NamedTuple):
-    """The linker's command: the arguments before the objects and those after them."""
+    """The linker's command: the arguments before and after the objects."""
 
     head: tuple[str, ...]
     tail: tuple[str, ...]
@@ -246,18 +244,15 @@ def link(
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
     if not any("sanitize" in flag for flag in ldflags):
-        # A sanitizer's functions come from the process; other undefined names fail here instead of at the first load.
+        # A sanitizer's functions come from the process. Without one, undefined names fail here, not at the first load.
         tail.append("-Wl,-z,defs")
     tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]
     if toolkit is not None:
-        tail += [*_cudart(toolkit), "-ldl", "-lpthread", "-lrt"]
+        if toolkit.cudart_static is not None:
+            tail.append(str(toolkit.cudart_static))
+        else:
+            assert toolkit.cudart_shared is not None, "a complete toolkit has a cudart"
+            tail += [str(toolkit.cudart_shared), *rpath(toolkit.cudart_shared.parent)]
+        tail += ["-ldl", "-lpthread", "-lrt"]
     return LinkCommand(head=head, tail=tuple(tail))
-
-
-def _cudart(toolkit: CudaToolkit) -> list[str]:
-    if toolkit.cudart_static is not None:
-        return [str(toolkit.cudart_static)]
-    shared = toolkit.cudart_shared
-    assert shared is not None, "a complete toolkit has a cudart"
-    return [str(shared), *rpath(shared.parent)]

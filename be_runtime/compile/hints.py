@@ -1,4 +1,4 @@
-"""Hints for a failure, from the messages of the compiler or the linker."""
+"""Hints for a failed build: a table of patterns in the output of compilers and linkers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class HeaderWheel(NamedTuple):
     cuda13, cuda12 : str
         Names of the wheel for CUDA 13 and CUDA 12.
     is_library : bool
-        True for a wheel of a library, whose release need not be the compiler's.
+        True for a wheel of a library, whose release may differ from the compiler's.
     """
 
     cuda13: str
@@ -45,7 +45,7 @@ _WHEELS = (
 
 
 def wheel_of(header: str) -> HeaderWheel | None:
-    """Find the wheel that has a header, by the name in the ``#include``; None if the header is not CUDA's.
+    """Find the wheel of CUDA that has a header, by the name in the ``#include``; None if the header is not CUDA's.
 
     Examples
     --------
@@ -55,14 +55,11 @@ def wheel_of(header: str) -> HeaderWheel | None:
     return next((wheel for names, wheel in _WHEELS if re.fullmatch(names, header)), None)
 
 
-Hint = str | Callable[[re.Match[str]], str]
-
-
 class _Rule(NamedTuple):
     """A pattern and the hint for it."""
 
     pattern: str
-    hint: Hint
+    hint: str | Callable[[re.Match[str]], str]
     cuda_only: bool = False
 
 
@@ -84,7 +81,7 @@ _HEADER = (
 
 
 def missing_header(text: str) -> str:
-    """Return the header that a compiler does not find; empty for any other failure.
+    """Return the header that a compiler did not find; empty for any other failure.
 
     Examples
     --------
@@ -92,16 +89,12 @@ def missing_header(text: str) -> str:
     'near.h'
     """
     found = re.search(_HEADER, text)
-    return _header_in(found) if found is not None else ""
-
-
-def _header_in(found: re.Match[str]) -> str:
-    return found["gcc"] or found["edg"] or found["clang"]
+    return found["gcc"] or found["edg"] or found["clang"] if found is not None else ""
 
 
 def _about_header(found: re.Match[str]) -> str:
-    """Return the hint for a missing header: the wheel that has it for one of CUDA's, else the option for its folder."""
-    header = _header_in(found)
+    """Return the hint for a missing header: the wheel that has CUDA's header, or the option for another's folder."""
+    header = found["gcc"] or found["edg"] or found["clang"]
     wheel = wheel_of(header)
     if wheel is None:
         return "a header was not found: name its folder in extra_include_paths"

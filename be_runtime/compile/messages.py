@@ -1,4 +1,4 @@
-"""Diagnosis of a compiler's output: the first real error, at the author's line, and hints."""
+"""Diagnosis of the output of compilers and linkers: the first real error at the author's line, warnings, and hints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,54 @@ from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
 from be_toolchain.machine.system import System
 
+_PLACE = r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?:"
+_GNU_ERROR = re.compile(rf"{_PLACE} (?:fatal )?error: (?P<message>.*)$")
+_EDG_ERROR = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
+_LINKER = re.compile(
+    r"(undefined reference to|multiple definition of|cannot find -l|cannot find |undefined symbol: |duplicate symbol: "
+    r"|error: linker command failed|file not recognized)"
+)
+_TOOL = re.compile(
+    r"^(?:nvcc fatal\s*:|ptxas (?:fatal|error)\s*|ptxas .*error|cc1plus: .*error|(?:\S*g\+\+|\S*clang\S*): error:"
+    r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)"
+)
+_NEXT = re.compile(r"^\S.*?(?::\d+(?::\d+)?: (?:fatal )?(?:error|warning): |\(\d+\): (?:error|warning))")
+_NOTE = re.compile(r"^(?P<file>\S.*?)(?::\d+(?::\d+)?:|\(\d+\):)\s+note(?: #[\w-]+)?: (?P<message>.*)$")
+_COUNT = re.compile(r"^\d+ (?:error|warning)s? (?:and \d+ errors? )?generated")
+_ASIDE = re.compile(r"^In file included from |^compilation terminated|^\S.*: (?:In|At) |^collect2|^ninja:")
+
+_CALLERS = (
+    re.compile(rf"{_PLACE}\s+(?:recursively )?required (?:from|by) "),
+    re.compile(rf"{_PLACE} note: in instantiation of .* requested here"),
+    re.compile(r"\binstantiation of .* at line (?P<line>\d+) of \"?(?P<file>[^\"]+)\"?$"),
+)
+"""Lines of g++, clang and nvcc about the instantiation of a template, from the inside out."""
+
+_ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and number"
+_MAX_LINES = 12
+_WIDEST = 240
+_LONGEST, _MOST_LINES = 2000, 20_000
+"""Limits on the characters of a line, and on the lines: the time of some patterns grows with the square of them."""
+_AROUND = 200
+"""Lines before and after an error that may belong to it."""
+_MOST_ERRORS = 5
+
+_GNU_UNDEFINED = re.compile(r"undefined reference to [`'](?P<symbol>.*)'")
+_LLVM_UNDEFINED = re.compile(r"undefined symbol: (?P<symbol>.*)$")
+_GOLD_PLACE = re.compile(r"(?P<object>\S+)\.o:[^:]*:function (?P<function>.*): error: undefined")
+_LD_PLACE = re.compile(r"(?P<object>\S+)\.o: in function `(?P<function>.*)':$")
+_LLVM_PLACE = re.compile(r"^>>>\s+(?P<object>\S+)\.o:\((?:function )?(?P<function>.*)\)")
+_ENTRY = re.compile(r"\bbe_(?:entry|call)_(\w+)")
+_STEM = re.compile(r"(?:\.\w+|\[\d+\])$")
+_MOST_SYMBOLS = 5
+_MOST_REFERRERS = 20
+
+_WARNING = re.compile(r"^\S[^\n]*?(?::\d+(?::\d+)?: warning|\(\d+\): warning(?: #[\w-]+)?): ")
+_MOST_WARNINGS = 10
+
 _SYSTEM = Path("/usr/include")
 _ALIKE = 0.8
-"""Least similarity of two names, as `difflib.SequenceMatcher.ratio` measures it."""
+"""Least similarity of two names by `difflib.SequenceMatcher.ratio`."""
 
 
 def near_header(header: str, request: BuildRequest, tools: Tools, system: System) -> str:
@@ -36,17 +81,6 @@ def near_header(header: str, request: BuildRequest, tools: Tools, system: System
         found += close
         places = [place / close[0] for place in places]
     return "/".join(found) if found != header.split("/") else ""
-
-
-_GNU = re.compile(r"undefined reference to [`'](?P<symbol>.*)'")
-_LLVM = re.compile(r"undefined symbol: (?P<symbol>.*)$")
-_GOLD_PLACE = re.compile(r"(?P<object>\S+)\.o:[^:]*:function (?P<function>.*): error: undefined")
-_LD_PLACE = re.compile(r"(?P<object>\S+)\.o: in function `(?P<function>.*)':$")
-_LLVM_PLACE = re.compile(r"^>>>\s+(?P<object>\S+)\.o:\((?:function )?(?P<function>.*)\)")
-_ENTRY = re.compile(r"\bbe_(?:entry|call)_(\w+)")
-_STEM = re.compile(r"(?:\.\w+|\[\d+\])$")
-_MOST = 5
-_MOST_REFERRERS = 20
 
 
 class _Missing(NamedTuple):
@@ -77,30 +111,26 @@ def undefined_symbols(lines: Sequence[str], names: Iterable[str]) -> tuple[str, 
     for each in _missing(lines):
         first.setdefault(each.symbol, each)
     sources = {_STEM.sub("", name.rpartition("/")[2]): name for name in names}
-    shown = [_describe(each, sources) for each in list(first.values())[:_MOST]]
-    return (*shown, *([f"and {len(first) - _MOST} more"] if len(first) > _MOST else []))
+    shown = [_describe(each, sources) for each in list(first.values())[:_MOST_SYMBOLS]]
+    return (*shown, *([f"and {len(first) - _MOST_SYMBOLS} more"] if len(first) > _MOST_SYMBOLS else []))
 
 
 def _missing(lines: Sequence[str]) -> Iterator[_Missing]:
-    """Find the missing symbols and their users: ld names the function before, gold beside and lld after the symbol."""
+    """Find missing symbols and their users: ld names the function before the symbol, gold beside it, lld below it."""
     function = target = ""
     for index, line in enumerate(lines):
         place = _LD_PLACE.search(line) or _GOLD_PLACE.search(line)
         if place is not None:
             function, target = place["function"], place["object"]
-        found = _GNU.search(line) or _LLVM.search(line)
+        found = _GNU_UNDEFINED.search(line) or _LLVM_UNDEFINED.search(line)
         if found is None:
             continue
-        after = next(filter(None, map(_LLVM_PLACE.match, _referrers(lines, index))), None)
+        below = takewhile(lambda line: line.startswith(">>>"), islice(lines, index + 1, index + 1 + _MOST_REFERRERS))
+        after = next(filter(None, map(_LLVM_PLACE.match, below)), None)
         if after is not None:
             yield _Missing(found["symbol"], after["function"], after["object"])
         else:
             yield _Missing(found["symbol"], function, target)
-
-
-def _referrers(lines: Sequence[str], index: int) -> Iterator[str]:
-    """Return the lines that lld writes below a symbol."""
-    yield from takewhile(lambda line: line.startswith(">>>"), islice(lines, index + 1, index + 1 + _MOST_REFERRERS))
 
 
 def _describe(missing: _Missing, sources: Mapping[str, str]) -> str:
@@ -112,16 +142,12 @@ def _describe(missing: _Missing, sources: Mapping[str, str]) -> str:
     elif "BE::detail" in user:
         user = ""
     source = sources.get(stem, "")
-    used = f", used by {user}" if user else ""
-    return f"undefined reference to '{missing.symbol}'{used}" + (f" in {source}" if source else "")
-
-
-_WARNING = re.compile(r"^\S[^\n]*?(?::\d+(?::\d+)?: warning|\(\d+\): warning(?: #[\w-]+)?): ")
-_MOST_warned = 10
+    text = f"undefined reference to '{missing.symbol}'" + (f", used by {user}" if user else "")
+    return text + (f" in {source}" if source else "")
 
 
 def find_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
-    r"""Find the warnings in what g++, clang and nvcc printed, each once.
+    r"""Find the warnings in the output of g++, clang and nvcc, each once.
 
     Examples
     --------
@@ -140,47 +166,10 @@ def warnings_text(name: str, warnings: tuple[str, ...]) -> str:
     be_runtime: m: the compiler warns
       m:3:5: warning: unused variable 'a'
     """
-    rest = (
-        [f"  and {len(warnings) - _MOST_warned} more, which module.report() lists"]
-        if len(warnings) > _MOST_warned
-        else []
-    )
-    return "\n".join(
-        [f"be_runtime: {name}: the compiler warns", *(f"  {each}" for each in warnings[:_MOST_warned]), *rest]
-    )
-
-
-_PLACE = r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?:"
-_GNU_diagnose = re.compile(rf"{_PLACE} (?:fatal )?error: (?P<message>.*)$")
-_EDG = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
-_LINKER = re.compile(
-    r"(undefined reference to|multiple definition of|cannot find -l|cannot find |undefined symbol: |duplicate symbol: "
-    r"|error: linker command failed|file not recognized)"
-)
-_TOOL = re.compile(
-    r"^(?:nvcc fatal\s*:|ptxas (?:fatal|error)\s*|ptxas .*error|cc1plus: .*error|(?:\S*g\+\+|\S*clang\S*): error:"
-    r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)"
-)
-_NEXT = re.compile(r"^\S.*?(?::\d+(?::\d+)?: (?:fatal )?(?:error|warning): |\(\d+\): (?:error|warning))")
-_NOTE = re.compile(r"^(?P<file>\S.*?)(?::\d+(?::\d+)?:|\(\d+\):)\s+note(?: #[\w-]+)?: (?P<message>.*)$")
-_COUNT = re.compile(r"^\d+ (?:error|warning)s? (?:and \d+ errors? )?generated")
-_ASIDE = re.compile(r"^In file included from |^compilation terminated|^\S.*: (?:In|At) |^collect2|^ninja:")
-
-_CALLERS = (
-    re.compile(rf"{_PLACE}\s+(?:recursively )?required (?:from|by) "),
-    re.compile(rf"{_PLACE} note: in instantiation of .* requested here"),
-    re.compile(r"\binstantiation of .* at line (?P<line>\d+) of \"?(?P<file>[^\"]+)\"?$"),
-)
-"""Lines of g++, clang and nvcc about the instantiation of a template, from the inside out."""
-
-_ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and number"
-_MAX_LINES = 12
-_WIDEST = 240
-_LONGEST, _MOST_LINES = 2000, 20_000
-"""The characters of a line and the lines that are read: some patterns take the square of the time for twice of them."""
-_AROUND = 200
-"""Lines before and after an error that are read for what belongs to it."""
-_MOST_ERRORS = 5
+    lines = [f"be_runtime: {name}: the compiler warns", *(f"  {each}" for each in warnings[:_MOST_WARNINGS])]
+    if len(warnings) > _MOST_WARNINGS:
+        lines.append(f"  and {len(warnings) - _MOST_WARNINGS} more, which module.report() lists")
+    return "\n".join(lines)
 
 
 class Diagnosis(NamedTuple):
@@ -205,10 +194,9 @@ def diagnose(
     output : str
         Output of the command that failed.
     sources : mapping of str to str
-        Sources of the author, by their names in messages, so that a line can be shown even if no file of that name
-        exists.
+        Sources of the author, by their names in messages. A source need not be a file.
     trampoline_lines : sequence of (str, int)
-        Name and line that messages give for the call of each entry point: an error there is about the arg_spec.
+        Name and line in messages about the call of each entry point: an error there is about the arg_spec.
     is_cuda : bool
         Whether the source is CUDA.
     """
@@ -217,15 +205,16 @@ def diagnose(
     start = _first_error_line(lines)
     if start is None:
         return Diagnosis("\n".join(lines[-_MAX_LINES:]).strip(), hints(_near(lines, len(lines)), is_cuda=is_cuda))
-    match = _GNU_diagnose.match(lines[start]) or _EDG.match(lines[start])
+    match = _GNU_ERROR.match(lines[start]) or _EDG_ERROR.match(lines[start])
     missing = undefined_symbols(lines, sources) if match is None else ()
     if missing:
         return Diagnosis("\n".join(missing), hints(_near(lines, start), is_cuda=is_cuda))
     block = _block(lines, start, sources)
     found = hints("\n".join(block), is_cuda=is_cuda) or hints(_near(lines, start), is_cuda=is_cuda)
     if match is not None:
-        before = lines[max(0, start - _AROUND) : start]
-        if (match["file"], int(match["line"])) in trampoline_lines and _is_of_trampoline(before, block):
+        around = "\n".join((*lines[max(0, start - _AROUND) : start], *block))
+        # The generated call has the author's line.
+        if (match["file"], int(match["line"])) in trampoline_lines and "be_call" in around:
             found = found or (_ARG_SPEC,)
         is_expanded = any(len(line) > _WIDEST or "be_call" in line for line in block[1:])
         if len(block) == 1 or is_expanded:
@@ -246,7 +235,7 @@ def explained(
     is_cuda: bool,
     where: str = "",
 ) -> BuildError:
-    """Return the same failure with the result of `diagnose` for its output, and `where` added to its message."""
+    """Return the failure with a diagnosis of its output, and with `where` at the end of its message."""
     diagnosis = diagnose(error.output, sources, trampoline_lines, is_cuda=is_cuda)
     return type(error)(
         error.message + where,
@@ -259,7 +248,7 @@ def explained(
 
 
 def _first_error_line(lines: Sequence[str]) -> int | None:
-    for pattern in (_GNU_diagnose, _EDG, _TOOL, _LINKER):
+    for pattern in (_GNU_ERROR, _EDG_ERROR, _TOOL, _LINKER):
         for index, line in enumerate(lines):
             if pattern.search(line) and not line.lstrip().startswith("collect2"):
                 return index
@@ -267,7 +256,7 @@ def _first_error_line(lines: Sequence[str]) -> int | None:
 
 
 def _block(lines: Sequence[str], start: int, sources: Mapping[str, str]) -> list[str]:
-    """Return the error's line and its details, up to the next diagnostic or a note about somebody else's code."""
+    """Return the error's line and its details, up to the next diagnostic or a note about other code."""
     block = [lines[start]]
     for line in lines[start + 1 : start + _MAX_LINES]:
         ends = any(pattern.match(line) for pattern in (_NEXT, _COUNT, _ASIDE))
@@ -283,13 +272,8 @@ def _is_foreign_note(line: str, sources: Mapping[str, str]) -> bool:
     return note is not None and (note["file"] not in sources or " macro '" in note["message"])
 
 
-def _is_of_trampoline(before: Sequence[str], block: Sequence[str]) -> bool:
-    """Return whether the error is in the generated call at the author's line, and not in the author's code."""
-    return "be_call" in "\n".join((*before, *block))
-
-
 def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
-    """Show a line of the author's in gcc's format, with a caret if the column, counted in bytes, is known."""
+    """Show the author's line in gcc's format, with a caret if the column, counted in bytes, is known."""
     rows = sources.get(place["file"], "").split("\n")
     line, column = int(place["line"]), place.groupdict().get("column")
     if not 0 < line <= len(rows) or not rows[line - 1].strip():
@@ -297,7 +281,7 @@ def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
     row = rows[line - 1].rstrip("\r")
     shown = [f"{line:5d} | {row}"]
     before = row.encode(errors="surrogateescape")[: int(column or 0) - 1].decode(errors="replace")
-    if column is not None and len(before) < len(row):  # A column of generated code may be behind the author's line.
+    if column is not None and len(before) < len(row):  # a column of generated code may be behind the author's line
         shown.append("      | " + "".join("\t" if char == "\t" else " " for char in before) + "^")
     return shown
 
@@ -305,7 +289,7 @@ def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
 def _led_by_caller(
     block: list[str], match: re.Match[str], lines: Sequence[str], start: int, sources: Mapping[str, str]
 ) -> list[str]:
-    """Put the author's line first if the error is in somebody else's template that it instantiates."""
+    """Put the author's line first if the error is in a template of others that the line instantiates."""
     folders = tuple(f"{folder}/" for name in sources if (folder := name.rpartition("/")[0]))
     if match["file"] in sources or match["file"].startswith(folders):
         return block
@@ -318,7 +302,7 @@ def _led_by_caller(
 
 
 def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
-    """Find the instantiations that belong to an error: g++ writes them before it, other compilers after it."""
+    """Find the instantiations that belong to an error: g++ prints them before the error, other compilers after it."""
     low, high = max(-1, start - _AROUND), min(len(lines), start + _AROUND)
     first = next(
         (at + 1 for at in range(start - 1, low, -1) if _NEXT.match(lines[at]) or _NOTE.match(lines[at])), low + 1
@@ -329,10 +313,10 @@ def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
 
 
 def _further(lines: Sequence[str], start: int) -> tuple[str, ...]:
-    """Return the first few of the other errors, without repeated messages."""
+    """Return the next few errors, without repeated messages."""
     found: dict[str, str] = {}
     for line in lines[start:]:
-        match = _GNU_diagnose.match(line) or _EDG.match(line)
+        match = _GNU_ERROR.match(line) or _EDG_ERROR.match(line)
         if match is not None:
             found.setdefault(match["message"], line)
         if len(found) > _MOST_ERRORS:

@@ -1,6 +1,6 @@
-"""Compilation databases, ``compile_commands.json``, which tell editors the commands for an author's files.
+"""The values of a build: the order, the commands and their graph, and the compilation database for editors.
 
-The format is clang's: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
+The database, ``compile_commands.json``, has clang's format: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ from be_runtime.store.contents import LIBRARY
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
+SOURCES, OBJECTS = "src", "obj"
+"""The folders of generated sources and of compiler output."""
+
+_SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
+
+FILE = "compile_commands.json"
+"""Name of the file, in a cache entry and in a project."""
+
 
 class BuildOrder(NamedTuple):
     """The inputs of a build.
@@ -33,9 +41,9 @@ class BuildOrder(NamedTuple):
     system : System
     settings : Settings
     toolchain_store : Store
-        Keeps the files of the toolchain: the compiled handler, nvcc's dry runs.
+        Store of the toolchain's files: the compiled handler, nvcc's dry runs.
     module_store : Store
-        Keeps modules, and the objects of a folder's files.
+        Store of modules, and of the objects of a folder's files.
     jobs : int or None
         Number of commands that run at once, if the caller chose one.
     verbose : bool
@@ -54,12 +62,6 @@ class BuildOrder(NamedTuple):
     jobs: int | None
     verbose: bool
     force: bool
-
-
-SOURCES, OBJECTS = "src", "obj"
-"""The folders of generated sources and of compiler output."""
-
-_SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
 
 class UnitFiles(NamedTuple):
@@ -101,7 +103,7 @@ def unit_files(stem: str, language: str) -> UnitFiles:
 
 
 def files_named(stem: str, language: str) -> UnitFiles:
-    """Name the files of a stem, which is used unchanged; one that begins with ``be_`` is not a unit's."""
+    """Name the files of a stem that needs no quoting; no unit's stem begins with ``be_``."""
     return UnitFiles(
         stem=stem,
         source=f"{SOURCES}/{stem}{_SUFFIX[language]}",
@@ -136,13 +138,13 @@ class Edge(NamedTuple):
     argv : tuple of str
         The command; paths in it are absolute or relative to the build folder.
     inputs, outputs : tuple of str
-        Files it reads and writes, relative to the build folder.
+        Files that it reads and writes, relative to the build folder.
     description : str
         Description for the progress line.
     tool : Tool
         Role of the command.
     depfile : str or None
-        File in which it lists the files it read, in make's format.
+        File in which the command lists the files that it read, in make's format.
     environ : tuple of (str, str)
         Environment variables for this command alone.
     """
@@ -164,7 +166,7 @@ class UnitBuild(NamedTuple):
     unit : UnitFiles
         Files of the unit.
     edges : tuple of Edge
-        Commands that make the object; none if it exists already.
+        Commands that make the object; empty if the object exists already.
     files : tuple of GeneratedFile
         Files that the commands expect.
     library_path : str
@@ -204,12 +206,12 @@ class BuildPlan(NamedTuple):
 
     @property
     def commands(self) -> tuple[Edge, ...]:
-        """All commands."""
+        """Return all commands."""
         return self.edges if self.link is None else (*self.edges, self.link)
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """The objects that are linked."""
+        """Return the objects that are linked."""
         return () if self.link is None else self.link.inputs
 
 
@@ -236,10 +238,6 @@ def link_edge(link: LinkCommand, objects: Sequence[str], description: str = "lin
     )
 
 
-FILE = "compile_commands.json"
-"""Name of the file, in a cache entry and in a project."""
-
-
 def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
     """Write a compilation database.
 
@@ -258,23 +256,19 @@ def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
 def merge_commands(databases: Iterable[str]) -> str:
     """Merge several databases into one; the first entry for a file counts.
 
-    Missing files are left out, and so is what is damaged.
+    Damaged entries and entries for missing files are left out.
     """
     merged: dict[str, object] = {}
     for text in databases:
-        for file, entry in _entries(text):
-            if _exists(file):
-                merged.setdefault(file, entry)
+        try:
+            rows = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        for row in rows if isinstance(rows, list) else ():
+            file = row.get("file") if isinstance(row, dict) else None
+            if isinstance(file, str) and _exists(file):
+                merged.setdefault(file, row)
     return json.dumps([merged[file] for file in sorted(merged)], indent=1) + "\n"
-
-
-def _entries(text: str) -> list[tuple[str, object]]:
-    try:
-        rows = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    every = rows if isinstance(rows, list) else []
-    return [(row["file"], row) for row in every if isinstance(row, dict) and isinstance(row.get("file"), str)]
 
 
 def _exists(file: str) -> bool:

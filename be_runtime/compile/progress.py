@@ -1,4 +1,4 @@
-"""A progress display on the terminal for long builds, a line for each of those that run at once."""
+"""The display of long builds on the terminal, with a line for each build that runs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Progress:
         self.start = time.monotonic()
 
     def finish(self, edge: Edge) -> None:
-        """Note that a command has finished."""
+        """Count a finished command."""
         if edge.description in self._left:
             self._left.remove(edge.description)
 
     def conclude(self, seconds: Mapping[str, float]) -> None:
-        """Note that all commands have finished, with their durations by description."""
+        """Keep the slowest command for the last line, after all commands have finished."""
         if len(seconds) > 1:
             slowest = max(seconds, key=seconds.__getitem__)
             self._slowest = f", {slowest} took {seconds[slowest]:.1f} s of it"
@@ -61,32 +61,32 @@ class Progress:
     ) -> None:
         if self._display is not None:
             took = time.monotonic() - self.start
-            is_told = kind is None and took > _DELAY_S
-            self._display.remove(self, f"built {self._name} in {took:.1f} s{self._slowest}" if is_told else "")
+            is_shown = kind is None and took > _DELAY_S
+            self._display.remove(self, f"built {self._name} in {took:.1f} s{self._slowest}" if is_shown else "")
 
     @property
     def line(self) -> str:
-        """A line of what is done, and what is being done."""
+        """Return the line of the display: the number of finished commands, and a command that runs."""
         finished, spent = self._total - len(self._left), time.monotonic() - self.start
         doing = f": {self._left[0]}" if self._left else ""
         return printable_line(f"building {self._name} [{finished}/{self._total}] {spent:.0f} s{doing}")
 
 
 class _Display:
-    """The lines of builds that run at once: a terminal has room for one writer."""
+    """The lines of all builds that run: a terminal has room for one writer."""
 
     _newest: _Display | None = None
     _lock = ThreadLock()
 
     def __init__(self, first: Progress) -> None:
         self.builds = [first]
-        self._told: list[str] = []
+        self._endings: list[str] = []
         self._changed = threading.Event()
         self.thread = threading.Thread(target=self._show, daemon=True)
 
     @classmethod
     def of(cls, build: Progress) -> _Display:
-        """Return the display that shows a build from now on; that of another process, before a fork, shows nothing."""
+        """Return the display that shows a build from now on; after a fork, the parent's display has no thread."""
         with cls._lock:
             newest = cls._newest
             if newest is not None and newest.builds and newest.thread.is_alive():
@@ -96,11 +96,11 @@ class _Display:
             made.thread.start()
             return made
 
-    def remove(self, build: Progress, told: str) -> None:
-        """Tell that a build is over; after the last one the terminal is free."""
+    def remove(self, build: Progress, ending: str) -> None:
+        """Remove a build that ended; after the last build the terminal is free."""
         with self._lock:
             self.builds.remove(build)
-            self._told += [told] if told else []
+            self._endings += [ending] if ending else []
             is_last = not self.builds
         self._changed.set()
         if is_last:
@@ -112,7 +112,7 @@ class _Display:
             if left <= 0:
                 break
             self._wait(left)
-        if not builds and not self._told:
+        if not builds and not self._endings:
             return
         from rich.console import Console
         from rich.text import Text
@@ -122,12 +122,12 @@ class _Display:
             while builds := list(self.builds):
                 status.update(Text("\n".join(each.line for each in builds)))
                 self._wait(0.2)
-                self._tell(console)
-        self._tell(console)
+                self._print_endings(console)
+        self._print_endings(console)
 
-    def _tell(self, console: Console) -> None:
-        while self._told:
-            console.print(printable_line(self._told.pop(0)), style="dim", highlight=False, markup=False)
+    def _print_endings(self, console: Console) -> None:
+        while self._endings:
+            console.print(printable_line(self._endings.pop(0)), style="dim", highlight=False, markup=False)
 
     def _wait(self, seconds: float) -> None:
         self._changed.wait(seconds)

@@ -1,4 +1,4 @@
-"""Several calls at a time, in threads that an interrupt ends."""
+"""Parallel calls in threads that an interrupt ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _POLL_S = 0.1
 """Longest wait for a lock: a signal that arrives just before an unlimited wait begins is never handled."""
 
 _THREADS = "be-parallel"
-"""Start of the threads' names."""
+"""Prefix of the threads' names."""
 
 
 def run_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Call a function for each item, several at a time.
+    """Call a function for each item, several calls at once.
 
-    An exception ends it when the calls under way have returned. An interrupt, which only the main thread sees, also
-    stops the builds of all threads.
+    After an exception, no further call starts, and the exception leaves when the running calls have returned. An
+    interrupt, which only the main thread receives, also stops the builds of all threads.
 
     Returns
     -------
@@ -43,12 +43,10 @@ def run_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             # The threads are asked, not the futures: an interrupted `submit` may have started a call.
-            while isinstance(error, KeyboardInterrupt) and _is_any_alive():
+            while isinstance(error, KeyboardInterrupt) and any(
+                thread.name.startswith(_THREADS) for thread in threading.enumerate()
+            ):
                 stop_running()
                 time.sleep(_POLL_S / 2)
             raise
     return results
-
-
-def _is_any_alive() -> bool:
-    return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ class Tools(NamedTuple):
     programs : tuple of str
         Assembler and linkers on PATH, for compilers that search it.
     library_includes, library_dirs : tuple of Path
-        Folders of headers and libraries of CUDA's math libraries, which the toolkit may lack; searched last.
+        Folders of CUDA's math libraries, which the toolkit may lack; searched last.
     """
 
     cxx: HostCompiler
@@ -51,7 +52,7 @@ class Tools(NamedTuple):
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
-        """Return the fields of a key for these tools, apart from the toolchain's own, the architectures and XLA."""
+        """Return the tools' fields of a key, without the toolchain's fields, the architectures and XLA."""
         folders = (*self.library_includes, *self.library_dirs)
         return (str(self.cxx.path), *self.programs, *map(str, folders))
 
@@ -62,7 +63,7 @@ def wanted_archs(
     settings: Settings,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """Return the requested architectures: from the argument, the process's setting, the environment or the devices.
+    """Return the first architectures named by the argument, the process's setting, the environment or the devices.
 
     Raises
     ------
@@ -79,12 +80,12 @@ def wanted_archs(
 
 
 def no_architecture(consequence: str) -> ArgumentError:
-    """Make the error for an unknown architecture, with hints to name one; its text also serves for a warning.
+    """Make the error for an unknown architecture, with hints to name one; a warning uses the same text.
 
     Parameters
     ----------
     consequence : str
-        Consequence, for the message.
+        What follows from it, for the message.
     """
     return ArgumentError(
         f"no GPU is visible, so {consequence}",
@@ -102,7 +103,7 @@ def choose_archs(
     toolkit: CudaToolkit,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """Choose the architectures of device code: the requested ones, else, with a warning, one that most GPUs run.
+    """Return the requested architectures of device code, or else, with a warning, one that most GPUs run.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...
     flags : sequence of str
         Flags that name architectures.
     otherwise : callable
-        Function that returns the requested architectures, called if the flags have no number, as in ``-arch=native``.
+        Function that returns the requested architectures, for flags without a number, such as ``-arch=native``.
 
     Examples
     --------
@@ -149,18 +150,15 @@ def gather_tools(
     ffi_include: Path,
     record_dir: Path | None,
 ) -> Tools:
-    """Gather everything that a build of the request runs and reads, apart from its sources."""
+    """Gather the programs and files of a request's build, apart from its sources."""
     if request.language == "cpp":
         assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
         return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
     toolkit = toolchain.cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
 
-    def devices() -> Sequence[Arch]:
-        return device_archs(system, record_dir=record_dir)
-
-    named = arch_flags(request.compile.cflags)
-    if named:
+    devices = partial(device_archs, system, record_dir)
+    if named := arch_flags(request.compile.cflags):
         archs = archs_of_flags(named, lambda: wanted_archs(None, process_wide, settings, devices))
     else:
         archs = choose_archs(request.compute_capability, process_wide, settings, toolkit, devices)
@@ -177,14 +175,14 @@ def gather_tools(
 
 
 def _programs(system: System) -> tuple[str, ...]:
-    """List programs that gcc and clang use from PATH: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
+    """List the programs on PATH that gcc and clang run: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
     folders = system.environ.get("PATH", "").split(os.pathsep)
     paths = (f"{folder}/{name}" for name in _ON_PATH for folder in folders)
     return tuple(path for path in paths if os.access(path, os.X_OK))
 
 
 def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
-    """List the folders of CUDA's libraries in wheels: JAX's include cuBLAS and others that a toolkit may lack."""
+    """List the folders of CUDA's libraries in wheels: JAX installs cuBLAS and others that a toolkit may lack."""
     major = toolkit.release.split(".")[0]
     roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
     if major == "12":

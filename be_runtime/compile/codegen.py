@@ -45,9 +45,6 @@ _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
 """Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
-CHECKED = "#define BE_INTERNAL_CHECKED\n"
-"""Beginning of a unit whose accesses through tensors are checked."""
-
 
 class Binding(NamedTuple):
     """One entry point, with its names in its unit and outside.
@@ -110,6 +107,14 @@ def render_named_types(sources: Sequence[SourceText]) -> str:
     return "".join(
         f"#define {macro}\n" for macro, words in _NAMED_TYPES if any(words.search(source.text) for source in sources)
     )
+
+
+def unit_text(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> str:
+    """Write the whole text of one of a request's units."""
+    body = render_inline_source(unit.sources) if unit.path is None else render_include(str(unit.path))
+    checked = "#define BE_INTERNAL_CHECKED\n" if request.compile.checked else ""
+    unit_code = render_unit(body, request.name, bindings, language=request.language, checked=request.compile.checked)
+    return render_named_types(unit.sources) + checked + unit_code
 
 
 def render_unit(

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.compile import flags
-from be_runtime.compile.codegen import (
-    CHECKED,
-    Binding,
-    render_include,
-    render_inline_source,
-    render_named_types,
-    render_unit,
-)
+from be_runtime.compile.codegen import Binding, unit_text
 from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.execute import find_objcopy
 from be_runtime.compile.inputs import LookedAt, Observer
@@ -38,7 +31,7 @@ from be_runtime.compile.plan import (
 from be_runtime.errors import BuildError
 from be_runtime.inspection import symbols
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
-from be_runtime.request.options import BuildRequest, Unit
+from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
 from be_runtime.store.cache import BuildOutput, Recorded
 from be_runtime.store.examine import proven_records
@@ -146,7 +139,7 @@ def plan_units(
             files = unit_files(unit.stem, request.language)
             shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
             compiled = UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
-        source = GeneratedFile(compiled.unit.source, _source_text(request, unit, bindings[unit.stem]))
+        source = GeneratedFile(compiled.unit.source, unit_text(request, unit, bindings[unit.stem]))
         planned[unit.stem] = compiled._replace(files=(source, *compiled.files), command=tuple(command))
     return planned
 
@@ -237,13 +230,6 @@ def with_private_names(
         )
         objects[objects.index(source)] = target
     return plan._replace(edges=tuple(edges), link=link_edge(link, objects))
-
-
-def _source_text(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> str:
-    body = render_inline_source(unit.sources) if unit.path is None else render_include(str(unit.path))
-    checked = request.compile.checked
-    types = render_named_types(unit.sources) + (CHECKED if checked else "")
-    return types + render_unit(body, request.name, bindings, language=request.language, checked=checked)
 
 
 def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:

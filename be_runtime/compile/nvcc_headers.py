@@ -1,20 +1,16 @@
-"""The headers at the beginning of CUDA sources: the script that precompiles them, and their text and macros.
-
-The preamble's cache entry keeps the precompiled header, the text and the macros. Each use checks that they are valid.
-"""
+"""The text and macros of the headers in the preamble: written once for its cache entry, and checked at each use."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from be_runtime.compile.execute import Runner
 from be_runtime.compile.inputs import include_folders, names_asked_for
-from be_runtime.compile.plan import OBJECTS, BuildPlan, Edge, GeneratedFile, Tool, UnitBuild, files_named
+from be_runtime.compile.plan import OBJECTS, BuildPlan, Edge, UnitBuild, files_named
 from be_runtime.errors import BuildError
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import CompileOptions
@@ -25,13 +21,7 @@ from be_toolchain.machine.system import System
 UNIT = files_named("be_preamble", "cuda")
 """The files of the empty source whose commands make the preamble."""
 
-FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
-"""Files of a preamble in `FOLDER`; some of them are missing if a command failed."""
-
 FOLDER = f"{OBJECTS}/{UNIT.stem}"
-_SCRIPT = f"{FOLDER}.sh"
-_DONE = f"{FOLDER}.done"
-DEPFILE = f"{FOLDER}/read.d"
 MESSAGES = f"{FOLDER}/messages"
 """File with the messages of the preprocessors."""
 
@@ -282,84 +272,6 @@ def preprocessing(build: UnitBuild) -> dict[str, Edge]:
 def without_output(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a command without ``-o`` and its value."""
     return tuple(part for part, before in zip(argv, ("", *argv), strict=False) if "-o" not in (part, before))
-
-
-def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
-    """Return the commands of a build, with a host compiler that takes the beginning precompiled.
-
-    Parameters
-    ----------
-    build : UnitBuild
-        Nvcc's phases of one source.
-    script : str
-        The path of ``with_preamble.sh``.
-    folder : str
-        Folder of `FILES`.
-    """
-    whole, compilation = _the(build, "cudafe++").outputs[0], _the(build, "compile")
-    used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
-    return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
-
-
-def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
-    """Return the command that makes a preamble. The command never fails, since a build can do without a preamble.
-
-    Parameters
-    ----------
-    phases : UnitBuild
-        Nvcc's phases of `UNIT`.
-    dropped : sequence of str
-        Flags to leave out: the author's include folders, which the preamble does not read.
-    """
-    edge = Edge(
-        argv=("/bin/sh", _SCRIPT),
-        inputs=(UNIT.source,),
-        outputs=(_DONE,),
-        description="compiling the preamble of CUDA sources",
-        tool="make preamble",
-    )
-    source = GeneratedFile(path=UNIT.source, text="\n")
-    script = GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
-    return phases._replace(edges=(edge,), files=(*phases.files, source, script))
-
-
-def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
-    """Return the script that makes a preamble; nothing else decides the preamble, apart from the toolchain."""
-    whole = _the(phases, "cudafe++").outputs[0]  # which the host compiler reads
-    compiler = [part for part in without_output(_without_input(_the(phases, "compile").argv, whole)) if part != "-S"]
-    header, quoted = f"{FOLDER}/preamble.h", shlex.quote(whole)
-    depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
-    lines = [
-        f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
-        "make() {",
-        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases)),
-        f"cat {depfiles} > {DEPFILE} &&",
-        f"{_shell(_the(phases, 'cudafe++').argv, dropped)} &&",
-        # Not the first line, which names the source, nor the end, which includes what the device side made.
-        f"sed -e 1d -e '/^# 1 \"{UNIT.stem}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {quoted} | sed '$d' > {header} &&",
-        f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
-        f"wc -c < {header} > {FOLDER}/size &&",
-        f"{_shell(compiler, dropped)} -x c++-header {header} -o {header}.gch",
-        "}",
-        f"make > /dev/null 2>&1 || rm -f {header}.gch",
-        f": > {_DONE}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _the(build: UnitBuild, tool: Tool) -> Edge:
-    """Return the only command of a tool."""
-    return next(edge for edge in build.edges if edge.tool == tool)
-
-
-def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
-    """Return a compile command without its source and language, for others in their place."""
-    pairs = zip(argv, ("", *argv[:-1]), strict=True)
-    return tuple(part for part, before in pairs if part not in {source, "-x"} and before != "-x")
-
-
-def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:
-    return shlex.join(part for part in argv if part not in dropped)
 
 
 class HeaderSearch(NamedTuple):

@@ -11,26 +11,24 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from be_runtime.compile.execute import Runner
 from be_runtime.compile.inputs import LookedAt, Observer, read_from_outside
 from be_runtime.compile.nvcc import parse_dryrun, rename, split_phases
 from be_runtime.compile.nvcc_headers import (
-    DEPFILE,
-    FILES,
     FOLDER,
+    MESSAGES,
     UNIT,
     HeaderSearch,
     KeptHeaders,
-    make_preamble,
-    preamble_text,
     preprocessing,
+    probes,
     use_kept_headers,
-    use_preamble,
+    without_output,
 )
-from be_runtime.compile.plan import BuildOrder, UnitBuild, UnitFiles, files_named
+from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles, files_named
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.store.cache import BuildOutput, Entry, Store
 from be_runtime.store.examine import proven_records
@@ -39,10 +37,16 @@ from be_runtime.store.manifest import FileRecord
 from be_toolchain import Toolchain
 from be_toolchain.values import Nvcc
 
+_FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
+"""Files of a preamble in `FOLDER`; some of them are missing if a command failed."""
+_SCRIPT = f"{FOLDER}.sh"
+_DONE = f"{FOLDER}.done"
+_DEPFILE = f"{FOLDER}/read.d"
+
 _PLACEHOLDER = files_named("be_dry_run_source", "cuda")
 _MODULE_ID = "be_dry_run_module"
 _TEXT = "dryrun.txt"
-_FILES_OF_A_PROJECT = 4
+_MANY_FILES = 4
 """From this number of sources on, the first build makes the preamble, which costs little in comparison."""
 
 
@@ -120,6 +124,84 @@ def _module_id(stem: str) -> str:
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
 
 
+def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
+    """Return the commands of a build, with a host compiler that takes the beginning precompiled.
+
+    Parameters
+    ----------
+    build : UnitBuild
+        Nvcc's phases of one source.
+    script : str
+        The path of ``with_preamble.sh``.
+    folder : str
+        Folder of `_FILES`.
+    """
+    whole, compilation = _the(build, "cudafe++").outputs[0], _the(build, "compile")
+    used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
+    return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
+
+
+def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
+    """Return the command that makes a preamble. The command never fails, since a build can do without a preamble.
+
+    Parameters
+    ----------
+    phases : UnitBuild
+        Nvcc's phases of `UNIT`.
+    dropped : sequence of str
+        Flags to leave out: the author's include folders, which the preamble does not read.
+    """
+    edge = Edge(
+        argv=("/bin/sh", _SCRIPT),
+        inputs=(UNIT.source,),
+        outputs=(_DONE,),
+        description="compiling the preamble of CUDA sources",
+        tool="make preamble",
+    )
+    source = GeneratedFile(path=UNIT.source, text="\n")
+    script = GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
+    return phases._replace(edges=(edge,), files=(*phases.files, source, script))
+
+
+def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
+    """Return the script that makes a preamble; nothing else decides the preamble, apart from the toolchain."""
+    whole = _the(phases, "cudafe++").outputs[0]  # which the host compiler reads
+    compiler = [part for part in without_output(_without_input(_the(phases, "compile").argv, whole)) if part != "-S"]
+    header, quoted = f"{FOLDER}/preamble.h", shlex.quote(whole)
+    depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
+    lines = [
+        f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
+        "make() {",
+        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases)),
+        f"cat {depfiles} > {_DEPFILE} &&",
+        f"{_shell(_the(phases, 'cudafe++').argv, dropped)} &&",
+        # Not the first line, which names the source, nor the end, which includes what the device side made.
+        f"sed -e 1d -e '/^# 1 \"{UNIT.stem}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {quoted} | sed '$d' > {header} &&",
+        f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
+        f"wc -c < {header} > {FOLDER}/size &&",
+        f"{_shell(compiler, dropped)} -x c++-header {header} -o {header}.gch",
+        "}",
+        f"make > /dev/null 2>&1 || rm -f {header}.gch",
+        f": > {_DONE}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _the(build: UnitBuild, tool: Tool) -> Edge:
+    """Return the only command of a tool."""
+    return next(edge for edge in build.edges if edge.tool == tool)
+
+
+def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
+    """Return a compile command without its source and language, for others in their place."""
+    pairs = zip(argv, ("", *argv[:-1]), strict=True)
+    return tuple(part for part, before in pairs if part not in {source, "-x"} and before != "-x")
+
+
+def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:
+    return shlex.join(part for part in argv if part not in dropped)
+
+
 class Preamble(NamedTuple):
     """The preamble for a build: its cache entry, or the commands that make one.
 
@@ -171,17 +253,17 @@ class Preamble(NamedTuple):
     def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
         """Keep the files that the commands made, after further commands in the runner's folder."""
         staging = runner.folder
-        if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
+        if self.making is None or not all((staging / FOLDER / name).is_file() for name in _FILES):
             return
-        read, making = read_from_outside((DEPFILE,), staging), observer.looked_at(self.making.edges)
+        read, making = read_from_outside((_DEPFILE,), staging), observer.looked_at(self.making.edges)
 
         def collect(target: Path) -> BuildOutput:
             written, nowhere = self.headers.write(runner, read)
             listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
             looked_at = LookedAt.merged((listed, making))
-            for name in (*FILES, *written):
+            for name in (*_FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
-            return BuildOutput((*FILES, *written), *looked_at)
+            return BuildOutput((*_FILES, *written), *looked_at)
 
         toolchain_store.keep(self.key, collect)
 
@@ -200,7 +282,7 @@ def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
     assert tools.cuda is not None, "only nvcc has such a preamble"
     # A kept dry run comes from an earlier build with the same flags.
     dry_run = _key(_dry_run(command), order.toolchain)
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or order.toolchain_store.get(dry_run) is not None
+    is_worth_it = len(request.units) >= _MANY_FILES or order.toolchain_store.get(dry_run) is not None
     phases = phases_for(command, UNIT, order)
     if phases is None:
         return None

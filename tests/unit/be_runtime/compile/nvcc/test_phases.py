@@ -19,13 +19,12 @@ from be_runtime.compile.nvcc_headers import (
     headers_text,
     is_shadowed,
     is_understood,
-    make_preamble,
     names_in_headers,
     preprocessing,
     probes,
     use_kept_headers,
-    use_preamble,
 )
+from be_runtime.compile.nvcc_preamble import make_preamble, use_preamble
 from be_runtime.compile.plan import UnitBuild, files_named
 from tests.unit.be_runtime.generate.golden_files import check_golden, edges_text
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.compile.flags import STANDARD, has_flag, line_flags, native_flags
-from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles
+from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles, files_named
 from be_runtime.request.options import ARCH_FLAGS, CompileOptions
+from be_runtime.store.cache import BuildOutput
+from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.values import Nvcc
 
@@ -28,6 +32,11 @@ _OUTPUT_OPTIONS: dict[str, tuple[Tool, tuple[str, ...]]] = {
     "fatbinary": ("fatbinary", ("--create", "--embedded-fatbin")),
 }
 _FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
+
+_PLACEHOLDER = files_named("be_dry_run_source", "cuda")
+_MODULE_ID = "be_dry_run_module"
+_DRY_RUN = "dryrun.txt"
+"""File of a dry run in its cache entry."""
 
 _MARK = "#$ "
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -109,22 +118,80 @@ class NvccCompiler(NamedTuple):
         return (str(self.nvcc.path), "-dlink", *archs, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
 
     def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
-        """Return the phases of nvcc's dry run."""
-        from be_runtime.compile.nvcc_preamble import phases_for
+        """Return the phases of nvcc's dry run, which the cache keeps."""
+        toolkit = order.toolchain.cuda
+        assert toolkit is not None, "nvcc is part of a toolkit"
+        try:
+            text = self._dry_run(command, order)
+        except _NoAnswerError:
+            return None
+        phases = _phases(text, *map(str, (self.nvcc.cudafe, self.nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)))
+        if phases is None:
+            return None
+        digest = hashlib.sha256(unit.stem.encode()).hexdigest()
+        name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{unit.stem}.cu")
+        module_id = f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"  # nvcc's form
+        return rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, module_id)
 
-        return phases_for(command, unit, order)
+    def _dry_run(self, command: Sequence[str], order: BuildOrder) -> str:
+        """Return the output of a dry run, from the cache or from nvcc."""
+        argv = _dry_run_command(command)
+
+        def ask() -> str:
+            answer = order.system.run(argv)
+            if answer.returncode != 0:
+                raise _NoAnswerError
+            return answer.text
+
+        def build(staging: Path) -> BuildOutput:
+            (staging / _DRY_RUN).write_text(ask(), encoding="utf-8", errors="surrogateescape")
+            nvcc, profile = self.asked()
+            return BuildOutput(outputs=(_DRY_RUN,), dependencies=(nvcc, profile) if profile.is_file() else (nvcc,))
+
+        kept = order.toolchain_store.get_or_build(_dry_run_key(command, order), build).output(_DRY_RUN)
+        try:
+            return kept.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:  # another process removed the entry since it was found
+            return ask()
 
     def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """Return the preamble, if g++ is behind nvcc's phases."""
         if self.nvcc.host.family != "gcc":
             return None
-        from be_runtime.compile.nvcc_preamble import find_preamble
+        from be_runtime.compile.nvcc_headers import UNIT
+        from be_runtime.compile.nvcc_preamble import MANY_FILES, find_preamble
 
-        return find_preamble(command, order)
+        # A kept dry run comes from an earlier build with the same flags. `phases` keeps one, so this comes first.
+        is_worth_it = len(order.request.units) >= MANY_FILES
+        is_worth_it = is_worth_it or order.toolchain_store.get(_dry_run_key(command, order)) is not None
+        phases = self.phases(command, UNIT, order)
+        return None if phases is None else find_preamble(phases, order, is_worth_it=is_worth_it)
 
-    def asked(self) -> tuple[Path, ...]:
+    def asked(self) -> tuple[Path, Path]:
         """Return nvcc and its profile, which decide the dry run."""
         return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")
+
+
+class _NoAnswerError(Exception):
+    """Raised if the dry run fails; the cache keeps nothing, and nvcc itself reports the reason when it runs."""
+
+
+def _dry_run_command(command: Sequence[str]) -> tuple[str, ...]:
+    target = _PLACEHOLDER.object
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
+
+
+def _dry_run_key(command: Sequence[str], order: BuildOrder) -> CacheKey:
+    argv = _dry_run_command(command)
+    return make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", order.toolchain.fingerprint))
+
+
+@lru_cache(maxsize=8)
+def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
+    """Return the phases of the placeholder, once for all sources of a folder."""
+    dry = parse_dryrun(text)
+    tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
+    return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
 
 
 class NvccSteps(NamedTuple):

@@ -6,17 +6,14 @@ kernel. A second build with the same flags is the sign of an edit loop, and a fo
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from be_runtime.compile.execute import Runner
 from be_runtime.compile.inputs import LookedAt, Observer, read_from_outside
-from be_runtime.compile.nvcc import parse_dryrun, rename, split_phases
 from be_runtime.compile.nvcc_headers import (
     FOLDER,
     MESSAGES,
@@ -28,14 +25,12 @@ from be_runtime.compile.nvcc_headers import (
     use_kept_headers,
     without_output,
 )
-from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles, files_named
+from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.store.cache import BuildOutput, Entry, Store
 from be_runtime.store.examine import proven_records
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import FileRecord
-from be_toolchain import Toolchain
-from be_toolchain.values import Nvcc
 
 _FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
 """Files of a preamble in `FOLDER`; some of them are missing if a command failed."""
@@ -43,85 +38,8 @@ _SCRIPT = f"{FOLDER}.sh"
 _DONE = f"{FOLDER}.done"
 _DEPFILE = f"{FOLDER}/read.d"
 
-_PLACEHOLDER = files_named("be_dry_run_source", "cuda")
-_MODULE_ID = "be_dry_run_module"
-_TEXT = "dryrun.txt"
-_MANY_FILES = 4
+MANY_FILES = 4
 """From this number of sources on, the first build makes the preamble, which costs little in comparison."""
-
-
-class _NoAnswerError(Exception):
-    """Raised if the dry run fails; the cache keeps nothing, and nvcc itself reports the reason when it runs."""
-
-
-def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> UnitBuild | None:
-    """Return the phases of nvcc for one source; None if nvcc has to run as a whole.
-
-    Parameters
-    ----------
-    command : sequence of str
-        Nvcc with its flags, without files.
-    unit : UnitFiles
-    order : BuildOrder
-        An order whose CUDA toolkit has an nvcc.
-    """
-    toolkit = order.toolchain.cuda
-    assert toolkit is not None, "only nvcc has a dry run"
-    nvcc = toolkit.compiler
-    assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
-    argv = _dry_run(command)
-
-    def ask(staging: Path) -> BuildOutput:
-        (staging / _TEXT).write_text(_answer(argv, order), encoding="utf-8", errors="surrogateescape")
-        profile = nvcc.path.parent / "nvcc.profile"
-        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc.path, *((profile,) if profile.is_file() else ())))
-
-    try:
-        kept = order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask).output(_TEXT)
-        try:
-            text = kept.read_text(encoding="utf-8", errors="surrogateescape")
-        except FileNotFoundError:  # another process removed the entry since it was found
-            text = _answer(argv, order)
-    except _NoAnswerError:
-        return None
-    tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
-    phases = _phases(text, *map(str, tools))
-    if phases is None:
-        return None
-    return rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
-
-
-def _answer(argv: tuple[str, ...], order: BuildOrder) -> str:
-    """Return the output of a dry run."""
-    answer = order.system.run(argv)
-    if answer.returncode != 0:
-        raise _NoAnswerError
-    return answer.text
-
-
-@lru_cache(maxsize=8)
-def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
-    """Return the phases of the placeholder, once for all sources of a folder."""
-    dry = parse_dryrun(text)
-    tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
-    return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
-
-
-def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command of the dry run."""
-    target = _PLACEHOLDER.object
-    return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
-
-
-def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:
-    return make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
-
-
-def _module_id(stem: str) -> str:
-    """Return a module id in nvcc's form that no other unit of the library has."""
-    digest = hashlib.sha256(stem.encode()).hexdigest()
-    name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{stem}.cu")
-    return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
 
 
 def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
@@ -268,24 +186,19 @@ class Preamble(NamedTuple):
         toolchain_store.keep(self.key, collect)
 
 
-def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
-    """Find the preamble for nvcc's flags; None if nvcc has to run as a whole.
+def find_preamble(phases: UnitBuild, order: BuildOrder, *, is_worth_it: bool) -> Preamble:
+    """Find the preamble for nvcc's flags, or plan the making of one if that is worth it.
 
     Parameters
     ----------
-    command : sequence of str
-        Nvcc with its flags, without files.
+    phases : UnitBuild
+        Nvcc's phases of `UNIT`.
     order : BuildOrder
         An order whose toolkit has an nvcc.
+    is_worth_it : bool
     """
     request, tools, system = order.request, order.tools, order.system
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    # A kept dry run comes from an earlier build with the same flags.
-    dry_run = _key(_dry_run(command), order.toolchain)
-    is_worth_it = len(request.units) >= _MANY_FILES or order.toolchain_store.get(dry_run) is not None
-    phases = phases_for(command, UNIT, order)
-    if phases is None:
-        return None
     headers = KeptHeaders(
         preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
     )

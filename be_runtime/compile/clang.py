@@ -128,7 +128,7 @@ def translate(flags: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     ArgumentError
-        A flag has no counterpart, or a value that nvcc does not know.
+        A flag has no counterpart, or a value that nvcc does not accept.
 
     Examples
     --------
@@ -190,10 +190,10 @@ def _archs(flag: str, value: str) -> Iterator[str]:
 
 def _refused(flag: str, name: str) -> ArgumentError:
     """Make the error for a flag without a counterpart."""
-    reason = _REFUSED.get(name, "nvcc does not know its value")
+    reason = _REFUSED.get(name, "nvcc does not accept its value")
     return ArgumentError(
         f"extra_cuda_cflags contains {flag!r}, and clang compiles CUDA here: {reason}",
-        hints=("leave it out, or use a toolkit with nvcc: python -m be_toolchain doctor says what is here",),
+        hints=("leave it out, or use a toolkit with nvcc: python -m be_toolchain doctor lists the toolkits",),
     )
 
 

@@ -158,7 +158,7 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         r"unsupported GNU version|unsupported clang version|#error -- unsupported",
-        "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` says which ones it accepts, "
+        "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` lists the ones that it accepts, "
         "BE_CXX chooses one",
     ),
     _Rule(

@@ -413,7 +413,7 @@ def identify_cpu(path: Path = _CPUINFO) -> str:
 
 def _unknown(reason: str) -> ArgumentError:
     return ArgumentError(
-        f"native=True needs to know this machine's CPU, and {reason}",
+        f"native=True needs the name of this machine's CPU, and {reason}",
         hints=("name the instructions instead, as in extra_cflags=['-march=x86-64-v3']",),
     )
 

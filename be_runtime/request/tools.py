@@ -91,7 +91,7 @@ def no_architecture(consequence: str) -> ArgumentError:
         f"no GPU is visible, so {consequence}",
         hints=(
             "compute_capability='sm_90', set_compute_capabilities('9.0') or BE_COMPUTE_CAPABILITIES=9.0 names one",
-            "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
+            "if there is a GPU: python -m be_toolchain doctor prints why it isn't found",
         ),
     )
 

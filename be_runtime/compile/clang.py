@@ -45,13 +45,10 @@ LINES = (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo")
 
 _SWITCHES: dict[str, tuple[str, ...]] = {
     "use_fast_math": FAST_MATH,
-    "lineinfo": LINES,
-    "generate-line-info": LINES,
-    "G": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
-    "device-debug": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
+    **dict.fromkeys(("lineinfo", "generate-line-info"), LINES),
+    **dict.fromkeys(("G", "device-debug"), (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g")),
     "debug": ("-g",),
-    "res-usage": (_PTXAS, "-v"),
-    "resource-usage": (_PTXAS, "-v"),
+    **dict.fromkeys(("res-usage", "resource-usage"), (_PTXAS, "-v")),
     "disable-warnings": ("-w",),
 }
 
@@ -82,12 +79,7 @@ _RENAMED: dict[str, str] = {
 }
 """Nvcc's long options, and the spelling that every compiler knows."""
 
-_LISTS = {
-    "Xptxas": _PTXAS,
-    "ptxas-options": _PTXAS,
-    "Xcompiler": _HOST,
-    "compiler-options": _HOST,
-}
+_LISTS = {"Xptxas": _PTXAS, "ptxas-options": _PTXAS, "Xcompiler": _HOST, "compiler-options": _HOST}
 """Options whose comma-separated words go to another program."""
 
 _REGISTERS = frozenset(("maxrregcount",))

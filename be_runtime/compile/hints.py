@@ -23,13 +23,7 @@ class HeaderWheel(NamedTuple):
     is_library: bool = False
 
 
-_LIBRARIES = {
-    r"curand\w*\.h": "curand",
-    r"cublas\w*\.h": "cublas",
-    r"cusparse\w*\.h": "cusparse",
-    r"cusolver\w*\.h": "cusolver",
-    r"cufft\w*\.h": "cufft",
-}
+_LIBRARIES = ("curand", "cublas", "cusparse", "cusolver", "cufft")
 _WHEELS = (
     (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", HeaderWheel("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12")),
     (r"crt/.*", HeaderWheel("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12")),
@@ -37,10 +31,7 @@ _WHEELS = (
         r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
         HeaderWheel("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
     ),
-    *(
-        (names, HeaderWheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True))
-        for names, name in _LIBRARIES.items()
-    ),
+    *((rf"{name}\w*\.h", HeaderWheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True)) for name in _LIBRARIES),
 )
 
 

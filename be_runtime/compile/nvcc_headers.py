@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 from be_runtime.compile.execute import Runner
 from be_runtime.compile.inputs import include_folders, names_asked_for
-from be_runtime.compile.plan import OBJECTS, BuildPlan, Edge, UnitBuild, files_named
+from be_runtime.compile.plan import OBJECTS, BuildOrder, BuildPlan, Edge, UnitBuild, files_named
 from be_runtime.errors import BuildError
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.request.options import CompileOptions
-from be_runtime.request.tools import Tools
 from be_runtime.store.cache import Entry
 from be_toolchain.machine.system import System
 
@@ -274,39 +272,6 @@ def without_output(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for part, before in zip(argv, ("", *argv), strict=False) if "-o" not in (part, before))
 
 
-class HeaderSearch(NamedTuple):
-    """The folders in which a request's preprocessors look for headers.
-
-    Parameters
-    ----------
-    authors : tuple of Path
-        The folders that the author names, in the order of the search.
-    tools : tuple of Path
-        Our folders, XLA's and CUDA's.
-    system : tuple of Path
-        The system's folders.
-    """
-
-    authors: tuple[Path, ...]
-    tools: tuple[Path, ...]
-    system: tuple[Path, ...]
-
-    @classmethod
-    def of(cls, options: CompileOptions, tools: Tools, system: System) -> HeaderSearch:
-        """Return the folders for a request's options, tools and environment."""
-        listed = [system.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
-        named = (*include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
-        cuda = tools.cuda.include_dirs if tools.cuda is not None else ()
-        prefix = tools.cxx.path.parent.parent
-        own = (prefix / "include", prefix / tools.cxx.target / "include")
-        places = (Path("/usr/local/include"), Path(f"/usr/include/{system.machine}-linux-gnu"), Path("/usr/include"))
-        return cls(
-            authors=(*options.include_paths, *(Path(path) for path in named if path.startswith("/"))),
-            tools=(INCLUDE_DIR, *cuda, tools.ffi_include, *tools.library_includes),
-            system=tuple(dict.fromkeys((*places, *own))),
-        )
-
-
 class KeptHeaders(NamedTuple):
     """Text and macros of headers, kept for a request's preprocessors.
 
@@ -314,17 +279,41 @@ class KeptHeaders(NamedTuple):
     ----------
     preprocessors : mapping of str to Edge
         The preprocessors' commands, by phase.
-    search : HeaderSearch
-        The folders in which the preprocessors look for headers.
+    system : System
     toolkit : Path
         The toolkit's root.
-    system : System
+    authors, tools, places : tuple of Path
+        Folders in which the preprocessors search headers, in this order: the author's; ours, XLA's and CUDA's; the
+        system's.
     """
 
     preprocessors: Mapping[str, Edge]
-    search: HeaderSearch
-    toolkit: Path
     system: System
+    toolkit: Path
+    authors: tuple[Path, ...]
+    tools: tuple[Path, ...]
+    places: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, preprocessors: Mapping[str, Edge], order: BuildOrder) -> KeptHeaders:
+        """Return the kept headers for an order's options, tools and environment."""
+        options, tools, system = order.request.compile, order.tools, order.system
+        assert tools.cuda is not None, "only nvcc's phases have such preprocessors"
+        listed = [system.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
+        named = (*include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
+        prefix = tools.cxx.path.parent.parent
+        places = (
+            *(Path("/usr/local/include"), Path(f"/usr/include/{system.machine}-linux-gnu"), Path("/usr/include")),
+            *(prefix / "include", prefix / tools.cxx.target / "include"),
+        )
+        return cls(
+            preprocessors,
+            system,
+            tools.cuda.root,
+            authors=(*options.include_paths, *(Path(path) for path in named if path.startswith("/"))),
+            tools=(INCLUDE_DIR, *tools.cuda.include_dirs, tools.ffi_include, *tools.library_includes),
+            places=tuple(dict.fromkeys(places)),
+        )
 
     def write(self, runner: Runner, read: Sequence[Path]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
         """Write the files of each phase into the preamble's folder.
@@ -362,7 +351,7 @@ class KeptHeaders(NamedTuple):
         found = {phase: _read(staging / f"{FOLDER}/check{phase}") for phase in texts}
         if any(step.output for step in steps) or not all(are_left(defines[phase], found[phase]) for phase in texts):
             return (), ()
-        nowhere = tuple(folder / name for folder in (*self.search.tools, *self.search.system) for name in asked)
+        nowhere = tuple(folder / name for folder in (*self.tools, *self.places) for name in asked)
         files = (f"headers{phase}{ending}" for phase in texts for ending in ("", ".macros"))
         return (_ASKED, _ENVIRONMENT, *files), nowhere
 
@@ -376,9 +365,9 @@ class KeptHeaders(NamedTuple):
             return ()
         if environment != self._environment():
             return ()
-        if any(self.system.stat(folder / name) is not None for folder in self.search.authors for name in asked if name):
+        if any(self.system.stat(folder / name) is not None for folder in self.authors for name in asked if name):
             return ()
-        folders = (*map(str, self.search.authors), _LOCAL)
+        folders = (*map(str, self.authors), _LOCAL)
         headers = entry.manifest.dependencies.paths
         if is_shadowed(folders, headers, lambda path: self.system.list_dir(Path(path)), self.system.stat):
             return ()
@@ -394,7 +383,7 @@ class KeptHeaders(NamedTuple):
 
     def _is_understood(self) -> bool:
         """Return whether every preprocessor reads only CUDA's and the system's headers before the source."""
-        folders = (*self.search.tools, *self.search.authors)
+        folders = (*self.tools, *self.authors)
         known = {self.system.realpath(folder) for folder in folders}
         root = self.system.realpath(self.toolkit)
 

@@ -18,7 +18,6 @@ from be_runtime.compile.nvcc_headers import (
     FOLDER,
     MESSAGES,
     UNIT,
-    HeaderSearch,
     KeptHeaders,
     preprocessing,
     probes,
@@ -160,7 +159,7 @@ class Preamble(NamedTuple):
             return LookedAt()
         made_from, own = LookedAt.of(self.entry.manifest), f"{INCLUDE_DIR}/"
         names = [path.removeprefix(own) for path in made_from.absent if path.startswith(own)]
-        authors = (f"{folder}/{name}" for folder in self.headers.search.authors for name in names)
+        authors = (f"{folder}/{name}" for folder in self.headers.authors for name in names)
         return made_from._replace(absent=(*made_from.absent, *authors))
 
     @property
@@ -197,12 +196,8 @@ def find_preamble(phases: UnitBuild, order: BuildOrder, *, is_worth_it: bool) ->
         An order whose toolkit has an nvcc.
     is_worth_it : bool
     """
-    request, tools, system = order.request, order.tools, order.system
-    assert tools.cuda is not None, "only nvcc has such a preamble"
-    headers = KeptHeaders(
-        preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
-    )
-    dropped = [f"-I{path}" for path in request.compile.include_paths]
+    headers = KeptHeaders.of(preprocessing(phases), order)
+    dropped = [f"-I{path}" for path in order.request.compile.include_paths]
     key = make_key(
         "preamble",
         ("name", UNIT.stem),

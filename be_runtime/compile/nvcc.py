@@ -254,56 +254,6 @@ def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
     return None if any(word in {"|", ">", ";", "&&", "<"} for word in words) else tuple(words)
 
 
-class DeviceImages(NamedTuple):
-    """The two files to which fatbinary writes the device code of a source.
-
-    Parameters
-    ----------
-    data, text : str
-        The binary file, and the text that the host side includes.
-    """
-
-    data: str
-    text: str
-
-    def apart(self, edge: Edge) -> Edge:
-        """Return fatbinary's command with a text that no command reads; other commands stay unchanged."""
-        if edge.tool != "fatbinary":
-            return edge
-        unread = f"{self.text}.unread"
-        argv = tuple(part.replace(self.text, unread) for part in edge.argv)
-        return edge._replace(argv=argv, outputs=(self.data, unread))
-
-    def stand_in(self) -> GeneratedFile:
-        """Return the file that the host side includes instead."""
-        return GeneratedFile(path=self.text, text=_STAND_IN % self.data)
-
-    def assembled(self, compilation: Edge) -> tuple[Edge, Edge]:
-        """Split the host compiler's command in two, of which only the second one waits for the device code."""
-        (target,) = compilation.outputs
-        assembly = str(PurePath(self.text).parent / f"{PurePath(target).stem}.s")
-        argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
-        inputs = tuple(name for name in compilation.inputs if name not in self)
-        machine = (part for part in compilation.argv if part.startswith(("-m", "-Wa,")))
-        return (
-            compilation._replace(argv=argv, inputs=inputs, outputs=(assembly,)),
-            Edge(
-                argv=(compilation.argv[0], *machine, "-c", assembly, "-o", target),
-                inputs=(assembly, self.data),
-                outputs=(target,),
-                description=f"{compilation.description}, assembling",
-                tool="assemble",
-            ),
-        )
-
-
-def device_images(data: str | None, text: str | None) -> DeviceImages | None:
-    """Return fatbinary's output files; None if one is missing or the assembler can't read the binary file's name."""
-    if not data or not text or any(char in '"\\%\n' for char in data):
-        return None
-    return DeviceImages(data, text)
-
-
 class _Step(NamedTuple):
     tool: Tool
     argv: tuple[str, ...]
@@ -335,17 +285,21 @@ def split_phases(dry: NvccSteps, tools: Mapping[str, str], unit: UnitFiles, modu
     if last.tool != "compile" or last.outputs != (unit.object,) or id_file is None:
         return None
     fatbinary = next(step.argv for step in known if step.tool == "fatbinary")
-    images = device_images(_option(fatbinary, "--create"), _option(fatbinary, "--embedded-fatbin"))
-    if images is None:
+    data, text = _option(fatbinary, "--create"), _option(fatbinary, "--embedded-fatbin")
+    if data is None or text is None or not is_embeddable(data):
         return None
     made = {output for step in known for output in step.outputs}
     name = PurePath(unit.source).name
-    edges = [_edge(step, index, name, made) for index, step in enumerate(known)]
-    edges = [*map(images.apart, edges[:-1]), *images.assembled(edges[-1])]
+    *edges, compilation = (_edge(step, index, name, made) for index, step in enumerate(known))
+    for index, edge in enumerate(edges):
+        if edge.tool == "fatbinary":  # its text gets another name, so that no command waits for it
+            unread = f"{text}.unread"
+            argv = tuple(part.replace(text, unread) for part in edge.argv)
+            edges[index] = edge._replace(argv=argv, outputs=(data, unread))
     return UnitBuild(
         unit=unit,
-        edges=tuple(edges),
-        files=(GeneratedFile(path=id_file, text=module_id), images.stand_in()),
+        edges=(*edges, *_split_compilation(compilation, data, text)),
+        files=(GeneratedFile(path=id_file, text=module_id), GeneratedFile(path=text, text=_STAND_IN % data)),
         library_path=dry.environ.get("LD_LIBRARY_PATH", ""),
     )
 
@@ -391,6 +345,36 @@ def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
         tool=step.tool,
         depfile=depfile,
     )
+
+
+def _split_compilation(compilation: Edge, data: str, text: str) -> tuple[Edge, Edge]:
+    """Split the host compiler's command in two, of which only the second one waits for the device code in `data`."""
+    (target,) = compilation.outputs
+    assembly = str(PurePath(text).parent / f"{PurePath(target).stem}.s")
+    argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
+    inputs = tuple(name for name in compilation.inputs if name not in (data, text))
+    machine = (part for part in compilation.argv if part.startswith(("-m", "-Wa,")))
+    return (
+        compilation._replace(argv=argv, inputs=inputs, outputs=(assembly,)),
+        Edge(
+            argv=(compilation.argv[0], *machine, "-c", assembly, "-o", target),
+            inputs=(assembly, data),
+            outputs=(target,),
+            description=f"{compilation.description}, assembling",
+            tool="assemble",
+        ),
+    )
+
+
+def is_embeddable(path: str) -> bool:
+    """Return whether a file with device code has a name that the assembler reads unchanged.
+
+    Examples
+    --------
+    >>> is_embeddable("obj/k.fatbin"), is_embeddable('a"b')
+    (True, False)
+    """
+    return bool(path) and not any(char in '"\\%\n' for char in path)
 
 
 def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:

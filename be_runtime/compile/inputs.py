@@ -18,15 +18,12 @@ from typing import NamedTuple
 from be_runtime.compile.plan import BuildOrder, BuildPlan, Edge
 from be_runtime.errors import CacheError
 from be_runtime.own_files import NATIVE_DIR, by_name
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.folder import find_base
 from be_runtime.store.keys import make_key
 from be_runtime.store.manifest import NO_FILES, Manifest, absent_paths, shadowing_paths
-from be_toolchain import Toolchain
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.machine.local_system import stamp_path
-from be_toolchain.machine.system import System
-from be_toolchain.values import HostCompiler
 
 _WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^ \\])+")
 _ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")
@@ -266,47 +263,47 @@ def is_incomplete(output: str) -> bool:
     return _LOST.search(output) is not None
 
 
-class Observer(NamedTuple):
-    """Observer of the commands of one build.
+class Observer:
+    """Observer of the commands of one build; the toolchain's store keeps the preloaded library.
 
     Parameters
     ----------
-    library : str
-        Path of the preloaded library; empty if there is none.
+    order : BuildOrder
+        Files in its stores are ignored.
     staging : Path
         The build folder.
-    preloaded : str
-        The user's own ``LD_PRELOAD``.
-    outside : tuple of str
-        Folders whose files are ignored, such as the cache's.
-    temporary : tuple of str
-        Folders of temporary files. Listings of them are ignored: ptxas lists them.
-    launcher : tuple of str
-        A program before the compilers, such as ccache, with its arguments.
-    folders : tuple of Path
-        Folders that are searched first for headers, for commands that can't be watched.
     """
 
-    library: str
-    staging: Path
-    preloaded: str
-    outside: tuple[str, ...]
-    temporary: tuple[str, ...]
-    launcher: tuple[str, ...]
-    folders: tuple[Path, ...]
+    def __init__(self, order: BuildOrder, staging: Path) -> None:
+        request, environ = order.request, order.system.environ
+        roots = (str(staging), *(find_base(str(store.root)) for store in (order.toolchain_store, order.module_store)))
+        self._staging = staging
+        self._library = _find_library(order)
+        self._preloaded = environ.get("LD_PRELOAD", "")
+        self._launcher = order.settings.compiler_launcher
+        self._outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
+        # Listings of temporary folders are ignored: nvcc and ptxas list them.
+        variables = (environ.get(name, "").rstrip("/") for name in _TEMPORARY)
+        self._temporary = ("/tmp", "/var/tmp", *variables)  # noqa: S108
+        # Folders that are searched first for headers, for commands that can't be watched.
+        self._folders = (
+            *(unit.path.parent for unit in request.units if unit.path is not None),
+            *request.compile.include_paths,
+            *map(Path, include_folders(request.compile.cflags)),
+        )
 
     def watch(self, plan: BuildPlan) -> BuildPlan:
         """Return the plan with the library preloaded into its commands."""
-        if not self.library:
+        if not self._library:
             return plan
         link = None if plan.link is None else self._watched(plan.link)
         return plan._replace(edges=tuple(map(self._watched, plan.edges)), link=link)
 
     def _watched(self, edge: Edge) -> Edge:
-        if self.launcher and edge.tool == "compile":
+        if self._launcher and edge.tool == "compile":
             return edge
         # The user's libraries come first: AddressSanitizer's has to be the first one.
-        preload = f"{self.preloaded}:{self.library}".lstrip(":")
+        preload = f"{self._preloaded}:{self._library}".lstrip(":")
         return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
 
     def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
@@ -314,27 +311,27 @@ class Observer(NamedTuple):
         return LookedAt.merged(map(self._inputs_of, edges))
 
     def _inputs_of(self, edge: Edge) -> LookedAt:
-        files = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
+        files = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self._staging)
         try:
-            records = parse_records(self._log(edge).read_bytes(), self.outside)
+            records = parse_records(self._log(edge).read_bytes(), self._outside)
         except FileNotFoundError:
             records = Records()
         listed = tuple(path for path in map(str, files) if path not in records.made)
         caching = CACHING_PROGRAMS.intersection(path.rpartition("/")[2] for path in records.programs)
         if listed and caching:
             return self._depfile(listed)
-        seen = _inputs_from(records, listed, self.temporary)
+        seen = _inputs_from(records, listed, self._temporary)
         # A script or another program may hide the files that the compiler looked at.
         is_hidden = set(records.there).isdisjoint(listed)
         return LookedAt.merged((seen, self._depfile(listed))) if is_hidden else seen
 
     def _depfile(self, listed: Sequence[str]) -> LookedAt:
         """Return the files that a depfile lists, and the absent paths at which other headers would come first."""
-        absent = shadowing_paths(map(Path, listed), self.folders)
+        absent = shadowing_paths(map(Path, listed), self._folders)
         return LookedAt(read=tuple(listed), absent=tuple(map(str, absent)))
 
     def _log(self, edge: Edge) -> Path:
-        return self.staging / f"{edge.outputs[0]}.looked_at"
+        return self._staging / f"{edge.outputs[0]}.looked_at"
 
 
 def _inputs_from(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
@@ -349,51 +346,22 @@ def _inputs_from(records: Records, read: tuple[str, ...], temporary: tuple[str, 
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
-        # Folders that the build itself changes don't count, nor the temporary folder, which nvcc and ptxas list.
+        # Folders that the build itself changes don't count, nor temporary folders.
         changed = {*temporary, *(path.rpartition("/")[0] for path in records.made)}
         files |= {f"{path}/": None for path in records.listed if path not in changed}
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
-
-
-def make_observer(order: BuildOrder, staging: Path) -> Observer:
-    """Make the observer of a build's commands; the toolchain's store keeps the preloaded library.
-
-    Parameters
-    ----------
-    order : BuildOrder
-        Files in its stores are ignored.
-    staging : Path
-        The build folder.
-    """
-    request, environ = order.request, order.system.environ
-    roots = (str(staging), *(find_base(str(store.root)) for store in (order.toolchain_store, order.module_store)))
-    variables = (environ.get(name, "").rstrip("/") for name in _TEMPORARY)
-    options = request.compile
-    return Observer(
-        library=_find_library(order.tools.cxx, order.toolchain, order.system, order.toolchain_store),
-        staging=staging,
-        preloaded=environ.get("LD_PRELOAD", ""),
-        outside=tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots)))),
-        temporary=("/tmp", "/var/tmp", *variables),  # noqa: S108
-        launcher=order.settings.compiler_launcher,
-        folders=(
-            *(unit.path.parent for unit in request.units if unit.path is not None),
-            *options.include_paths,
-            *map(Path, include_folders(options.cflags)),
-        ),
-    )
 
 
 class _NoLibraryError(Exception):
     """Raised if the library can't be compiled now; the cache keeps nothing."""
 
 
-def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
+def _find_library(order: BuildOrder) -> str:
     """Return the path of the preloaded library; empty if the compiler's programs can't load it."""
+    compiler, system, store = order.tools.cxx, order.system, order.toolchain_store
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
-    key = make_key(
-        "native", ("name", _SOURCE.stem), ("command", [*map(by_name, command)]), ("toolchain", toolchain.fingerprint)
-    )
+    fields = ("command", [*map(by_name, command)]), ("toolchain", order.toolchain.fingerprint)
+    key = make_key("native", ("name", _SOURCE.stem), *fields)
 
     def build(staging: Path) -> BuildOutput:
         library, log = staging / _LIBRARY, staging / "log"

@@ -12,7 +12,7 @@ from be_runtime.compile import flags, graph
 from be_runtime.compile.codegen import Binding
 from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.execute import Runner, Step, available_memory_bytes, fast_linker_flags, job_count, resolve_ninja
-from be_runtime.compile.inputs import LookedAt, is_incomplete, make_observer
+from be_runtime.compile.inputs import LookedAt, Observer, is_incomplete
 from be_runtime.compile.plan import LINKING, BuildOrder, BuildPlan, Edge, UnitBuild, unit_files
 from be_runtime.compile.progress import Progress
 from be_runtime.errors import BuildError
@@ -67,7 +67,7 @@ class Build:
         listing = ObservingSystem(system)
         self._link = _link_command(order, listing)
         self._listed = LookedAt.of_listings(listing)
-        self._observer = make_observer(order, staging)
+        self._observer = Observer(order, staging)
         memory = None if order.jobs else available_memory_bytes(system)
         self._runner = Runner(
             staging,

@@ -512,7 +512,7 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
 
 
 def _stop_session(process: subprocess.Popen[str]) -> None:
-    """Stop ninja and its commands.
+    """Stop ninja and its commands; each remaining process is killed at least once, however slow the machine is.
 
     Each command has its own process group. Ninja passes the signal on, and waits for commands that ignore it.
     """
@@ -520,10 +520,12 @@ def _stop_session(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
     give_up = time.monotonic() + _GRACE_S
-    while (members := _session_members(process.pid)) and time.monotonic() < give_up:
+    while members := _session_members(process.pid):
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > give_up:
+            break
         time.sleep(0.01)
 
 

@@ -176,6 +176,21 @@ def test_a_time_limit_ends_every_command(tmp_path: Path, ignores: bool):
     assert not processes_with(mark)
 
 
+def test_a_machine_without_time_for_a_second_look_ends_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The first look at the processes may take longer than all the time that is given."""
+    monkeypatch.setattr(execute, "_GRACE_S", -1.0)
+    mark = f"be-execute-{tmp_path.name}"
+    deaf = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; open('deaf', 'w'); time.sleep(98)"
+    with runner(tmp_path).started(BuildPlan((), (edge("a", deaf, mark),))):
+        until = time.monotonic() + 60
+        while not (tmp_path / "deaf").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+    until = time.monotonic() + 60
+    while processes_with(mark) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not processes_with(mark)
+
+
 def test_all_commands_of_a_runner_share_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now_s = [0.0]
     monkeypatch.setattr(execute, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=time.sleep))

@@ -404,15 +404,15 @@ def report_build(
 ) -> ModuleReport:
     """Report a module that was built for this, with the host compiler's lines about loops of the named sources."""
     outputs = [step.output for step in measured.steps]
-    report = _report(name, measured.library, measured.cubins, parse_ptxas("\n".join(outputs)), system, blocks)
-    return report._replace(
+    report = _report(name, measured.library, measured.cubins, parse_ptxas("\n".join(outputs)), system)
+    return _with_occupancy(report, blocks)._replace(
         phases=_phases(measured.steps), compiler_warnings=find_warnings(outputs), loops=find_loops(outputs, sources)
     )
 
 
 def report_library(name: str, library: Path, system: System, blocks: Sequence[int]) -> ModuleReport:
     """Report a library that was built elsewhere."""
-    report = _report(name, library, (), {}, system, blocks)
+    report = _with_occupancy(_report(name, library, (), {}, system), blocks)
     note = "spills are missing: only a build prints them, and this library was built before"
     return report._replace(notes=(*report.notes, note)) if report.kernels else report
 
@@ -427,11 +427,24 @@ def report_cubins(
             path = Path(folder, f"{number}.cubin")
             path.write_bytes(data)
             codes.append((arch, path))
-        return _report_kernels(name, codes, {}, find_cuobjdump(system), system, blocks)
+        return _with_occupancy(_report_kernels(name, codes, {}, find_cuobjdump(system), system), blocks)
+
+
+def _with_occupancy(report: ModuleReport, blocks: Sequence[int]) -> ModuleReport:
+    """Return a report with the occupancy of each kernel whose registers are known."""
+    kernels = []
+    for kernel in report.kernels:
+        filled: list[Occupancy] = []
+        if kernel.registers is not None:
+            arch, registers, shared = Arch.parse(kernel.arch), kernel.registers, kernel.shared or 0
+            found = (occupancy(arch, registers=registers, shared=shared, block=block) for block in blocks)
+            filled = [each for each in found if each is not None]
+        kernels.append(kernel._replace(occupancy=tuple(filled)))
+    return report._replace(kernels=tuple(kernels))
 
 
 def _report(
-    name: str, library: Path, cubins: Sequence[tuple[Arch, Path]], known: Usages, system: System, blocks: Sequence[int]
+    name: str, library: Path, cubins: Sequence[tuple[Arch, Path]], known: Usages, system: System
 ) -> ModuleReport:
     data = library.read_bytes()
     if not cubins and all(section != ".nv_fatbin" for section, _ in section_sizes(data)):
@@ -443,7 +456,7 @@ def _report(
         if not cubins:
             cubins = _extract(library, Path(folder), cuobjdump, system)
             notes = () if cubins else (f"its device code can be read by cuobjdump: {PACKAGES}",)
-        report = _report_kernels(name, cubins, known, cuobjdump, system, blocks)
+        report = _report_kernels(name, cubins, known, cuobjdump, system)
     return report._replace(notes=(*notes, *report.notes))
 
 
@@ -484,14 +497,9 @@ def _extract(library: Path, folder: Path, cuobjdump: Path | None, system: System
 
 
 def _report_kernels(
-    name: str,
-    cubins: Sequence[tuple[Arch, Path]],
-    known: Usages,
-    cuobjdump: Path | None,
-    system: System,
-    blocks: Sequence[int],
+    name: str, cubins: Sequence[tuple[Arch, Path]], known: Usages, cuobjdump: Path | None, system: System
 ) -> ModuleReport:
-    """Report the kernels in device code."""
+    """Report the kernels in device code, without their occupancy."""
     reports = []
     for arch, path in cubins:
         usages = {key: usage for key, usage in known.items() if key[1] == arch}
@@ -500,19 +508,11 @@ def _report_kernels(
         for section, size in section_sizes(path.read_bytes()):
             symbol = section.removeprefix(_CODE)
             if symbol != section and (not usages or (symbol, arch) in usages):
-                reports.append(_report_kernel(symbol, arch, usages.get((symbol, arch), Usage()), size, blocks))
+                usage = usages.get((symbol, arch), Usage())
+                reports.append(KernelReport(readable(symbol), symbol, arch.sm, *usage, code_bytes=size))
     is_incomplete = any(report.registers is None for report in reports)
     notes = (f"registers are missing: cuobjdump prints them: {PACKAGES}",) if is_incomplete else ()
     return ModuleReport(name, tuple(reports), notes=notes)
-
-
-def _report_kernel(symbol: str, arch: Arch, usage: Usage, code_bytes: int, blocks: Sequence[int]) -> KernelReport:
-    filled: tuple[Occupancy, ...] = ()
-    if usage.registers is not None:
-        shared = usage.shared or 0
-        found = (occupancy(arch, registers=usage.registers, shared=shared, block=block) for block in blocks)
-        filled = tuple(each for each in found if each is not None)
-    return KernelReport(readable(symbol), symbol, arch.sm, *usage, code_bytes=code_bytes, occupancy=filled)
 
 
 def _phases(steps: Iterable[MeasuredStep]) -> tuple[Phase, ...]:

@@ -325,35 +325,53 @@ class _Reader:
     ----------
     edges : sequence of Edge
     status : str
-        Beginning of ninja's status lines, which no command prints. The rest of such a line is a command's number.
+        Mark of ninja's status lines, before a command's number; random, so that no command prints such a line.
     log : NinjaLog
     progress : Progress or None
     """
 
     def __init__(self, edges: Sequence[Edge], status: str, log: NinjaLog, progress: Progress | None) -> None:
-        self._edges = {f"{status}{number}": edge for number, edge in enumerate(edges)}
+        self._edges = {str(number): edge for number, edge in enumerate(edges)}
+        self._status = status
         self._log, self._progress = log, progress
         self._edge: Edge | None = None
         self._lines: list[str] = []
+        self._owes_line = False
         self.loose: list[str] = []
         self.failed: Step | None = None
 
     def read(self, lines: Iterable[str]) -> Iterator[Step]:
         """Yield each step but the last as soon as its output is complete, which is when the next one has finished."""
         for line in lines:
-            edge = self._edges.get(line)
+            text, _, number = line.partition(self._status)
+            edge = self._edges.get(number)
             if edge is None:
-                (self.loose if self._edge is None else self._lines).append(line)
+                self._take(line)
                 continue
+            if text:
+                # After an output without a line end, ninja appends its status, and begins the next output with a line.
+                self._take(text)
+                self._owes_line = True
             yield from self._finished()
             self._edge = edge
             if self._progress is not None:
                 self._progress.finish(edge)
 
+    def _take(self, line: str) -> None:
+        if self._edge is None:
+            self.loose.append(line)
+        elif self._owes_line and not self._lines and not line:
+            self._owes_line = False
+        else:
+            self._lines.append(line)
+
     def end(self, *, failed: bool) -> Iterator[Step]:
         """Yield the last step; if ninja failed, the last line is ninja's own message."""
-        if failed and self._lines and self._lines[-1].startswith("ninja: "):
-            self.loose.append(self._lines.pop())
+        if failed and self._lines:
+            text, mark, message = self._lines[-1].rpartition("ninja: ")
+            if mark and (not text or message.startswith("build stopped: ")):
+                self.loose.append(mark + message)
+                self._lines[-1:] = [text] if text else []
         yield from self._finished()
 
     def _finished(self) -> Iterator[Step]:

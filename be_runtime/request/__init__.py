@@ -1,1 +1,1 @@
-"""A caller's request, checked, and the tools for it. Imports `settings` and values."""
+"""The checked request of a load, and the tools for its build."""

@@ -86,6 +86,22 @@ def test_no_line_of_an_output_is_lost(tmp_path: Path):
     assert caught.value.output.split("\n") == [*lines, "ninja: no"]
 
 
+def test_an_output_without_a_line_end_hides_no_command(tmp_path: Path):
+    """Ninja appends its next line to it, and begins the next output with an empty one."""
+    says = "sys.stdout.write('said')"
+    edges = [edge(name, code, inputs=before) for name, code, before in (
+        ("a", says, ()), ("b", "", ("a",)), ("c", "print(); print('c')", ("b",)), ("d", says, ("c",)),
+        ("e", f"{says}; sys.stdout.flush(); os._exit(3)", ("d",)),
+    )]  # fmt: skip
+    with runner(tmp_path).started(BuildPlan(files=(), edges=tuple(edges))) as steps:
+        ended = list(itertools.islice(steps, 5))
+        assert [step.output for step in ended] == ["said", "", "\nc", "said", "said"]
+        assert [step.failed for step in ended] == [False] * 4 + [True]
+        with pytest.raises(BuildError, match="making e failed") as caught:
+            next(steps)
+    assert caught.value.output == "said"
+
+
 def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
     told: list[tuple[str, int]] = []
     progress = Mock(finish=lambda edge: told.append((edge.outputs[0], threading.get_ident())))

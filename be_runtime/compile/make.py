@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from be_runtime.compile.codegen import Binding, bind, module_contents
 from be_runtime.compile.execute import render_log
-from be_runtime.compile.plan import OBJECTS, BuildOrder, Edge, Tool
+from be_runtime.compile.plan import FILE, OBJECTS, BuildOrder, Edge, Tool, render_commands
 from be_runtime.compile.prepare import Build
 from be_runtime.errors import BuildError
 from be_runtime.store.cache import BuildOutput, Entry, Store
@@ -163,11 +163,7 @@ def _write_commands(build: Build) -> tuple[str, ...]:
     """Write the compile commands of the author's files for editors."""
     units = build.order.request.units
     commands = {unit.path: build.units[unit.stem].command for unit in units if unit.path is not None}
-    if not commands:
-        return ()
-    from be_runtime.compile import plan
-
-    return _write_if_it_fits(build.staging, plan.FILE, plan.render_commands(commands))
+    return _write_if_it_fits(build.staging, FILE, render_commands(commands)) if commands else ()
 
 
 def _write_if_it_fits(folder: Path, name: str, text: str) -> tuple[str, ...]:

@@ -236,7 +236,7 @@ class ClangCompiler(NamedTuple):
     def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
         """Return None: clang's sides share no preprocessed text."""
 
-    def asked(self) -> tuple[Path, ...]:
+    def phase_inputs(self) -> tuple[Path, ...]:
         """Return nothing: clang's command decides the phases."""
         return ()
 

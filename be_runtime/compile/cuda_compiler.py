@@ -30,8 +30,8 @@ class CudaCompiler(Protocol):
     def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """Return the precompiled beginning of all sources; None if there is none."""
 
-    def asked(self) -> tuple[Path, ...]:
-        """Return the files that decide the phases and that no command of the phases reads."""
+    def phase_inputs(self) -> tuple[Path, ...]:
+        """Return the files that decide the phases, apart from the files that the phases read."""
 
 
 def cuda_compiler(tools: Tools) -> CudaCompiler:

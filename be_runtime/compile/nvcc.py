@@ -145,7 +145,7 @@ class NvccCompiler(NamedTuple):
 
         def build(staging: Path) -> BuildOutput:
             (staging / _DRY_RUN).write_text(ask(), encoding="utf-8", errors="surrogateescape")
-            nvcc, profile = self.asked()
+            nvcc, profile = self.phase_inputs()
             return BuildOutput(outputs=(_DRY_RUN,), dependencies=(nvcc, profile) if profile.is_file() else (nvcc,))
 
         kept = order.toolchain_store.get_or_build(_dry_run_key(command, order), build).output(_DRY_RUN)
@@ -167,7 +167,7 @@ class NvccCompiler(NamedTuple):
         phases = self.phases(command, UNIT, order)
         return None if phases is None else find_preamble(phases, order, is_worth_it=is_worth_it)
 
-    def asked(self) -> tuple[Path, Path]:
+    def phase_inputs(self) -> tuple[Path, Path]:
         """Return nvcc and its profile, which decide the dry run."""
         return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")
 

@@ -106,13 +106,13 @@ class Build:
     def output(self, kept: Sequence[str]) -> BuildOutput:
         """Return the result of the build: the files to keep, and the files and absent paths that they depend on."""
         tools, system = self.order.tools, self.order.system
-        asked = () if tools.cuda is None else cuda_compiler(tools).asked()
+        deciding = () if tools.cuda is None else cuda_compiler(tools).phase_inputs()
         parts = (
             *self._compiled.values(),
             *self._reused.values(),
             self._linking_looked_at(),
             self._listed,
-            LookedAt(others=tuple(str(path) for path in asked if system.is_file(path))),
+            LookedAt(others=tuple(str(path) for path in deciding if system.is_file(path))),
         )
         # An entry whose records are incomplete is kept for nobody else.
         return BuildOutput(

@@ -137,7 +137,7 @@ def test_a_build_depends_on_the_nvcc_that_was_asked_and_a_preamble_is_for_gcc_be
     host, order = CXX._replace(family="clang"), Mock()  # which is not looked at
     for kind in ("nvcc", "clang"):
         nvcc = Path("/usr/local/cuda/bin/nvcc")
-        assert compiler(kind).asked() == ((nvcc, nvcc.parent / "nvcc.profile") if kind == "nvcc" else ())
+        assert compiler(kind).phase_inputs() == ((nvcc, nvcc.parent / "nvcc.profile") if kind == "nvcc" else ())
         assert compiler(kind, host=host).preamble(("nvcc",), order) is None
 
 

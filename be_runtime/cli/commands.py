@@ -76,7 +76,7 @@ def run_build(arguments: argparse.Namespace) -> Answer:
     package = locate_package(arguments.package, Path.cwd())
     archs = None if arguments.archs is None else arguments.archs.split(",")
     tell = (lambda _report: None) if arguments.json else _tell
-    built = build_package(package, archs=archs, out=arguments.out, standalone=arguments.standalone, tell=tell)
+    built = build_package(package, archs=archs, out=arguments.out, tell=tell)
     return Answer(_summary(built), _data(built))
 
 

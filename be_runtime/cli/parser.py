@@ -182,9 +182,6 @@ def _add_build(commands: _Commands) -> None:
         "--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared)"
     )
     build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")
-    build.add_argument(
-        "--standalone", action="store_true", help="write a Python file too, which calls the kernels with JAX alone"
-    )
 
 
 def _add_show(commands: _Commands) -> None:

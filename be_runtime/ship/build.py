@@ -26,7 +26,6 @@ from be_runtime.store.cache import Entry
 from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.store.images import check_baseline, read_image
 from be_runtime.store.keys import CacheKey
-from be_runtime.store.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import parse_archs
 
@@ -68,7 +67,6 @@ def build_package(
     *,
     archs: Sequence[str] | None = None,
     out: Path | None = None,
-    standalone: bool = False,
     tell: Callable[[PartReport], None] = lambda _report: None,
 ) -> Built:
     """Build everything that a package declares.
@@ -80,8 +78,6 @@ def build_package(
         Architectures of CUDA code instead of the declared ones.
     out : Path, optional
         Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
-    standalone : bool
-        True for a Python file beside the images that needs only JAX; see `be_runtime.store.standalone`.
     tell : callable
         Function that is told of each part that is ready.
 
@@ -100,8 +96,6 @@ def build_package(
     chosen = tuple(map(str, parse_archs(",".join(asked)))) if asked else ()
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
-    if standalone:
-        refuse_launched(package.name, declared.kernels)
     makers: list[Maker] = []
     for module in declared.modules.values():
         make = partial(make_module_part, package.name, root, module, chosen, baseline)
@@ -121,8 +115,7 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    extra = {STANDALONE: render_standalone(package.name, index)} if standalone else {}
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, extra)
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
     return Built(folder, index, tuple(reports))
 
 

@@ -240,15 +240,12 @@ class WheelOptions(NamedTuple):
         Names or folders of packages; empty for the only one below the project's folder.
     archs : tuple of str or None
         Architectures of CUDA code instead of those in ``kernels.toml``.
-    standalone : bool
-        True for kernels that need no be_runtime where the wheel is installed.
     exclude : tuple of str
         Patterns of shared libraries that are there wherever the wheel is used.
     """
 
     packages: tuple[str, ...] = ()
     archs: tuple[str, ...] | None = None
-    standalone: bool = False
     exclude: tuple[str, ...] = ()
 
 
@@ -269,16 +266,14 @@ def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
     Examples
     --------
     >>> parse_options({"package": "mykernels", "archs": ["9.0"]}, "tool.be-runtime")
-    WheelOptions(packages=('mykernels',), archs=('9.0',), standalone=False, exclude=())
+    WheelOptions(packages=('mykernels',), archs=('9.0',), exclude=())
     """
     options = dict(table)
     if "package" in options:
         options.setdefault("packages", [options.pop("package")])
     refuse_unknown(options, {"package", *WheelOptions._fields}, where)
-    for name in options.keys() - {"standalone"}:
+    for name in options:
         options[name] = texts(options[name], f"{where}: {name}")
-    if not isinstance(options.get("standalone", False), bool):
-        raise ArgumentError(f"{where}: standalone must be true or false, not {options['standalone']!r}")
     return WheelOptions(**options)
 
 
@@ -363,7 +358,7 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
-    built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
+    built = build_package(package, archs=options.archs, out=folder)
     total = sum(image.size for image in built.table.images.values())
     say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
 

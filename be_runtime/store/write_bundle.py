@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from be_runtime.errors import ArgumentError
 from be_runtime.store.bundle import IMAGES, INDEX, Index, image_file, render_index
@@ -17,13 +16,14 @@ from be_runtime.store.bundle import IMAGES, INDEX, Index, image_file, render_ind
 _NEW = f"{IMAGES}/.new"
 """A file that is being written. There is one at most, which a killed process leaves and the next one replaces."""
 
-_OURS = frozenset([INDEX, IMAGES, "__init__.py", "__pycache__"])
+_PYTHON = "__init__.py"
+"""Earlier releases wrote this file for kernels that needed only JAX; a new build removes it."""
+
+_OURS = frozenset([INDEX, IMAGES, _PYTHON, "__pycache__"])
 _OLD = re.compile(r"[0-9a-f]{64}\.\w+|\.new")
 
 
-def write_bundle(
-    folder: Path, index: Index, images: Mapping[str, bytes], texts: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
     """Write a bundle that every user can read; an older one in its place is replaced.
 
     Parameters
@@ -32,8 +32,6 @@ def write_bundle(
     index : Index
     images : dict of str to bytes
         Bytes of each image, by its hash.
-    texts : dict of str to str
-        Files beside the index.
 
     Raises
     ------
@@ -52,9 +50,8 @@ def write_bundle(
                 place.chmod(0o755)
             for name, data in files.items():
                 _write(folder, name, data, 0o755 if name.endswith(".so") else 0o644)
-            for name, text in {**texts, INDEX: render_index(index)}.items():
-                _write(folder, name, text.encode(), 0o644)
-            _remove_others(folder, {*files, *texts, INDEX})
+            _write(folder, INDEX, render_index(index).encode(), 0o644)
+            _remove_others(folder, set(files))
     except OSError as error:
         raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
 
@@ -80,7 +77,9 @@ def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
 
 
 def _remove_others(folder: Path, kept: set[str]) -> None:
-    for path in (folder / "__init__.py", *filter(lambda each: _OLD.fullmatch(each.name), (folder / IMAGES).iterdir())):
-        if str(path.relative_to(folder)) not in kept:
+    """Remove files of earlier builds: images that are not in `kept`, and the Python file of earlier releases."""
+    for path in (folder / IMAGES).iterdir():
+        if _OLD.fullmatch(path.name) and str(path.relative_to(folder)) not in kept:
             path.unlink(missing_ok=True)
+    (folder / _PYTHON).unlink(missing_ok=True)
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)

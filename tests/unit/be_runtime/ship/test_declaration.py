@@ -242,7 +242,6 @@ def test_a_wrong_option_is_named():
     for table, message in (
         ({"archs": "9.0"}, "t: archs must be a list of texts, not '9.0'"),
         ({"packages": [1]}, "t: packages must be a list"),
-        ({"standalone": "yes"}, "t: standalone must be true or false"),
         ({"arch": ["9.0"]}, f"t: 'arch' is unknown\nhint: did you mean 'archs'?{KNOWN}"),
     ):
         with pytest.raises(ArgumentError) as raised:

@@ -104,8 +104,8 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     background, and the next call of the module's functions uses it, and waits for the compiler if need be. What can't
     be compiled is shown, and the code before stays.
 
-    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. So does a name that
-    a program calls by ``jax.ffi.ffi_call``: a changed source for it is refused.
+    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. A name for
+    ``jax.ffi.ffi_call`` keeps the code that was registered first.
 
     Parameters
     ----------

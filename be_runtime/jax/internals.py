@@ -24,7 +24,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -136,14 +136,6 @@ def register_partitioner(name: str, partition: Callable[..., Any], infer: Callab
     )
     register()
     xla_bridge.register_plugin_callbacks(register)
-
-
-def program_texts() -> Iterator[str]:
-    """Yield the HLO of each program that is compiled and still in use; no backend is started."""
-    for client in tuple(xla_bridge._backends.values()):  # noqa: SLF001 - `backends()` starts those that there may be
-        for executable in client.live_executables():
-            for module in executable.hlo_modules():
-                yield module.to_string()
 
 
 def high_level_primitive() -> Any:

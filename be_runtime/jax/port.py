@@ -47,13 +47,6 @@ def register(target: str, handler: object, platform: str) -> None:
     jax.ffi.register_ffi_target(target, handler, platform=platform)
 
 
-def is_called(target: str) -> bool:
-    """Return whether a program that JAX keeps calls a target by its name."""
-    from be_runtime.jax import internals
-
-    return any(f'custom_call_target="{target}"' in text for text in internals.program_texts())
-
-
 def as_array(value: Any, dtype: str | None = None) -> Any:
     """Convert a value to an array or a tracer, with a dtype or JAX's choice; TypeError if that is impossible."""
     import jax.numpy as jnp

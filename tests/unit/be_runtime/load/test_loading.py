@@ -39,15 +39,6 @@ def registry(jax: Mock) -> Registry:
     return Registry(jax)
 
 
-@pytest.fixture
-def exchange(registry: Registry) -> Mock:
-    """What exchanges the code of names."""
-    registry.exchange = exchange = Mock()
-    exchange.wrap.side_effect = lambda target, handler: f"wrapped {handler}"
-    exchange.refusal.return_value = None
-    return exchange
-
-
 def add(registry: Registry, content: str, *names: str, platform: str = "cpu", by_name: bool = False) -> None:
     makers: dict[str, Callable[[], object]] = {}
     for name in names:
@@ -97,39 +88,22 @@ def test_threads_register_once(registry: Registry, jax: Mock):
     assert sorted(each.args[0] for each in jax.call_args_list) == sorted(names)
 
 
-def test_names_are_wrapped_and_pointed_elsewhere_and_other_targets_are_not(
-    registry: Registry, jax: Mock, exchange: Mock
-):
+def test_while_a_watch_is_on_names_keep_their_first_content_and_other_targets_have_one(registry: Registry, jax: Mock):
+    registry.keep_first = keep_first = Mock()
     add(registry, "one", "m.f", by_name=True)
     add(registry, "one", "be.0123")
+    assert not keep_first.called
     add(registry, "two", "m.f", "m.g", by_name=True)
-    wrapped = {"m.f": "wrapped one of m.f", "be.0123": "one of be.0123", "m.g": "wrapped two of m.g"}
-    assert jax.call_args_list == [call(*each, "cpu") for each in wrapped.items()]
-    exchange.point.assert_any_call(Target("m.f", "cpu", "two"), "two of m.f")
-    assert [target.content for target in registry.get("m.f")] == ["two"]
+    keep_first.assert_called_once_with(["m.f"])
+    assert jax.call_args_list == [call(name, f"{content} of {name}", "cpu") for name, content in REGISTERED.items()]
+    assert {name: registry.get(name)[0].content for name in REGISTERED} == REGISTERED
+    add(registry, "one", "m.f", by_name=True)
+    assert keep_first.call_count == 1, "the first content again"
     with pytest.raises(RegistrationError, match="already registered"):
         add(registry, "two", "be.0123")
 
 
-def test_a_name_that_is_called_refuses_the_whole_load(registry: Registry, exchange: Mock):
-    def refusal(target: Target) -> RegistrationError | None:
-        return RegistrationError("m.g is called") if target.name == "m.g" else None
-
-    add(registry, "one", "m.f", "m.g", by_name=True)
-    exchange.reset_mock()
-    exchange.refusal.side_effect = refusal
-    with pytest.raises(RegistrationError, match=r"m\.g is called"):
-        add(registry, "two", "m.f", "m.g", "m.h", by_name=True)
-    assert not exchange.point.called
-    assert registry.names() == ("m.f", "m.g")
-    add(registry, "one", "m.f", "m.g", by_name=True)
-
-
-def test_a_name_that_can_t_be_pointed_elsewhere_keeps_its_content(registry: Registry, exchange: Mock):
-    exchange.point.return_value = False
-    for content in ("one", "two"):
-        add(registry, content, "m.f", by_name=True)
-    assert [target.content for target in registry.get("m.f")] == ["one"]
+REGISTERED = {"m.f": "one", "be.0123": "one", "m.g": "two"}
 
 
 KEY = make_key("module", ("name", "kernels"))

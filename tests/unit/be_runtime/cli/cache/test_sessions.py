@@ -143,8 +143,7 @@ class Shell:
         self.began_s = self.now_s = time.time()
         monkeypatch.setenv("BE_CACHE_DIR", str(self.root))
         monkeypatch.setattr(cache_text, "time", SimpleNamespace(time=lambda: self.now_s))
-        for module in (cache_show, cache_show, cache_show):
-            monkeypatch.setattr(module, "ago", self._ago)
+        monkeypatch.setattr(cache_show, "ago", self._ago)
         self.edit("one")
 
     def run(self, line: str) -> str:

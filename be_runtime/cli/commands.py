@@ -399,7 +399,7 @@ def _imported(name: str) -> ModuleType:
 def _declaration(name: str, value: object) -> str:
     """Declare a kernel or a module of kernels; empty for any other value."""
     from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
-    from be_runtime.ship.package import PackageKernels, package_of
+    from be_runtime.ship.package import PackageKernels
 
     if isinstance(value, KernelFunction):
         return render_function(StubFunction(name, value.signature, value.has_outs))
@@ -408,7 +408,7 @@ def _declaration(name: str, value: object) -> str:
         kind = f"_{class_name(name)}"
         return f"{render_class(kind, functions, hidden=OWN)}\n{name}: {kind}\n"
     if isinstance(value, PackageKernels):
-        return _package_declaration(name, package_of(value))
+        return _package_declaration(name, value.__own__.package)
     return ""
 
 

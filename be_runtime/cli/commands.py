@@ -1,4 +1,4 @@
-"""The command ``tune``: times what a package tunes on this machine, and writes the choices into the package."""
+"""The commands of ``python -m be_runtime``. Each takes the parsed arguments and returns an `Answer`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from be_runtime.call.resolve import signature_of_entry
 from be_runtime.call.signature import call_text
 from be_runtime.cli.main import Answer, refusal, size_text
 from be_runtime.compile.codegen import bind
-from be_runtime.debugging.check import Outcome, check_program, choose_tools, lacking_tools
+from be_runtime.debugging.check import check_program, choose_tools, lacking_tools
 from be_runtime.debugging.sanitizers import Invocation, as_json, find_detectors, render
 from be_runtime.errors import ArgumentError, BeRuntimeError, EntryPointNotFoundError, SourceNotFoundError
 from be_runtime.load.load import report_module
@@ -37,7 +37,7 @@ from be_runtime.request.arguments import (
     load_options,
 )
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
-from be_runtime.ship.build import Built, PartReport, build_package
+from be_runtime.ship.build import PartReport, build_package
 from be_runtime.ship.declaration import FILE as DECLARATION
 from be_runtime.ship.package import locate_package, package_in, request_of
 from be_runtime.ship.show import describe_file, render_description
@@ -75,29 +75,24 @@ def run_build(arguments: argparse.Namespace) -> Answer:
     """
     package = locate_package(arguments.package, Path.cwd())
     archs = None if arguments.archs is None else arguments.archs.split(",")
-    tell = (lambda _report: None) if arguments.json else _tell
+    tell = (lambda _report: None) if arguments.json else _print_report
     built = build_package(package, archs=archs, out=arguments.out, tell=tell)
-    return Answer(_summary(built), _data(built))
+    images = built.table.images
+    total = size_text(sum(image.size for image in images.values()))
+    return Answer(
+        f"{built.folder}: {total}, modules and kernels: {len(built.reports)}, images: {len(images)}",
+        {
+            "folder": str(built.folder),
+            "parts": [report._asdict() for report in built.reports],
+            "images": {digest: image._asdict() for digest, image in images.items()},
+            "targets": sorted(built.table.targets),
+        },
+    )
 
 
-def _tell(report: PartReport) -> None:
-    """Say on standard error that a part is ready."""
+def _print_report(report: PartReport) -> None:
+    """Print a line about a module or kernel that was built, on standard error."""
     say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {size_text(report.size):>10}", sys.stderr)
-
-
-def _summary(built: Built) -> str:
-    total = sum(image.size for image in built.table.images.values())
-    counts = f"modules and kernels: {len(built.reports)}, images: {len(built.table.images)}"
-    return f"{built.folder}: {size_text(total)}, {counts}"
-
-
-def _data(built: Built) -> dict[str, object]:
-    return {
-        "folder": str(built.folder),
-        "parts": [report._asdict() for report in built.reports],
-        "images": {digest: image._asdict() for digest, image in built.table.images.items()},
-        "targets": sorted(built.table.targets),
-    }
 
 
 CACHE_COMMANDS = {
@@ -114,16 +109,16 @@ CACHE_COMMANDS = {
     "verify": ("cache_show", "verify"),
     "why": ("cache_show", "why"),
 }
-"""The module and the function of each command."""
+"""The module and the function of each command of ``cache``."""
 
 
 def run_cache(arguments: argparse.Namespace) -> Answer:
-    """Run one of the commands.
+    """Run a command of ``cache``.
 
     Raises
     ------
     ArgumentError
-        There is nothing of the name.
+        No entry has the name.
     CacheError
         The cache can't be used, or another user could put files there.
     """
@@ -133,24 +128,17 @@ def run_cache(arguments: argparse.Namespace) -> Answer:
 
 
 FOUND, FAILED_BY_ITSELF = 1, 2
-"""Exit codes: something was found; nothing was, but the program failed, or a tool is not here."""
+"""Exit codes of ``check``: a fault was found; no fault was found, but the program failed or a tool is not here."""
 
 
 def run_check(arguments: argparse.Namespace) -> Answer:
-    """Run the program and return what was found."""
-    words = arguments.module or arguments.program
-    if not words:
-        return _refused("there is no program to check", "python -m be_runtime check SCRIPT [ARGUMENT ...]")
-    if not arguments.module and not Path(words[0]).is_file():
-        return _refused(f"there is no script {words[0]}", "to run a module, write -m before its name")
-    program = Invocation(words[0], tuple(words[1:]), is_module=bool(arguments.module))
-    from be_runtime.load.process import PROCESS
-
-    session = PROCESS.session()
-    found = find_detectors(session.system, session.record_dir)
+    """Run a program under the tools, and report its faults."""
     wanted = arguments.tools.split(",") if arguments.tools else None
-    has_gpu = bool(device_archs(session.system, session.record_dir))
     try:
+        program = _program(arguments)
+        session = PROCESS.session()
+        found = find_detectors(session.system, session.record_dir)
+        has_gpu = bool(device_archs(session.system, session.record_dir))
         tools = choose_tools(wanted, found, has_gpu=has_gpu)
     except ArgumentError as error:
         return refusal(error)._replace(code=FAILED_BY_ITSELF)
@@ -162,10 +150,6 @@ def run_check(arguments: argparse.Namespace) -> Answer:
         timeout_s=arguments.timeout,
         say=lambda text: say(f"check: {text}", sys.stderr),
     )
-    return _answer(outcome)
-
-
-def _answer(outcome: Outcome) -> Answer:
     findings = outcome.findings
     text = render(outcome.runs, findings)
     if outcome.error:
@@ -174,17 +158,31 @@ def _answer(outcome: Outcome) -> Answer:
     return Answer(text, {**as_json(outcome.runs, findings), "error": outcome.error, "exit_code": code}, code)
 
 
-def _refused(message: str, hint: str) -> Answer:
-    return refusal(ArgumentError(message, hints=(hint,)))._replace(code=FAILED_BY_ITSELF)
+def _program(arguments: argparse.Namespace) -> Invocation:
+    """Return the program to check.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such program.
+    """
+    words = arguments.module or arguments.program
+    if not words:
+        hint = "python -m be_runtime check SCRIPT [ARGUMENT ...]"
+        raise ArgumentError("there is no program to check", hints=(hint,))
+    if not arguments.module and not Path(words[0]).is_file():
+        hint = "to run a module, write -m before its name"
+        raise ArgumentError(f"there is no script {words[0]}", hints=(hint,))
+    return Invocation(words[0], tuple(words[1:]), is_module=bool(arguments.module))
 
 
 def run_cmake(_arguments: argparse.Namespace) -> Answer:
-    """Say the folder that CMake is told as ``BeRuntime_ROOT``."""
+    """Print the folder for CMake's ``BeRuntime_ROOT``."""
     return Answer(str(CMAKE_DIR), {"folder": str(CMAKE_DIR)})
 
 
 def run_explain(arguments: argparse.Namespace) -> Answer:
-    """Return a code's section of the page of errors; all codes with their titles without one.
+    """Print the section of an error's code on the page of errors; without a code, all codes with their titles.
 
     Raises
     ------
@@ -201,25 +199,22 @@ def run_explain(arguments: argparse.Namespace) -> Answer:
 
 
 def run_report(arguments: argparse.Namespace) -> Answer:
-    """Report modules.
+    """Report the compiled code of modules.
 
     Raises
     ------
     ArgumentError
-        There is nothing of the kind, or a block size is no number of threads.
+        There is no such source or package, or a block size is no number of threads.
     ToolchainError, BuildError
         There is no compiler, or a source does not compile.
     """
-    blocks = check_blocks(_numbers(arguments.blocks))
-    reports = list(_reports(arguments, blocks))
-    return Answer("\n\n".join(map(str, reports)), {"modules": [report.to_json() for report in reports]})
-
-
-def _numbers(text: str | None) -> list[int] | None:
+    text = arguments.blocks
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        numbers = None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
         raise ArgumentError(f"--blocks is {text!r}", hints=("pass numbers, such as --blocks 128,256",)) from None
+    reports = list(_reports(arguments, check_blocks(numbers)))
+    return Answer("\n\n".join(map(str, reports)), {"modules": [report.to_json() for report in reports]})
 
 
 def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator[ModuleReport]:
@@ -234,7 +229,7 @@ def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator
 
 
 def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:
-    """Return the requests of a file, of a folder's sources in each language, or of a package's modules."""
+    """Return the requests for a file, for a folder's sources in each language, or for a package's modules."""
     if path.is_dir() and not (path / DECLARATION).is_file():
         languages: list[Language] = [
             each for each, endings in SUFFIXES.items() if any(file.suffix in endings for file in path.iterdir())
@@ -272,14 +267,14 @@ def _request(path: Path, language: Language, archs: str | None) -> BuildRequest:
 
 
 def run_show(arguments: argparse.Namespace) -> Answer:
-    """Describe what was built ahead of time, without loading it.
+    """Describe kernels that were built ahead of time, without loading them.
 
     Raises
     ------
     ArgumentError
-        There is nothing of the kind.
+        The file or package has no such kernels.
     LoadError
-        It is damaged, or of a format that this release does not read.
+        The file is damaged, or of a format that this release does not read.
     """
     path = arguments.file
     if not path.exists():
@@ -290,7 +285,7 @@ def run_show(arguments: argparse.Namespace) -> Answer:
 
 
 class Stub(NamedTuple):
-    """A stub to be written: its file, its text and the names of its functions and classes."""
+    """A stub: its file, its text and the names of its functions and classes."""
 
     path: Path
     text: str
@@ -305,16 +300,16 @@ def run_stubs(arguments: argparse.Namespace) -> Answer:
     ArgumentError
         There is no such source or module, it has no kernels, or the file can't be written.
     SpecError
-        The entry points can't be understood.
+        An arg_spec is wrong.
     """
-    stub = make_stub(arguments.source)
+    stub = _make_stub(arguments.source)
     path = arguments.output or stub.path
     _write(path, stub.text)
     return Answer(f"{path}: {', '.join(stub.names)}", {"stub": str(path), "names": list(stub.names)})
 
 
-def make_stub(source: str) -> Stub:
-    """Make the stub of a folder or file of sources, else of a Python module."""
+def _make_stub(source: str) -> Stub:
+    """Return the stub of a package, of a folder or file of sources, or of a Python module."""
     path = Path(source)
     if (path / DECLARATION).is_file():
         package = package_in(path)
@@ -337,7 +332,7 @@ def make_stub(source: str) -> Stub:
 
 
 def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
-    """Make the stub of sources: a class for each load function that takes them, or one if they have one signature."""
+    """Return the stub of sources: a class for each language, or one class if their signatures are the same."""
     path = path.resolve() if path.name in ("", "..") else path
     name = path.name if path.is_dir() else path.stem
     functions = {language: _functions(name, language, found) for language, found in units.items()}
@@ -363,7 +358,7 @@ def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[S
 
 
 def _module_stub(name: str) -> Stub:
-    """Make the stub of a Python module; its kernels and modules of kernels are known when it has been imported."""
+    """Import a Python module, and return the stub of its kernels and modules of kernels."""
     module = _imported(name)
     file = Path(getattr(module, "__file__", None) or "")
     if file.suffix != ".py":
@@ -397,7 +392,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _declaration(name: str, value: object) -> str:
-    """Declare a kernel or a module of kernels; empty for any other value."""
+    """Return the declaration of a kernel or a module of kernels; empty for any other value."""
     from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
     from be_runtime.ship.package import PackageKernels
 
@@ -413,7 +408,7 @@ def _declaration(name: str, value: object) -> str:
 
 
 def _package_declaration(name: str, package: Package) -> str:
-    """Declare the kernels of a package, as its sources have them."""
+    """Return the declaration of a package's kernels, read from its sources."""
     from be_runtime.ship.package import declared_signatures
 
     if package.root is None:
@@ -428,7 +423,7 @@ def _package_declaration(name: str, package: Package) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a stub by one rename, unless the file is somebody else's."""
+    """Write a stub by one rename, unless the file is not a stub of this command."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if path.exists() and not read_regular(path).startswith(MARK.encode()):
@@ -447,9 +442,9 @@ def run_tune(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        There is no such package, it tunes nothing, or its file can't be written.
+        There is no such package, it declares nothing to tune, or its file can't be written.
     Exception
-        Whatever the first configuration raises, if none works.
+        The error of the first configuration, if no configuration works.
     """
     package = locate_package(arguments.package, Path.cwd())
     if package.root is None:

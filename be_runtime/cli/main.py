@@ -1,4 +1,4 @@
-"""The command line, ``python -m be_runtime``. Each command loads its own module."""
+"""The command line ``python -m be_runtime``, and the outcomes of its commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import WORKS, hand_over, say
 
 SCHEMA = 1
-"""Raised whenever a field of the JSON changes its meaning."""
+"""Version of the JSON: it rises if a field changes its meaning."""
 
 FAILED = 1
 """The exit code of a command that was not possible."""
@@ -27,9 +27,9 @@ class Answer(NamedTuple):
     Parameters
     ----------
     text : str
-        Text for people.
+        Text that is printed.
     data : dict
-        Fields for programs, as JSON has them.
+        Fields of the JSON.
     code : int
         Exit code.
     """
@@ -46,7 +46,7 @@ def refusal(error: BeRuntimeError | ToolchainError) -> Answer:
 
 
 def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
-    """Print an outcome, that of a command that raised an error to standard error, and return its exit code."""
+    """Print an outcome, to standard error if the command raised an error, and return its exit code."""
     if as_json:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
     else:
@@ -55,7 +55,7 @@ def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
 
 
 def size_text(size: int) -> str:
-    """Write a number of bytes for people.
+    """Return a number of bytes as text.
 
     Examples
     --------
@@ -87,12 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments; those of the process unless given.
+        Arguments; by default the arguments of the process.
 
     Returns
     -------
     int
-        Exit code; usage errors leave through SystemExit, as argparse does.
+        Exit code. Usage errors raise SystemExit, as in argparse.
     """
     return guarded(lambda: _main(argv), "be_runtime")
 

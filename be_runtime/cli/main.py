@@ -68,17 +68,28 @@ def size_text(size: int) -> str:
 
 
 COMMANDS = {
-    "build": "run_build",
-    "cache": "run_cache",
-    "check": "run_check",
-    "cmake-dir": "run_cmake",
-    "explain": "run_explain",
-    "report": "run_report",
-    "show": "run_show",
-    "stubs": "run_stubs",
-    "tune": "run_tune",
+    "build": "commands.run_build",
+    "cache clear": "cache_change.clear",
+    "cache export": "cache_change.export",
+    "cache import": "cache_change.import_file",
+    "cache keygen": "cache_change.keygen",
+    "cache list": "cache_show.list_entries",
+    "cache path": "cache_show.path",
+    "cache prune": "cache_change.prune",
+    "cache show": "cache_show.show",
+    "cache sign": "cache_change.sign",
+    "cache stats": "cache_show.stats",
+    "cache verify": "cache_show.verify",
+    "cache why": "cache_show.why",
+    "check": "check.run_check",
+    "cmake-dir": "commands.run_cmake",
+    "explain": "commands.run_explain",
+    "report": "report.run_report",
+    "show": "commands.run_show",
+    "stubs": "stubs.run_stubs",
+    "tune": "commands.run_tune",
 }
-"""The function of each command in `be_runtime.cli.commands`. It takes the parsed arguments and returns an `Answer`."""
+"""The module and the function of each command. It takes the parsed arguments and returns an `Answer`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,9 +114,11 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return WORKS
+    name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
+    module, function = COMMANDS[name].split(".")
     try:
-        answer: Answer = getattr(import_module("be_runtime.cli.commands"), COMMANDS[arguments.command])(arguments)
+        # Each command imports only its own module: others need JAX, which takes seconds.
+        answer: Answer = getattr(import_module(f"be_runtime.cli.{module}"), function)(arguments)
     except (BeRuntimeError, ToolchainError) as error:
         answer = refusal(error)
-    name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
     return print_answer(name, answer, as_json=arguments.json)

@@ -17,8 +17,8 @@ from be_runtime.compile.execute import Ended, run_child
 from be_runtime.debugging.checked_script import is_own
 from be_runtime.debugging.sanitizers import (
     DEVICE_TOOLS,
+    FAULTS,
     SANITIZED,
-    SOUGHT,
     TOOLS,
     Child,
     Detectors,
@@ -150,12 +150,12 @@ def check_program(
             failed = "" if run.findings else _own_error(ended, record, limit_s)
             if failed and runs and not error and tool in _FRAGILE:
                 why = next(filter(None, (_FATAL.search(_text(log)) for log in _logs(child))), None)
-                note = _unsought(tool, f"under it, {failed if why is None else why[0]}")
+                note = _missed_note(tool, f"under it, {failed if why is None else why[0]}")
                 run, failed = run._replace(notes=(*run.notes, note)), ""
             runs.append(run)
             error = error or failed
     missing = [
-        ToolRun(tool, "missing", notes=(_unsought(tool, why),))
+        ToolRun(tool, "missing", notes=(_missed_note(tool, why),))
         for tool, why in lacking.items()
         if targets.get(_platform(tool))
     ]
@@ -171,8 +171,8 @@ def _platform(tool: Tool) -> str:
     return "CUDA" if tool in DEVICE_TOOLS else "cpu"
 
 
-def _unsought(tool: Tool, why: str) -> str:
-    return f"nothing looked for {SOUGHT[tool]}: {why}"
+def _missed_note(tool: Tool, why: str) -> str:
+    return f"nothing looked for {FAULTS[tool]}: {why}"
 
 
 def offset_of(descriptor: int) -> int | None:

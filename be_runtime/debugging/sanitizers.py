@@ -33,7 +33,7 @@ DEVICE_TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck")
 SANITIZED: tuple[Tool, ...] = ("asan", "tsan")
 """Tools for which C++ modules are compiled; their library handles faults itself."""
 
-SOUGHT: dict[Tool, str] = {
+FAULTS: dict[Tool, str] = {
     "asan": "accesses outside of memory in C++ modules",
     "tsan": "races of threads in C++ modules",
     "valgrind": "memory that C++ modules read before they set it, except in results",

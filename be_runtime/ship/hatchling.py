@@ -14,9 +14,9 @@ from hatchling.plugin import hookimpl
 
 from be_runtime.ship.wheel import (
     build_kernels,
+    errors_as_text,
     files_below,
     kernels_folder,
-    leaving_as_text,
     parse_options,
     place,
     platform_of,
@@ -33,7 +33,7 @@ class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
         """Build the kernels, and add them and the tag to the wheel."""
         if self.target_name != "wheel" or version == "editable":
             return
-        with leaving_as_text():
+        with errors_as_text():
             options = parse_options(self.config, "tool.hatch.build.targets.wheel.hooks.be-runtime")
             # The object lives as long as this hook, and its folder with it.
             self._built = tempfile.TemporaryDirectory(prefix="be-wheel-")

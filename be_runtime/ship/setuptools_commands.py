@@ -16,7 +16,7 @@ from be_runtime.ship.package import Package
 from be_runtime.ship.wheel import (
     WheelOptions,
     build_kernels,
-    leaving_as_text,
+    errors_as_text,
     parse_options,
     place,
     platform_of,
@@ -47,14 +47,14 @@ class BuildKernels(Command):  # type: ignore[misc]
     def run(self) -> None:
         """Build the kernels into the folder of the wheel's files."""
         if not self.editable_mode:
-            with leaving_as_text():
+            with errors_as_text():
                 options = _options()
                 for package, folder in self._folders(options).items():
                     build_kernels(package, options, folder)
 
     def platform(self) -> str:
         """Return the wheel's platform; empty if no kernels were built."""
-        with leaving_as_text():
+        with errors_as_text():
             options = _options()
             folders = {package.name: folder for package, folder in self._folders(options).items()}
             is_built = all((folder / INDEX).is_file() for folder in folders.values())
@@ -63,7 +63,7 @@ class BuildKernels(Command):  # type: ignore[misc]
     def get_source_files(self) -> list[str]:
         """List the sources for an sdist."""
         root = Path.cwd()
-        with leaving_as_text():
+        with errors_as_text():
             return [file for package in wheel_packages(_options(), root) for file in source_files(package, root)]
 
     def get_outputs(self) -> list[str]:

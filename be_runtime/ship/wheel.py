@@ -380,7 +380,7 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
 
 
 @contextlib.contextmanager
-def leaving_as_text() -> Iterator[None]:
+def errors_as_text() -> Iterator[None]:
     """End a build backend with the text of an error, without a traceback."""
     try:
         yield

@@ -284,7 +284,7 @@ def test_setuptools_projects_of_others_are_left_alone(tmp_path: Path, monkeypatc
 
 
 def test_an_error_ends_a_backend_with_its_text_and_hints():
-    with pytest.raises(SystemExit, match="error: wrong\nhint: right"), wheel.leaving_as_text():
+    with pytest.raises(SystemExit, match="error: wrong\nhint: right"), wheel.errors_as_text():
         raise ArgumentError("wrong", hints=("right",))
 
 

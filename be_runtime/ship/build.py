@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.load.identity import portable_request
-from be_runtime.load.load import library_image, use_module
+from be_runtime.load.load import build_library
+from be_runtime.load.module import BuiltLibrary
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
@@ -23,9 +24,7 @@ from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
 from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
 from be_runtime.store.bundle import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_runtime.store.cache import Entry
-from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
-from be_runtime.store.images import check_baseline, read_image
-from be_runtime.store.keys import CacheKey
+from be_runtime.store.images import check_baseline
 from be_runtime.store.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import parse_archs
@@ -194,26 +193,20 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
     request, options = request_of(package, root, declared)
     wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
     request = portable_request(request, wanted, {root: package})
-
-    def read(entry: Entry, key: CacheKey) -> Part:
-        data = read_image(entry.output(LIBRARY))
-        contents = entry.output(CONTENTS).read_text(encoding="utf-8")
-        digest = hashlib.sha256(data).hexdigest()
-        image = library_image(request.language, data, key, baseline)
-        record = ModuleRecord(
-            language=declared.language,
-            image=digest,
-            functions=contents,
-            sources=dict(sorted(_sources(request, declared, entry, root))),
-            captures_graphs=options.allow_cuda_graph,
-        )
-        return Part(
-            images={digest: (image, data)},
-            targets=_targets(digest, contents, image.platform, captures_graphs=record.captures_graphs),
-            modules={declared.name: record._asdict()},
-        )
-
-    return use_module(request, options, PROCESS.session(), read)
+    built, contents, entry = build_library(request, options, PROCESS.session(), baseline)
+    digest = hashlib.sha256(built.data).hexdigest()
+    record = ModuleRecord(
+        language=declared.language,
+        image=digest,
+        functions=contents,
+        sources=dict(sorted(_sources(request, declared, entry, root))),
+        captures_graphs=options.allow_cuda_graph,
+    )
+    return Part(
+        images={digest: (built.image, built.data)},
+        targets=_targets(digest, built, captures_graphs=record.captures_graphs),
+        modules={declared.name: record._asdict()},
+    )
 
 
 def _make_kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
@@ -223,9 +216,10 @@ def _make_kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Se
     return build_function(name, table, root, archs, baseline, PROCESS.session())
 
 
-def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:
+def _targets(digest: str, built: BuiltLibrary, *, captures_graphs: bool) -> dict[str, ImageTarget]:
     targets = {}
-    for handlers in parse_contents(contents).values():
+    platform_name = built.image.platform
+    for handlers in built.functions.values():
         stages = handlers.stages(captures_graphs=captures_graphs and platform_name == "CUDA")
         targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
     return targets

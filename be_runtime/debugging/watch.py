@@ -22,9 +22,9 @@ from be_runtime.errors import BeRuntimeError, BuildError, RegistrationError, war
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.load import load
-from be_runtime.load.load import machine_roots, say
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.native_library import native_library
+from be_runtime.load.obtain import machine_roots, say
 from be_runtime.load.process import PROCESS, Process
 from be_runtime.load.registry import Target, capsule_address
 from be_runtime.request.arguments import Reread, dir_again
@@ -508,13 +508,12 @@ class Watcher:
     def make(self, request: BuildRequest, options: LoadOptions, followed: FollowedModule) -> MadeModule:
         """Make the module of a request; its names are those of the last load that asks for them."""
         session = self._process.session(options.build_directory)
-        found = load.find_module(request, options, session)
         name = options.target_prefix, request.language
         if followed.is_made and self._named.get(name) is not followed:
             options = options._replace(auto_register=False)
-        load.register_names(found.module, request, options, session.registry)
+        loaded = load.load(request, options, session)
         self._named[name] = followed
-        return MadeModule(found.module, author_files(found.entry, found.key, session.system))
+        return MadeModule(loaded.module, author_files(loaded.entry, loaded.key, session.system))
 
     def changed(self, module: CompiledModule) -> None:
         """Have programs traced anew, if that is wished and the name had other code before."""

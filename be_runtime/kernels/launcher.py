@@ -19,7 +19,7 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import Numbers
 from be_runtime.jax.port import PLATFORMS
 from be_runtime.load.identity import Field
-from be_runtime.load.load import Attempts, find_or_build, say_output, shareable
+from be_runtime.load.obtain import Attempts, find_or_build, say_output, shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
@@ -300,7 +300,7 @@ def obtain_kernel(
 
 
 class _KernelRecipe(NamedTuple):
-    """The making of a kernel's images, see `be_runtime.load.load.Recipe`."""
+    """The making of a kernel's images, see `be_runtime.load.obtain.Recipe`."""
 
     key: CacheKey
     origin: Origin

@@ -1,19 +1,17 @@
-"""The pipeline of a load, from a request to a module with registered targets, for both CUDA and C++."""
+"""Loads of modules: a request becomes a library in memory whose functions are FFI targets."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.checks import STATE, Active
-from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError
+from be_runtime.errors import BuildError, LoadError, RegistrationError
 from be_runtime.jax import port
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import (
@@ -24,225 +22,50 @@ from be_runtime.load.module import (
     open_library,
     require_handlers,
 )
+from be_runtime.load.obtain import Attempts, find_or_build, machine_roots, say, say_output, shareable
 from be_runtime.load.registry import Registry, Session, Target
-from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
 from be_runtime.store.bundle import CodeImage, Demand, ModuleRecord, reading
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Entry
 from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
-from be_runtime.store.folder import disk_errors, is_passing
 from be_runtime.store.images import read_image
 from be_runtime.store.keys import CacheKey
-from be_runtime.store.lock import THIS_PROCESS
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.system import System
-from be_toolchain.terminal import printable, printable_line
 
 if TYPE_CHECKING:
     from be_runtime.compile.plan import BuildOrder
     from be_runtime.report import ModuleReport
     from be_runtime.store.images import Bundle
-    from be_runtime.store.places import Exchange
     from be_runtime.store.travelling import Shareable
 
 
-_LONG_S = 10.0
-"""Time after which a wait for another thread is reported."""
-
-_TRIES = 5
-"""Number of attempts to use an entry that other processes remove."""
-
-_PRUNING_S = 0.02
-"""Time that a build may spend on the removal of old entries."""
-
-
-def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
-    """Return the module of a request, loaded and with its targets registered."""
-    module = find_module(request, options, session).module
-    register_names(module, request, options, session.registry)
-    return module
-
-
-class Found(NamedTuple):
-    """A loaded module, and the entry of its library."""
+class Loaded(NamedTuple):
+    """A loaded module, and the entry and the key of its library."""
 
     module: CompiledModule
     entry: Entry
     key: CacheKey
 
 
-def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
-    """Return the module of a request, loaded from the cache or built now, without registering its targets."""
-    recipe = module_recipe(request, options, session)
+def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loaded:
+    """Load the module of a request and register its targets.
+
+    The toolchain is resolved. The key names everything that decides the library. The cache and the places that the
+    settings name are asked for the key's entry, which is built if none has it.
+    """
+    toolchain, tools = resolve_tools(request, session)
+    recipe = module_recipe(request, toolchain, tools, options, session)
     attempts = Attempts(session)
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
         with attempts.using(entry):
             module = open_module(entry, recipe.key, request, options, session)
-    return Found(module, entry, recipe.key)
-
-
-class Recipe(Protocol):
-    """The making of an entry."""
-
-    @property
-    def key(self) -> CacheKey:
-        """The entry's key."""
-
-    def make(self, folder: Path) -> BuildOutput:
-        """Build the entry in an empty folder."""
-
-    def share(self) -> Shareable:
-        """Return the part of the entry that other machines can use; called only if there are others."""
-
-
-def find_or_build(recipe: Recipe, store: Store, session: Session, *, force: bool) -> Entry:
-    """Return the entry of a recipe: from the cache, from a place that the settings name, or built now.
-
-    Raises
-    ------
-    CacheError
-        The cache's folder can't be used, or another process takes too long to build the same entry.
-    """
-    key = recipe.key
-    entry = None if force else store.get(key)
-    if entry is not None:
-        return entry
-    from be_runtime.store.places import open_exchange
-
-    exchange: Exchange | None = None
-    on_wait, patience_s = Waiting(key.name).report, session.settings.lock_timeout_s
-    try:
-        with store.building(key, force=force, lock_timeout_s=patience_s, on_wait=on_wait) as building:
-            if building.entry is None:
-                exchange = open_exchange(
-                    recipe.share, key.name, building.is_there, session.settings, session.system, say, session.cache.root
-                )
-                if exchange is None or not exchange.fetch(building, force=force):
-                    building.publish(recipe.make(building.folder))
-    except BaseException as error:
-        if exchange is not None:
-            exchange.abandon(f"{type(error).__name__}: {error}".partition("\n")[0])
-        raise
-    assert building.entry is not None, "a build publishes its entry"
-    if exchange is not None:
-        exchange.offer(building.entry)
-    return building.entry
-
-
-class Attempts:
-    """Attempts to use an entry, which another process may remove at any time, and a network file system may lose.
-
-    Attributes
-    ----------
-    anew : bool
-        True once an entry that came from elsewhere could not be used, so it is built here.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self.anew = False
-        self._session, self._left, self._entry = session, _TRIES, ""
-        self._is_done = False
-
-    def again(self) -> bool:
-        """Return whether the entry is to be found and used, at first or once more.
-
-        Raises
-        ------
-        CacheError
-            The entry was removed each time.
-        """
-        if self._left == 0 and not self._is_done:
-            raise CacheError(
-                f"{self._entry} was removed before it was loaded, {_TRIES} times in a row",
-                hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
-            )
-        self._left -= 1
-        return not self._is_done
-
-    @contextlib.contextmanager
-    def using(self, entry: Entry) -> Iterator[None]:
-        """Use an entry; an error that another attempt may not have is suppressed. A new entry prunes the cache."""
-        self._entry = str(entry.path)
-        try:
-            with disk_errors(self._entry):
-                yield
-        except Exception as error:
-            made = entry.manifest.made
-            if made.source and not self.anew and entry.is_there() and not is_passing(error):
-                reason = printable_line(f"{type(error).__name__}: {error}")
-                say(f"{entry.manifest.name}: the entry from {made.source} can't be used, so it is built here: {reason}")
-                self.anew = True
-            elif not isinstance(error, CacheError | LoadError) or self._is_lasting(error, entry):
-                raise
-        else:
-            self._is_done = True
-            if entry.built:
-                _prune(self._session)
-
-    def _is_lasting(self, error: Exception, entry: Entry) -> bool:
-        return self._left == 0 if is_passing(error) else entry.is_there()
-
-
-def _prune(session: Session) -> None:
-    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
-    settings = session.settings
-    for store in (session.cache, session.toolchain_store):
-        with contextlib.suppress(CacheError):  # the next build tries again
-            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
-
-
-def shareable(key: CacheKey, session: Session, outputs: tuple[str, ...], folders: Iterable[Path] = ()) -> Shareable:
-    """Return the part of an entry that other machines can use.
-
-    Parameters
-    ----------
-    key : CacheKey
-    session : Session
-    outputs : tuple of str
-        Patterns of the names of the outputs that are shared.
-    folders : iterable of Path
-        Folders of headers, besides those in the key.
-    """
-    from be_runtime.store.travelling import Shareable, key_roots, movable_key
-
-    roots = key_roots(key, machine_roots(session.system), folders)
-    return Shareable(movable_key(key, roots), roots, outputs)
-
-
-def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
-    """Return the folders of this machine that lie elsewhere on another, and their names."""
-    folders = [(INCLUDE_DIR.parent, "<be_runtime>")]
-    folders += [(folder, "<site>") for folder in system.site_dirs]
-    folders += [(folder, "<python>") for folder in system.prefixes]
-    return tuple((str(path), name) for folder, name in folders for path in (folder, system.realpath(folder)))
-
-
-def say(text: str) -> None:
-    """Write a line of ours to standard error."""
-    sys.stderr.write(printable(f"be_runtime: {text}\n"))
-
-
-class Waiting(NamedTuple):
-    """A wait for the builder of an entry."""
-
-    name: str
-
-    def report(self, seconds: float, builder: str) -> None:
-        """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
-        if builder != THIS_PROCESS or seconds >= _LONG_S:
-            say(f"{self.name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
-
-
-def say_output(error: BuildError) -> None:
-    """Write the command that failed, and all its output, to standard error."""
-    import shlex  # few builds fail
-
-    say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")
+    register_names(module, request, options, session.registry)
+    return Loaded(module, entry, recipe.key)
 
 
 class ModuleRecipe(NamedTuple):
@@ -310,8 +133,8 @@ class ModuleRecipe(NamedTuple):
         return shareable(self.key, self.session, (LIBRARY, CONTENTS))._replace(known=((CONTENTS, contents.encode()),))
 
 
-def module_recipe(request: BuildRequest, options: LoadOptions, session: Session) -> ModuleRecipe:
-    """Resolve the toolchain of a request, and make the key of its module."""
+def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, Tools]:
+    """Resolve the toolchain of a request, and what it takes of the process: architectures and folders."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
     tools = gather_tools(
@@ -323,9 +146,23 @@ def module_recipe(request: BuildRequest, options: LoadOptions, session: Session)
         ffi_include=port.ffi_include_dir(),
         record_dir=session.record_dir,
     )
+    return toolchain, tools
+
+
+def module_recipe(
+    request: BuildRequest, toolchain: Toolchain, tools: Tools, options: LoadOptions, session: Session
+) -> ModuleRecipe:
+    """Make the key of a module, and return it with everything that the build needs.
+
+    A process that shares its modules adds flags by which a library names no folder of this machine. Line information
+    names the source's folder, so a module with line information is not shared.
+    """
     key = module_key(request, tools, toolchain)
-    if session.settings.shares and not request.compile.line_info:  # line information names the source's folder
-        request = _nameable(request, key, session)
+    if session.settings.shares and not request.compile.line_info:
+        from be_runtime.store.travelling import key_roots, naming_flags
+
+        flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
+        request = request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
         key = module_key(request, tools, toolchain)
     return ModuleRecipe(request, options, session, toolchain, tools, key)
 
@@ -395,7 +232,7 @@ class SourceRemaker:
             compiled = self._request.compile._replace(checked=True, line_info=True)
             plain = self._options._replace(auto_register=False, force_rebuild=False)
             try:
-                self._checked = load(self._request._replace(compile=compiled), plain, self._session)
+                self._checked = load(self._request._replace(compile=compiled), plain, self._session).module
             except (BuildError, LoadError) as error:
                 error.hints += (
                     "checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",
@@ -408,7 +245,7 @@ def build_library(
     request: BuildRequest, options: LoadOptions, session: Session, baseline: str
 ) -> tuple[BuiltLibrary, str, Entry]:
     """Return the bytes of a request's library, from the cache or built now, its table of functions, and its entry."""
-    recipe = module_recipe(request, options, session)
+    recipe = module_recipe(request, *resolve_tools(request, session), options, session)
     attempts = Attempts(session)
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
@@ -425,7 +262,7 @@ def report_module(request: BuildRequest, options: LoadOptions, session: Session,
     from be_runtime.compile.make import measure_build, read_measured
     from be_runtime.report import report_build
 
-    recipe = module_recipe(request, options, session)
+    recipe = module_recipe(request, *resolve_tools(request, session), options, session)
     key, patience_s = CacheKey("report", recipe.key.fields), session.settings.lock_timeout_s
     attempts = Attempts(session)
     while attempts.again():
@@ -524,14 +361,6 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
     from be_runtime.load import prebuilt
 
     return prebuilt.explain(folder, prebuilt.wanted_of(request), wanted)
-
-
-def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRequest:
-    """Return the request with flags by which its library names no folder of this machine."""
-    from be_runtime.store.travelling import key_roots, naming_flags
-
-    flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
-    return request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:

@@ -13,8 +13,8 @@ from be_runtime.compile.inputs import read_from_outside
 from be_runtime.compile.plan import BuildPlan, UnitFiles, compile_edge, link_edge
 from be_runtime.compile.progress import Progress
 from be_runtime.jax import port
-from be_runtime.load.load import Attempts, find_or_build, shareable
 from be_runtime.load.module import open_library
+from be_runtime.load.obtain import Attempts, find_or_build, shareable
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
@@ -70,7 +70,7 @@ def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> by
 
 
 class _LibraryRecipe(NamedTuple):
-    """The making of one of our libraries, see `be_runtime.load.load.Recipe`."""
+    """The making of one of our libraries, see `be_runtime.load.obtain.Recipe`."""
 
     name: str
     plan: BuildPlan

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import be_runtime.store.publish  # noqa: F401 - before it forks
 from be_runtime.errors import BuildError, CacheError, LoadError
-from be_runtime.load.load import Attempts
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.process import PROCESS
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import make_key

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.load.load import Attempts
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.process import PROCESS
 from be_runtime.store.cache import BuildOutput, Store
 from be_runtime.store.folder import base_folder

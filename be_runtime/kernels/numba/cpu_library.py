@@ -30,8 +30,8 @@ from be_runtime.kernels.numba.cpu import (
 from be_runtime.kernels.numba.cpu_handler import UNUSED, Signature, refusal
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.load import Attempts
 from be_runtime.load.native_library import build_library
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.store.bundle import Carried, CodeImage, carried_library

@@ -17,7 +17,7 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, BuildError
-from be_runtime.load.load import Waiting
+from be_runtime.load.obtain import Waiting
 from be_runtime.store.lock import THIS_PROCESS
 from tests.compile.be_runtime.load.sources import source, value
 from tests.support.requirements import in_full

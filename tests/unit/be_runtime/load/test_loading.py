@@ -18,8 +18,8 @@ import pytest
 import be_runtime
 from be_runtime.call.function import KernelFunction
 from be_runtime.errors import CacheError, LoadError, RegistrationError
-from be_runtime.load.load import Attempts
 from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
 from be_runtime.store.cache import BuildOutput, Entry, Store

@@ -23,7 +23,7 @@ from be_runtime.cli.cache_common import (
 from be_runtime.cli.main import Answer, size_text
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.load import say
+from be_runtime.load.obtain import say
 from be_runtime.store.archive import ArchiveError, make_keys, read_signer, resigned, unpack, write_private_key
 from be_runtime.store.eviction import EntryInfo, beyond_limits, read_key
 from be_runtime.store.examine import examine

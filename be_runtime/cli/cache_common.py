@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.kernels.launcher import Origin, share_kernel
 from be_runtime.kernels.raw_compiler import stored_origin
-from be_runtime.load.load import shareable
+from be_runtime.load.obtain import shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.store.archive import ArchiveError

@@ -46,7 +46,7 @@ def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator
         return
     for request in _requests(path, arguments.source, arguments.arch):
         wanted = request._replace(compile=request.compile._replace(line_info=arguments.line_info))
-        yield report_module(wanted, load_options(request.name), session, blocks, loops=arguments.loops)
+        yield report_module(wanted, load_options(request.name), session, blocks)
 
 
 def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:

@@ -20,8 +20,8 @@ from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import BeRuntimeError, BuildError, warn_caller
 from be_runtime.frames import public
 from be_runtime.load import load
-from be_runtime.load.load import machine_roots, say
 from be_runtime.load.module import CompiledModule, ModuleInfo
+from be_runtime.load.obtain import machine_roots, say
 from be_runtime.load.process import PROCESS, Process
 from be_runtime.request.arguments import Reread, dir_again
 from be_runtime.request.options import BuildRequest, LoadOptions
@@ -442,9 +442,8 @@ class Watcher:
     def make(self, request: BuildRequest, options: LoadOptions) -> MadeModule:
         """Make the module of a request; a name that has other code already keeps it."""
         session = self._process.session(options.build_directory)
-        found = load.find_module(request, options, session)
-        load.register_names(found.module, request, options, session.registry)
-        return MadeModule(found.module, author_files(found.entry, found.key, session.system))
+        loaded = load.load(request, options, session)
+        return MadeModule(loaded.module, author_files(loaded.entry, loaded.key, session.system))
 
     def changed(self, module: CompiledModule) -> None:
         """Forget JAX's programs if the last call asked for it and the module's name had other code before."""

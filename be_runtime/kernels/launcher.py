@@ -19,7 +19,7 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import Numbers
 from be_runtime.jax.port import PLATFORMS
 from be_runtime.load.identity import Field
-from be_runtime.load.load import find_or_build, say_output, say_waiting, shareable, use_entry
+from be_runtime.load.obtain import Attempts, find_or_build, say_output, shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
@@ -289,28 +289,42 @@ def obtain_kernel(
     CacheError
         The cache's folder can't be used, or another process takes too long to compile the same kernel.
     """
+    recipe = _KernelRecipe(key, origin, compile_now, name, session)
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find_or_build(recipe, session.module_store, session, force=attempts.anew)
+        with attempts.using(entry):
+            listed = json.loads(entry.output(_LIST).read_bytes())
+            kernel = Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
+    return kernel
 
-    def build(staging: Path) -> BuildOutput:
-        require_jit(session.settings, name)
+
+class _KernelRecipe(NamedTuple):
+    """The making of a kernel's images, see `be_runtime.load.obtain.Recipe`."""
+
+    key: CacheKey
+    origin: Origin
+    compile_now: Callable[[Path], Compiled]
+    name: str
+    session: Session
+
+    def make(self, folder: Path) -> BuildOutput:
+        """Compile the kernel."""
+        settings = self.session.settings
+        require_jit(settings, self.name)
         try:
-            compiled = compile_now(staging)
+            compiled = self.compile_now(folder)
         except BuildError as error:
-            if session.settings.verbose:
+            if settings.verbose:
                 say_output(error)
             raise
-        names = write_images(compiled, staging)
+        names = write_images(compiled, folder)
         read, others, absent = compiled.dependencies, compiled.others, compiled.absent
         return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
 
-    def find(*, force: bool = False) -> Entry:
-        share, on_wait = partial(share_kernel, key, origin, session), partial(say_waiting, key.name)
-        return find_or_build(session, session.module_store, key, build, share, force=force, on_wait=on_wait)
-
-    def read(entry: Entry) -> Kernel:
-        listed = json.loads(entry.output(_LIST).read_bytes())
-        return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
-
-    return use_entry(find, read, session, partial(find, force=True))
+    def share(self) -> Shareable:
+        """Return the part of the entry that other machines can use."""
+        return share_kernel(self.key, self.origin, self.session)
 
 
 def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import Active
@@ -99,22 +99,17 @@ class Made(NamedTuple):
     origin: str
 
 
-class Remaker(NamedTuple):
-    """The functions that make a module again.
+class Remaker(Protocol):
+    """Makes again what is needed of a loaded module."""
 
-    Parameters
-    ----------
-    build : callable
-        Its library for exported programs.
-    report : callable
-        Its report for block sizes, and of loops or not.
-    checked : callable, optional
-        The module with accesses through tensors checked; None if it can't be compiled anew.
-    """
+    def build(self, wanted: Demand) -> BuiltLibrary:
+        """Return the module's library for exported programs."""
 
-    build: Callable[[Demand], BuiltLibrary]
-    report: Callable[..., ModuleReport]
-    checked: Callable[[], CompiledModule] | None = None
+    def report(self, blocks: Sequence[int]) -> ModuleReport:
+        """Return the module's report, with the occupancy at these block sizes."""
+
+    def checked(self) -> CompiledModule | None:
+        """Return the module with accesses through tensors checked; None if it can't be compiled anew."""
 
 
 class ModuleInfo:
@@ -205,7 +200,7 @@ class ModuleInfo:
         )
 
     @public
-    def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
+    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
         """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
 
         The sources are compiled once more, with ptxas's own report, and the outcome is kept in the cache. Of a module
@@ -215,13 +210,11 @@ class ModuleInfo:
         ----------
         block_sizes : sequence of int, optional
             Threads of a block for which occupancy is told; by default 64, 128, 256, 512 and 1024.
-        loops : bool
-            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not.
 
         Returns
         -------
         ModuleReport
-            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; of a C++ module, the
+            For each kernel registers, shared memory, spills, size and occupancy; of a C++ module, the
             size of each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
             the same for programs.
 
@@ -238,7 +231,7 @@ class ModuleInfo:
         """
         from be_runtime.report import check_blocks
 
-        return self._maker.report(check_blocks(block_sizes), loops=loops)
+        return self._maker.report(check_blocks(block_sizes))
 
     def function(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, see `LoadedModule.__getitem__`."""
@@ -280,8 +273,9 @@ class ModuleInfo:
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
-        if self._maker.checked is not None:
-            return self.of(self._maker.checked())._own_targets(name)  # noqa: SLF001 - of the same class
+        twin = self._maker.checked()
+        if twin is not None:
+            return self.of(twin)._own_targets(name)  # noqa: SLF001 - of the same class
         mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 

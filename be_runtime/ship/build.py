@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.load.identity import portable_request
-from be_runtime.load.load import library_image, use_module
+from be_runtime.load.load import build_library
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
@@ -21,9 +21,7 @@ from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
 from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
 from be_runtime.store.bundle import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_runtime.store.cache import Entry
-from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
-from be_runtime.store.images import check_baseline, read_image
-from be_runtime.store.keys import CacheKey
+from be_runtime.store.images import check_baseline
 from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import parse_archs
 
@@ -168,26 +166,20 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
     request, options = request_of(package, root, declared)
     wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
     request = portable_request(request, wanted, {root: package})
-
-    def read(entry: Entry, key: CacheKey) -> Part:
-        data = read_image(entry.output(LIBRARY))
-        contents = entry.output(CONTENTS).read_text(encoding="utf-8")
-        digest = hashlib.sha256(data).hexdigest()
-        image = library_image(request.language, data, key, baseline)
-        record = ModuleRecord(
-            language=declared.language,
-            image=digest,
-            functions=contents,
-            sources=dict(sorted(_sources(request, declared, entry, root))),
-            captures_graphs=options.allow_cuda_graph,
-        )
-        targets = {}
-        for handlers in parse_contents(contents).values():
-            stages = handlers.stages(captures_graphs=record.captures_graphs and image.platform == "CUDA")
-            targets[target_name(digest, stages["execute"])] = ImageTarget(digest, image.platform, stages)
-        return Part({digest: (image, data)}, targets, modules={declared.name: record._asdict()})
-
-    return use_module(request, options, PROCESS.session(), read)
+    built, contents, entry = build_library(request, options, PROCESS.session(), baseline)
+    digest, platform_name = hashlib.sha256(built.data).hexdigest(), built.image.platform
+    record = ModuleRecord(
+        language=declared.language,
+        image=digest,
+        functions=contents,
+        sources=dict(sorted(_sources(request, declared, entry, root))),
+        captures_graphs=options.allow_cuda_graph,
+    )
+    targets = {}
+    for handlers in built.functions.values():
+        stages = handlers.stages(captures_graphs=record.captures_graphs and platform_name == "CUDA")
+        targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
+    return Part({digest: (built.image, built.data)}, targets, modules={declared.name: record._asdict()})
 
 
 def _kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:

@@ -18,11 +18,12 @@ from be_runtime.errors import CacheError
 from be_runtime.store.folder import MANIFEST, cache_errors, find_base, prepare_base
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import Flock, OnWait
-from be_runtime.store.lookup import Lookup, look_up
+from be_runtime.store.lookup import look_up
 from be_runtime.store.manifest import FileRecord, Manifest
 
 if TYPE_CHECKING:
     from be_runtime.store.eviction import EntryInfo
+    from be_runtime.store.publish import Building
 
 
 class Recorded(NamedTuple):
@@ -75,7 +76,7 @@ class BuildOutput(NamedTuple):
     source: str = ""
 
 
-Build = Callable[[Path], BuildOutput | None]
+Build = Callable[[Path], BuildOutput]
 
 
 class Entry(NamedTuple):
@@ -142,7 +143,46 @@ class Store(NamedTuple):
             Another user could put files into the cache's folder.
         """
         found = look_up(find_base(str(self.root)), key.digest)
-        return None if found.manifest is None else _entry(found, built=False)
+        return None if found.manifest is None else Entry(Path(found.folder), found.manifest, built=False)
+
+    @contextlib.contextmanager
+    def building(
+        self,
+        key: CacheKey,
+        *,
+        force: bool = False,
+        lock_timeout_s: float | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Iterator[Building]:
+        """Open the build of a key, while no other process builds it.
+
+        Parameters
+        ----------
+        key : CacheKey
+            Key of the request.
+        force : bool
+            Build even if a valid entry exists.
+        lock_timeout_s : float, optional
+            Longest wait for another process that builds the same key; None waits as long as that process lives.
+        on_wait : callable, optional
+            Called now and then while waiting, with the seconds waited so far and the process that builds.
+
+        Yields
+        ------
+        Building
+            Its `entry` is there already if another process has built it meanwhile. If not, the block builds in its
+            `folder` and calls `publish`.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used, or the wait was too long.
+        """
+        from be_runtime.store.publish import Building
+
+        building = Building(prepare_base(str(self.root)), key, force=force)
+        with building.opened(lock_timeout_s, on_wait, self.flock):
+            yield building
 
     def get_or_build(
         self,
@@ -153,39 +193,26 @@ class Store(NamedTuple):
         lock_timeout_s: float | None = None,
         on_wait: OnWait | None = None,
     ) -> Entry:
-        """Return the entry of a key, and build it if there is no valid one.
+        """Return the entry of a key, and build it if there is no valid one; see `building`.
 
         Parameters
         ----------
-        key : CacheKey
-            Key of the request.
         build : callable
-            Called with an empty folder to work in, at most once, while no other process builds the same key.
-            If it raises, the exception is passed on and the folder is removed. None means that the entry has come
-            meanwhile: another machine has put it into this folder.
-        force : bool
-            Build even if a valid entry exists.
-        lock_timeout_s : float, optional
-            Longest wait for another process that builds the same key; None waits as long as that process lives.
-        on_wait : callable, optional
-            Called now and then while waiting, with the seconds waited so far and the process that builds.
+            Called with an empty folder to work in, at most once. If it raises, the exception is passed on.
 
         Raises
         ------
         CacheError
-            The cache's folder can't be used, the wait was too long, the build did not make its outputs, or the entry
-            that has come is not valid here.
+            The cache's folder can't be used, the wait was too long, or the build did not make its outputs.
         """
         entry = None if force else self.get(key)
-        if entry is not None:
-            return entry
-        from be_runtime.store.publish import build_once
-
-        base = prepare_base(str(self.root))
-        found, built = build_once(
-            base, key, build, force=force, timeout_s=lock_timeout_s, on_wait=on_wait, flock=self.flock
-        )
-        return _entry(found, built=built)
+        if entry is None:
+            with self.building(key, force=force, lock_timeout_s=lock_timeout_s, on_wait=on_wait) as building:
+                if building.entry is None:
+                    building.publish(build(building.folder))
+            entry = building.entry
+            assert entry is not None, "a build publishes its entry"
+        return entry
 
     def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
         """Build an entry that saves work in later builds, as `get_or_build` does; without room for it, keep nothing."""
@@ -269,9 +296,3 @@ class Store(NamedTuple):
 
         older = newest_key(find_base(str(self.root)), key)
         return () if older is None else older.explain(key)
-
-
-def _entry(found: Lookup, *, built: bool) -> Entry:
-    """Make an entry from a look-up or a build."""
-    assert found.manifest is not None, "the look-up found an entry"
-    return Entry(path=Path(found.folder), manifest=found.manifest, built=built, reason=found.problem if built else "")

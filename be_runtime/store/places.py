@@ -10,14 +10,13 @@ from pathlib import Path
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
 from be_runtime.store.archive import ArchiveError, Sign, SignatureError, Verify
-from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.cache import Entry
 from be_runtime.store.job import Job
+from be_runtime.store.publish import Building
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
 from be_runtime.store.travelling import COME, EntryPlace, Imported, Shareable, WantedEntry, pack_entry, unpack_entry
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable_line
-
-Build = Callable[[Path], BuildOutput]
 
 _LONGEST = 600
 """Most characters of a message about an archive, which may name a path of its own."""
@@ -61,32 +60,30 @@ class Exchange:
         self._asked: list[EntryPlace] = []
         self._data: bytes | None = None
 
-    def obtain(self, staging: Path, build: Build, *, force: bool) -> BuildOutput | None:
-        """Return the entry's outputs from the first place that has them, else from a build; by `force`, from a build.
-
-        Returns
-        -------
-        BuildOutput or None
-            None if the entry is in the cache by now.
-        """
+    def fetch(self, building: Building, *, force: bool) -> bool:
+        """Make the entry of what the first place has; return False if none has it, or a build is wanted by `force`."""
         if force:
             self._asked = [*self._places]
-            return build(staging)
+            return False
         for place in self._places:
             try:
                 data = place.fetch(self._wanted)
-                if data == COME:
-                    return None
-                if data:
-                    output = unpack_entry(data, self._share, staging, place.label, self._verify)
-                    self._data = data
-                    return output
+                output = unpack_entry(data, self._share, building.folder, place.label, self._verify) if data else None
             except Exception as problem:  # noqa: BLE001 - whatever comes from elsewhere ends no load
-                shutil.rmtree(staging)
-                staging.mkdir(mode=0o700)
+                shutil.rmtree(building.folder)
+                building.folder.mkdir(mode=0o700)
                 self._report(place, problem)
+                output = None
+            else:
+                if data == COME:
+                    building.take()
+                    return True
+            if output is not None:
+                self._data = data
+                building.publish(output)
+                return True
             self._asked.append(place)
-        return build(staging)
+        return False
 
     def _report(self, place: EntryPlace, problem: Exception) -> None:
         text = str(problem) if isinstance(problem, ArchiveError) else f"can't be used here: {problem!r}"

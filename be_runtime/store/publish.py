@@ -8,12 +8,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import BuildOutput, Recorded
+from be_runtime.store.cache import BuildOutput, Entry, Recorded
 from be_runtime.store.examine import has_stat, record_file, record_stat
 from be_runtime.store.folder import (
     KEY,
@@ -382,68 +382,84 @@ def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
         return f"{folder}/{name}"
 
 
-Build = Callable[[Path], BuildOutput | None]
+class Building:
+    """The one build of a key on this machine, as `be_runtime.store.cache.Store.building` opens it.
 
-
-def build_once(
-    base: str,
-    key: CacheKey,
-    build: Build,
-    *,
-    force: bool,
-    timeout_s: float | None,
-    on_wait: OnWait | None,
-    flock: Flock,
-) -> tuple[Lookup, bool]:
-    """Build under the key's lock, unless another process did while this one waited.
-
-    Returns
-    -------
-    tuple of (Lookup, bool)
-        The valid entry, and whether this call built it. If it did, the lookup's `problem` is the reason for the build.
+    Attributes
+    ----------
+    entry : Entry or None
+        The entry of the key, once it exists.
+    folder : Path
+        An empty folder for the build; it is removed at the end.
     """
-    seen: list[str] = []
 
-    def has_come() -> bool:
+    def __init__(self, base: str, key: CacheKey, *, force: bool) -> None:
+        self.entry: Entry | None = None
+        self.folder = Path()
+        self._base, self._key, self._force = base, key, force
+        self._stage: Stage | None = None
+        self._seen: list[str] = []
+
+    def publish(self, output: BuildOutput) -> None:
+        """Make an entry of what lies in the folder."""
+        stage = self._stage
+        assert stage is not None, "the build is open"
+        with cache_errors(self._base):
+            path, manifest = repeatedly(lambda: publish(self._base, self._key, stage, output))
+        self.entry = Entry(Path(path), manifest, built=True, reason=stage.reason)
+
+    def is_there(self) -> bool:
+        """Return whether another machine has put a valid entry into the cache meanwhile."""
+        return look_up(self._base, self._key.digest).manifest is not None
+
+    def take(self) -> None:
+        """Take the entry that another machine has put into the cache.
+
+        Raises
+        ------
+        CacheError
+            It is not valid here.
+        """
+        found = look_up(self._base, self._key.digest)
+        if found.manifest is None:
+            name = self._key.name or self._key.kind
+            raise CacheError(f"{name} was built by another machine, but not for this one: {found.problem}")
+        self.entry = Entry(Path(found.folder), found.manifest, built=False)
+
+    def _holder(self) -> str:
+        return builder_of(self._base, self._key.digest)
+
+    def _has_come(self) -> bool:
         """Return whether the entry exists already: the lock's holder may be slow to release the lock, or hang."""
-        nonlocal seen
-        before, seen = seen, variant_folders(base, key.digest)
-        return seen != before and not force and look_up(base, key.digest).manifest is not None
+        before, self._seen = self._seen, variant_folders(self._base, self._key.digest)
+        return self._seen != before and not self._force and self.is_there()
 
-    with key_lock(
-        lock_file(base, key.digest),
-        timeout_s=timeout_s,
-        on_wait=on_wait,
-        holder=lambda: builder_of(base, key.digest),
-        is_needless=has_come,
-        flock=flock,
-    ):
-        found = Lookup(problem="a rebuild was requested") if force else look_up(base, key.digest)
-        return _build(base, key, build, found) if found.manifest is None else (found, False)
-
-
-def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> tuple[Lookup, bool]:
-    """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
-    with cache_errors(base):
-        folder = repeatedly(lambda: make_staging(base, key.digest))
-    try:
-        with cache_errors(base):
-            stage = repeatedly(lambda: open_stage(folder, found.problem))
-        with disk_errors(stage.work):
-            output = build(Path(stage.work))
-        if output is None:
-            return _come(base, key), False
-        with cache_errors(base):
-            path, manifest = repeatedly(lambda: publish(base, key, stage, output))
-    finally:
-        remove_tree(folder)
-    trim(base, key.digest, found.damaged)
-    return Lookup(folder=path, manifest=manifest, problem=found.problem), True
-
-
-def _come(base: str, key: CacheKey) -> Lookup:
-    """Return the entry that another host has put into this folder, as the build found."""
-    found = look_up(base, key.digest)
-    if found.manifest is None:
-        raise CacheError(f"{key.name or key.kind} was built by another machine, but not for this one: {found.problem}")
-    return found
+    @contextlib.contextmanager
+    def opened(self, timeout_s: float | None, on_wait: OnWait | None, flock: Flock) -> Iterator[Building]:
+        """Hold the key's lock; make the folder unless another process has built the entry while this one waited."""
+        base, digest = self._base, self._key.digest
+        with key_lock(
+            lock_file(base, digest),
+            timeout_s=timeout_s,
+            on_wait=on_wait,
+            holder=self._holder,
+            is_needless=self._has_come,
+            flock=flock,
+        ):
+            found = Lookup(problem="a rebuild was requested") if self._force else look_up(base, digest)
+            if found.manifest is not None:
+                self.entry = Entry(Path(found.folder), found.manifest, built=False)
+                yield self
+                return
+            with cache_errors(base):
+                staging = repeatedly(lambda: make_staging(base, digest))
+            try:
+                with cache_errors(base):
+                    self._stage = repeatedly(lambda: open_stage(staging, found.problem))
+                self.folder = Path(self._stage.work)
+                with disk_errors(self._stage.work):
+                    yield self
+            finally:
+                remove_tree(staging)
+            if self.entry is not None and self.entry.built:
+                trim(base, digest, found.damaged)

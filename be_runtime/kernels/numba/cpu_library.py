@@ -30,12 +30,12 @@ from be_runtime.kernels.numba.cpu import (
 from be_runtime.kernels.numba.cpu_handler import UNUSED, Signature, refusal
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.load import use_entry
 from be_runtime.load.native_library import build_library
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.store.bundle import Carried, CodeImage, carried_library
-from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.contents import LIBRARY
 from be_runtime.store.images import read_image
 from be_runtime.store.keys import make_key
@@ -103,12 +103,12 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
         ("generator", own_code_digest()),
     )
 
-    def find() -> Entry:
-        return session.module_store.get_or_build(
-            key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
-        )
-
-    data = use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    attempts, patience_s = Attempts(session), session.settings.lock_timeout_s
+    while attempts.again():
+        build = partial(_build, name, plan, order, session)
+        entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
+        with attempts.using(entry):
+            data = read_image(entry.output(LIBRARY))
     image = CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
     return carried_library(image, data, {"execute": symbol})
 

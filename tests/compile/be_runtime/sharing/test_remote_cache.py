@@ -33,7 +33,7 @@ from be_runtime.store.cache import Store
 from be_runtime.store.lookup import read_manifest
 path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
 new = set(sys.modules) - before
-shared = [f"be_runtime.store.{name}" for name in ("places", "remote", "travelling")]
+shared = ["be_runtime.store.places", "be_runtime.store.remote", "be_runtime.store.travelling"]
 imported = sorted(new.intersection([*shared, "cryptography", "fsspec"]))
 print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """

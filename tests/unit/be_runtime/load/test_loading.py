@@ -18,8 +18,8 @@ import pytest
 import be_runtime
 from be_runtime.call.function import KernelFunction
 from be_runtime.errors import CacheError, LoadError, RegistrationError
-from be_runtime.load.load import use_entry
 from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
 from be_runtime.store.cache import BuildOutput, Entry, Store
@@ -127,7 +127,16 @@ def build(staging: Path) -> BuildOutput:
 
 
 def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = False) -> str:
-    return use_entry(lambda: session.module_store.get_or_build(KEY, build, force=force), use, session)
+    return use_attempts(session, use, lambda _anew: session.module_store.get_or_build(KEY, build, force=force))
+
+
+def use_attempts(session: Session, use: Callable[[Entry], str], find: Callable[[bool], Entry]) -> str:
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find(attempts.anew)
+        with attempts.using(entry):
+            used = use(entry)
+    return used
 
 
 def read(entry: Entry) -> str:
@@ -164,13 +173,12 @@ def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
             raise error
         return read(entry)
 
-    def fetched() -> Entry:
+    def find(anew: bool) -> Entry:
+        if anew:
+            return session.module_store.get_or_build(KEY, build, force=True)
         return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
 
-    def anew() -> Entry:
-        return session.module_store.get_or_build(KEY, build, force=True)
-
-    assert [use_entry(fetched, use, session, anew) for _ in range(2)] == ["made", "made"]
+    assert [use_attempts(session, use, find) for _ in range(2)] == ["made", "made"]
     assert capsys.readouterr().err.count("the entry from a server can't be used, so it is built here") == 1
 
 
@@ -218,7 +226,7 @@ def module(*names: str) -> CompiledModule:
     more: dict[str, Any] = {"spec": ("arg", "ret"), "names": ("x", "y")}
     functions = {name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
     made = Made("ops", "cpp", Path("/m.so"), functions, "content", "origin")
-    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Remaker(unused, unused), captures_graphs=True)
+    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Mock(Remaker), captures_graphs=True)
     return CompiledModule(info)
 
 

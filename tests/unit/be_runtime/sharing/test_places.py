@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,6 @@ from be_runtime.jax.coordination import JobStore
 from be_runtime.settings import Settings
 from be_runtime.store import archive
 from be_runtime.store.archive import Head, pack
-from be_runtime.store.cache import BuildOutput
 from be_runtime.store.job import Job
 from be_runtime.store.keys import make_key
 from be_runtime.store.places import Exchange
@@ -169,7 +169,7 @@ def test_an_archive_that_repeats_what_was_sent_is_described_without_it(tmp_path:
     share, said = Shareable(KEY, Roots(()), ("module.so",)), list[str]()
     exchange = Exchange(WANTED, share, [remote.place], offers=False, sign=None, verify=None, say=said.append)
     (tmp_path / "staging").mkdir()
-    exchange.obtain(tmp_path / "staging", lambda _staging: BuildOutput(("module.so",)), force=False)
+    assert not exchange.fetch(Mock(folder=tmp_path / "staging"), force=False)
     problem = "damaged: it has ...= ... ..., which no ...= ... ... has; it is not used"
     assert said == [f"add: the archive from https://...@cache.example.org is {problem}"]
 

@@ -113,13 +113,18 @@ def _init(self: Any, base: Any, run: Run, arrays: Sequence[Any]) -> None:
     base.__init__(self)
 
 
-def _moving(run: Run, moves: Sequence[Any]) -> Run:
-    """Return a function that has derivatives with respect to some of its arguments."""
+def _of_moving(run: Run, moves: Sequence[bool], arrays: Any) -> Run:
+    """Return a function of all arrays that uses the given values of those that don't move.
 
-    def function(*arrays: Any) -> Any:
-        every, tree = jax.tree_util.tree_flatten(arrays)
-        pairs = zip(every, moves, strict=True)
-        return run(*jax.tree_util.tree_unflatten(tree, [a if each else jax.lax.stop_gradient(a) for a, each in pairs]))
+    So no derivative is asked of an array that does not move, and those outside of this call still follow its value,
+    which ``stop_gradient`` would hide from them.
+    """
+    fixed = jax.tree_util.tree_leaves(arrays)
+
+    def function(*moving: Any) -> Any:
+        every, tree = jax.tree_util.tree_flatten(moving)
+        chosen = [new if is_moving else old for new, old, is_moving in zip(every, fixed, moves, strict=True)]
+        return run(*jax.tree_util.tree_unflatten(tree, chosen))
 
     return function
 
@@ -133,7 +138,7 @@ def _expand(self: Any, *arrays: Any) -> Any:
 
 
 def _vjp_fwd(self: Any, moves: Any, /, *arrays: Any) -> Any:
-    return jax.vjp(_moving(self.run, jax.tree_util.tree_leaves(moves)), *arrays)
+    return jax.vjp(_of_moving(self.run, jax.tree_util.tree_leaves(moves), arrays), *arrays)
 
 
 def _vjp_bwd_retval(_self: Any, pull: Any, cotangents: Any, /) -> Any:
@@ -141,11 +146,11 @@ def _vjp_bwd_retval(_self: Any, pull: Any, cotangents: Any, /) -> Any:
 
 
 def _jvp(self: Any, primals: Any, tangents: Any) -> Any:
-    return jax.jvp(_moving(self.run, _moves(tangents)), primals, _full(tangents))
+    return jax.jvp(_of_moving(self.run, _moves(tangents), primals), primals, _full(tangents))
 
 
 def _lin(self: Any, moves: Any, *arrays: Any) -> Any:
-    return jax.linearize(_moving(self.run, jax.tree_util.tree_leaves(moves)), *arrays)
+    return jax.linearize(_of_moving(self.run, jax.tree_util.tree_leaves(moves), arrays), *arrays)
 
 
 def _linearized(_self: Any, push: Any, *tangents: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of the arrays of a call: inputs, outputs, aliases, layouts and the `vmap` method. Pure."""
+"""The attributes of a call, and checks of its arrays: outputs, aliases, layouts and the `vmap` method. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from be_runtime.errors import ArgumentError
 
 
 class Numbers(NamedTuple):
-    """A number, or an array of one dimension, by its bits.
+    """The bits of a number or of an array of one dimension.
 
     Parameters
     ----------
     dtype : str
-        numpy's name of the type in which XLA carries it.
+        numpy's name of the type in XLA.
     data : bytes
     is_array : bool
     """
@@ -53,11 +53,11 @@ BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
 
 EffectKind = Literal["none", "side", "ordered"]
 Layouts = tuple[tuple[int, ...] | None, ...]
-"""Axes of each array from major to minor in memory; None for row by row."""
+"""Axes of each array from major to minor in memory; None for row-major order."""
 
 
 class ArraySpec(NamedTuple):
-    """An array as a kernel sees it."""
+    """The dtype and shape of an array in a kernel."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -82,7 +82,7 @@ def array_spec(value: Any, what: str) -> ArraySpec:
     Raises
     ------
     ArgumentError
-        It lacks a shape or a dtype, or kernels can't take its dtype.
+        The value lacks a shape or a dtype, or kernels can't take its dtype.
     """
     _check_struct(value, what)
     dtype = BY_NAME.get(str(value.dtype))

@@ -1,8 +1,8 @@
-"""A partitioner for all calls: XLA asks it for the program of one device, when it compiles for several.
+"""The partitioner of all calls: XLA asks it for the program of one device when it compiles for several.
 
-A call is emitted as ``be.partition.v1`` with everything that is known of it as JSON. The partitioner keeps nothing
-between calls, and no object of this process is in a program. So JAX's persistent cache finds programs, and they can be
-exported. What it makes is the call itself, on the parts, and an all-reduce for partial sums.
+A call is emitted as ``be.partition.v1`` with its description as JSON. The partitioner keeps nothing between calls, and
+no object of this process is in a program. So JAX's persistent cache finds programs, and programs can be exported. The
+program of one device calls the kernel on the device's parts, and sums partial results by an all-reduce.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from be_runtime.jax.internals import HloSharding, OpSharding, register_partition
 from be_runtime.jax.split import VMAPPED, Split
 
 TARGET = "be.partition.v1"
-"""The name of split calls, also in exported programs."""
+"""Target of split calls, also in exported programs."""
 
 
 class Placement:
@@ -35,7 +35,7 @@ class Placement:
                 self._read(split, factors, sharding, shape.dimensions())
 
     def _read(self, split: Split, factors: Sequence[str], sharding: Any, extents: Sequence[int]) -> None:
-        counts = sharding.tile_assignment_dimensions()  # a last one more where several devices have one part
+        counts = sharding.tile_assignment_dimensions()  # with one more axis where several devices have one part
         tiles = np.array(sharding.tile_assignment_devices()).reshape(counts)
         self.devices = tiles.size
         for index, factor in enumerate(factors):  # the first array that splits a factor decides
@@ -91,7 +91,7 @@ class Placement:
 
 
 def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Warn of arguments that each device needs more of than it has."""
+    """Warn of arguments of which a device needs a larger part than it has."""
     for number, (factors, sharding, shape) in enumerate(zip(split.operands, shardings, shapes, strict=True)):
         counts = sharding.tile_assignment_dimensions() if sharding.is_tiled() else ()
         for axis, (factor, count) in enumerate(zip(factors, counts, strict=False)):
@@ -109,7 +109,7 @@ def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequen
 
 
 def _reason(split: Split, place: Placement, factor: str, count: int, extent: int) -> str:
-    """Say why each device needs more of an axis that is split in so many parts."""
+    """Return why each device needs more of an axis that is split into `count` parts."""
     name = factor.rpartition(": ")[2]
     if factor in place.count:
         return f"another array has it in {place.count[factor]} parts"
@@ -198,7 +198,7 @@ def _loop(
     sizes : sequence of int
         Extents of the batch's axes on this device.
     axes : sequence of sequence of int
-        Which of them each operand has, as its leading axes.
+        Numbers of the batch's axes that each operand has, as its leading axes.
     shapes : pair of sequence of tuple of int
         Shapes of the operands and of the results of one element.
     types : pair of sequence of str
@@ -278,7 +278,7 @@ def _reshape(name: str, value: str, before: str, after: str) -> str:
 
 
 def _layouts(shapes: Sequence[Sequence[int]], given: Sequence[Sequence[int] | None] | None) -> str:
-    """Write the layouts of arrays, axes from minor to major; those of `given` are from major to minor."""
+    """Write the layouts of arrays from minor to major; the layouts in `given` are from major to minor."""
     chosen = [*(given or ()), *[None] * (len(shapes) - len(given or ()))]
     orders = [list(order or range(len(shape)))[::-1] for shape, order in zip(shapes, chosen, strict=True)]
     return ", ".join(f"dense<{order}> : tensor<{len(order)}xindex>" for order in orders)
@@ -303,7 +303,7 @@ def _all_reduce(index: int, kind: str, element: str, groups: list[list[int]]) ->
 
 
 def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: Any, text: Any) -> Any:
-    """Answer XLA: the program of one device, and the shardings of its arguments and results."""
+    """Return the program of one device, and the shardings of its arguments and results, to XLA."""
     config = json.loads(text)
     split = Split.from_json(config["split"])
     several = result_shape.is_tuple()
@@ -325,7 +325,7 @@ def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: 
 
 
 def _infer(shapes: Any, shardings: Any, result_shape: Any, text: Any) -> Any:
-    """Answer XLA's older partitioner, which doesn't read rules of Shardy: the shardings of the results."""
+    """Return the shardings of the results to XLA's older partitioner, which doesn't read Shardy's rules."""
     split = Split.from_json(json.loads(text)["split"])
     place = Placement(split, list(zip(split.operands, shardings, shapes, strict=True)))
     outs = [place.sharding(factors) for factors in split.results]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
-from be_runtime.jax import transforms
+from be_runtime.jax import port, transforms
 from be_toolchain.terminal import table
 
 K = TypeVar("K", bound=Hashable)
@@ -118,7 +118,7 @@ def benchmark_function(
     for _ in range(n_warmup + n_runs):
         start = time.perf_counter()
         results = [fn(*data) for _ in range(n_batch_per_run)]
-        transforms.wait(results)
+        port.wait(results)
         seconds.append((time.perf_counter() - start) / n_batch_per_run)
     kept = seconds[n_warmup:]
     return mean(kept), pstdev(kept), min(kept), max(kept), results[-1]

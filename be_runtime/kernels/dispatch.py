@@ -175,13 +175,8 @@ class Call(NamedTuple):
         """Return the parameters for rules: the keywords, ``outs`` and ``backend``, as in a call of the operation."""
         return {**dict(self.keywords), "outs": self.outs, "backend": self.backend}
 
-    def result_types(self) -> list[Any]:
-        """Return the shapes and dtypes of the results, with the axes of the batch."""
-        sizes = tuple(level.size for level in self.levels)
-        return [transforms.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
 
-
-def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
+def run(platform: str, *arguments: Any, call: Call) -> Sequence[Any]:
     """Compute the results of a call, by a kernel for the platform.
 
     Raises

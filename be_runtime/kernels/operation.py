@@ -12,7 +12,6 @@ from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, Ke
 from be_runtime.frames import public
 from be_runtime.jax import port, transforms
 from be_runtime.jax.arrays import check_structs
-from be_runtime.kernels import rules
 from be_runtime.kernels.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
 from be_runtime.kernels.dispatch import PLATFORMS, Call, KernelEntry, Kernels, check_name, check_platform, run
 from be_runtime.load.process import PROCESS
@@ -57,7 +56,7 @@ class XLACustomKernel:
         self._data: Callable[..., Iterable[Any]] | None = None
         self._used = False
         self._lock = ThreadLock()
-        self.primitive = transforms.new_primitive(name, Call.result_types, run)
+        self.primitive = transforms.new_primitive(name, run)
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
         with _REGISTRY_LOCK:
@@ -98,7 +97,7 @@ class XLACustomKernel:
         self._used = True
         return Call(
             name=self.name,
-            outs=tuple(transforms.struct(leaf.shape, leaf.dtype) for leaf in leaves),
+            outs=tuple(transforms.struct(leaf) for leaf in leaves),
             keywords=tuple(sorted(keywords.items())),
             backend=backend,
             kernels=self._preferred(),
@@ -185,25 +184,21 @@ class XLACustomKernel:
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
             if call.levels:
-                return rules.batch(self.primitive.bind, arguments, axes, call)
+                return transforms.batch(self.primitive.bind, arguments, axes, call=call)
             what = f"the batching rule of {self.name}"
             results, result_axes = call_named(what, rule, arguments, axes, **call.parameters())
             return transforms.leaves(results), transforms.leaves(result_axes)
 
         with self._changing():
-            transforms.set_batching(self.primitive, batch)
+            transforms.batching_rules[self.primitive] = batch
 
     def register_general_batching(self) -> None:
         """Use the general rule under ``vmap``, which is the default: the kernel is called once, under ``vmap`` itself.
 
         A kernel that doesn't define its behaviour under ``vmap`` is called for one element after the other.
         """
-
-        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
-            return rules.batch(self.primitive.bind, arguments, axes, call)
-
         with self._changing():
-            transforms.set_batching(self.primitive, batch)
+            transforms.batching_rules[self.primitive] = partial(transforms.batch, self.primitive.bind)
 
     def general_batching_rule(
         self,
@@ -216,26 +211,24 @@ class XLACustomKernel:
     ) -> tuple[Any, Any]:
         """Apply the general rule, for calls from a rule of `def_batching_rule`, which takes and returns the same."""
         leaves, _ = port.flatten(outs)
-        return rules.batch(self.primitive.bind, arguments, axes, self._describe(leaves, backend, keywords))
+        call = self._describe(leaves, backend, keywords)
+        return transforms.batch(self.primitive.bind, arguments, axes, call=call)
 
     def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
 
         A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
         """
-
-        def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
-            return rules.jvp(partial(call_named, f"the JVP rule of {self.name}", rule), primals, tangents, call)
-
+        named = partial(call_named, f"the JVP rule of {self.name}", rule)
         with self._changing():
-            transforms.set_jvp(self.primitive, jvp)
+            transforms.jvp_rules[self.primitive] = partial(transforms.jvp, named)
 
     def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
         """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
 
         None stands for an input that has no effect on the derivative.
         """
-        self.def_jvp_rule(rules.jvp_by_input(self, rules_by_input, self.name))
+        self.def_jvp_rule(transforms.jvp_by_input(self, rules_by_input, self.name))
 
     def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
@@ -243,9 +236,9 @@ class XLACustomKernel:
         It is for calls that are linear in some arguments. These are ``jax.interpreters.ad.UndefinedPrimal``; the rule
         returns their cotangents, and None for the others.
         """
+        named = partial(call_named, f"the transpose rule of {self.name}", rule)
         with self._changing():
-            named = partial(call_named, f"the transpose rule of {self.name}", rule)
-            transforms.set_transpose(self.primitive, partial(_transposed, named))
+            transforms.transpose_rules[self.primitive] = partial(transforms.transpose, named)
 
     # Public function, tags and benchmark
 
@@ -337,10 +330,6 @@ class XLACustomKernel:
                 transforms.forget_programs()
 
 
-def _transposed(rule: Callable[..., Any], cotangents: Sequence[Any], *arguments: Any, call: Call) -> Sequence[Any]:
-    return rules.transpose(rule, cotangents, arguments, call)
-
-
 def _check_hashable(operation: str, name: str, value: object) -> None:
     try:
         hash(value)
@@ -385,13 +374,13 @@ def defjvp(primitive: Any, *jvp_rules: Callable[..., Any] | None) -> None:
     if operation is not None:
         operation.def_jvp_rule2(*jvp_rules)
         return
-    combined = rules.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
+    combined = transforms.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
         outs, out_tangents = combined(primals, tangents, **parameters)
         return (outs, out_tangents) if primitive.multiple_results else (outs[0], out_tangents[0])
 
-    transforms.set_jvp(primitive, jvp)
+    transforms.jvp_rules[primitive] = jvp
 
 
 def general_batching_rule(
@@ -407,7 +396,7 @@ def general_batching_rule(
     operation = _operation(primitive)
     if operation is not None and "call" not in parameters:  # which JAX passes where this is the primitive's own rule
         return operation.general_batching_rule(arguments, axes, **parameters)
-    moved, level = rules.lead(arguments, axes)
+    moved, level = transforms.lead(arguments, axes)
     function = partial(primitive.bind, **parameters)
     results = function(*arguments) if level is None else transforms.loop_levels(function, [level])(*moved)
     axis = None if level is None else 0

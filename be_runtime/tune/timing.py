@@ -45,7 +45,8 @@ def flush_bytes(device: Any) -> int:
         return 0
     with contextlib.suppress(OSError, AttributeError):
         driver, size = LocalSystem().open_library("libcuda.so.1"), ctypes.c_int()
-        if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, transforms.ordinal(device)) == 0:
+        ordinal = int(getattr(device, "local_hardware_id", None) or 0)
+        if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, ordinal) == 0:
             return 2 * size.value
     return _FLUSHED
 

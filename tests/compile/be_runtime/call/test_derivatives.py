@@ -129,8 +129,8 @@ def test_a_linear_kernel_has_tangents(m: CompiledModule, order: str):
 @needs_hijax
 def test_a_high_level_primitive_has_the_rules_of_its_kernel(m: CompiledModule):
     function = high_level(m)
-    for order in FORWARD.values():
-        agree(order(function)(A, X), order(reference)(A, X))
+    for forward in FORWARD.values():
+        agree(forward(function)(A, X), forward(reference)(A, X))
     for order in ORDERS.values():
         agree(order(function, (0, None))(BATCH_A, X), order(reference, (0, None))(BATCH_A, X))
 

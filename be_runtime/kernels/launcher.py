@@ -632,11 +632,6 @@ def ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
     return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
 
 
-def new_session() -> Session:
-    """Return a session with the process's current settings."""
-    return PROCESS.session()
-
-
 def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
     """Choose the architectures to compile for: the requested ones, else the present devices' architectures.
 

@@ -20,6 +20,7 @@ from be_runtime.kernels import launcher
 from be_runtime.kernels.geometry import Dims, explicit_geometry
 from be_runtime.kernels.launcher import Geometry, Kernel, KernelParam, LaunchParam, Memo, Obtained
 from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin, read_prototype
+from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths, note
@@ -389,14 +390,14 @@ def cuda_kernel(
         return compiled.get(archs, lambda: build_raw(kernel, archs, session))
 
     def obtain() -> Obtained:
-        session = launcher.new_session()
+        session = PROCESS.session()
         again = partial(build_raw, kernel, session=session, with_ptx=True)
         return Obtained(compile_for(session), launcher.own_launcher(session), again)
 
     def report(block_sizes: Sequence[int] | None) -> ModuleReport:
         from be_runtime.report import check_blocks, report_cubins
 
-        session, blocks = launcher.new_session(), check_blocks(block_sizes)
+        session, blocks = PROCESS.session(), check_blocks(block_sizes)
         cubins = [(image.arch, image.data) for image in compile_for(session).images if not image.is_ptx]
         return report_cubins(kernel.name.expression, cubins, session.system, blocks)
 

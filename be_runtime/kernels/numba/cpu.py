@@ -36,7 +36,7 @@ from be_runtime.kernels.numba.cpu_handler import HandlerLayout, Intrinsics, Nati
 from be_runtime.kernels.numba.source import function_content, hints, import_error
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.load.registry import Session, Target
 from be_runtime.store.bundle import Carried, Carry, Demand
 from be_toolchain.machine.forks import ThreadLock
 
@@ -83,18 +83,9 @@ class _Parameter(ctypes.Structure):
 
 
 class HostFunctions:
-    """The registered functions of a process. A new object compiles nothing.
+    """The registered functions of a process. A new object compiles nothing."""
 
-    Parameters
-    ----------
-    session : callable
-        Function that returns the session that compiles the native part, called for the first function.
-    registry : Registry
-    """
-
-    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
-        self._session = session
-        self._registry = registry
+    def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
         self._alive: dict[str, tuple[object, ...]] = {}
         self._lock = ThreadLock()
@@ -139,21 +130,21 @@ class HostFunctions:
             )
             handler = cpu_handler.compile_handler(native, signature, function.direct, intrinsics())
             made = {target: lambda: port.capsule(handler.address)}
-            self._registry.add([Target(target, platform, target, carry)], made)
+            PROCESS.registry.add([Target(target, platform, target, carry)], made)
             if faulthandler.is_enabled():
                 NAMES.add_code(name, handler.address, library)
             self._alive[target] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
-            self._library = native_library(_SOURCE, self._session())
+            self._library = native_library(_SOURCE, PROCESS.session())
             self._library.be_host_kernel.restype = ctypes.c_void_p
         return self._library
 
 
 def host_functions() -> HostFunctions:
     """Return the host functions of this process."""
-    return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
+    return PROCESS.only(HostFunctions, HostFunctions)
 
 
 def host_layout(session: Session) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Mem
 from be_runtime.kernels.numba import source
 from be_runtime.kernels.raw import Size, read_sizes
 from be_runtime.load.identity import Field, own_code_digest
+from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
@@ -454,7 +455,7 @@ def numba_cuda_kernel(
     compiled: Memo[Kernel] = Memo()
 
     def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
-        session, wanted = launcher.new_session(), NumbaKernel(dispatcher, tuple(inputs), tuple(outs), with_batch)
+        session, wanted = PROCESS.session(), NumbaKernel(dispatcher, tuple(inputs), tuple(outs), with_batch)
         check_arrays(wanted)
         archs = launcher.choose_archs(None, session)
         made = compiled.get((*wanted.types_text(), archs), lambda: build_numba(wanted, archs, session))

@@ -131,7 +131,7 @@ def check_aliases(aliases: object) -> dict[int, int]:
     numbers = [n for pair in given.items() for n in pair] if isinstance(given, Mapping) else [None]
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
         raise ArgumentError(
-            f"input_output_aliases must map the number of an input to that of an output, not {aliases!r}"
+            f"input_output_aliases must map the number of an input to the number of an output, not {aliases!r}"
         )
     return dict(given)  # type: ignore[call-overload, no-any-return]
 

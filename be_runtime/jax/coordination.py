@@ -8,7 +8,7 @@ Its client is private in JAX, and no other file uses it. A JAX without one of th
 ``client.blocking_key_value_get_bytes``         waits for a value, at most some milliseconds
 ==============================================  ==================================================================
 
-They are the same in all releases from 0.6.0 to 0.12. An error's text begins with its code.
+All releases from 0.6.0 to 0.12 have these names. An error's text begins with its code.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def export_program(
         Arrays, or shapes and dtypes.
     platforms : sequence of str or None
     targets : callable
-        Function that returns the targets of ours that may be in the program; JAX itself refuses to export them.
+        Function that returns this package's targets, which JAX alone refuses to export.
     rename : callable
 
     Raises

@@ -65,7 +65,7 @@ _FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame)
 
 
 def user_line() -> tuple[str, int, str] | None:
-    """Return file, line and function of the code that calls what is being traced.
+    """Return file, line and function of the author's code that makes the call being traced.
 
     Where JAX evaluates a traced program, as for derivatives, this is the line of the first call. Else this is the
     innermost line of the thread outside of JAX and this package: JAX's own traceback ends at the innermost trace.

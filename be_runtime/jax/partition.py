@@ -120,10 +120,10 @@ def _reason(split: Split, place: Placement, factor: str, count: int, extent: int
     if factor in split.reduce:
         return "sums of parts need JAX 0.7.2 or newer, and Shardy"
     if not name.isidentifier():
-        return "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
+        return "the arg_spec does not declare that the kernel works on parts; see parallel[b] and reduce[k]"
     if any(each.rpartition(": ")[2] == name for factors in split.results for each in factors):
-        return f"the kernel needs all of it; parallel[{name}] in the arg_spec says that it can be split"
-    return f"the kernel needs all of it; reduce[{name}] in the arg_spec says that results of parts are summed"
+        return f"the kernel needs all of it; parallel[{name}] in the arg_spec declares that it can be split"
+    return f"the kernel needs all of it; reduce[{name}] in the arg_spec declares that results of parts are summed"
 
 
 class _Tensor(NamedTuple):

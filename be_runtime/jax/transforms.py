@@ -111,7 +111,7 @@ def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: A
 def _result_specs(run: Callable[..., Sequence[Any]], call: Any, avals: Sequence[Any]) -> list[Any] | None:
     """Return the partition specs of a kernel's results in a mesh of explicit axes; None if the results are whole.
 
-    The kernel of JAX's default platform is asked: a trace does not know the platform that its program is compiled for.
+    The kernel of JAX's default platform is traced: the platform of the program is not known yet.
     An error of the kernel is raised when the program is compiled.
     """
     if not any(name is not None for aval in avals for name in aval.sharding.spec):

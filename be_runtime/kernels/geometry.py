@@ -1,6 +1,6 @@
 """Launch geometry: make a grid and a block within CUDA's limits from a caller's numbers. Pure.
 
-The limits are those of every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
+The limits hold for every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
 per Compute Capability"); the launcher checks the limits that depend on the device or on the kernel.
 """
 

@@ -186,7 +186,7 @@ class Geometry(NamedTuple):
     cluster : tuple of int
         Three numbers; 1, 1, 1 for no cluster.
     is_cooperative : bool
-        True if the whole grid runs at once and may synchronise.
+        True if the whole grid runs at once and may synchronize.
     batch_axis : int
         Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
     """

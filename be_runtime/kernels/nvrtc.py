@@ -1,6 +1,6 @@
 """NVRTC, CUDA's compiler as a library: search for it, load it, and compile to a cubin.
 
-The interface is that of nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/. NVRTC compiles only device code and comes with
+nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/, describes the interface. NVRTC compiles only device code and comes with
 neither a host compiler nor the C++ library, so this module has the few standard headers from which kernels need types.
 """
 

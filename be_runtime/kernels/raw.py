@@ -315,7 +315,7 @@ def cuda_kernel(
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
         the outputs, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
-    grid, block : int, str, tuple of those, or callable
+    grid, block : int, str, tuple of int or str, or callable
         One to three numbers. A text is arithmetic over the axes of the signature and over integer scalars:
         ``"ceil(n/256)"``, ``"attr.n"``. A callable is given the inputs' shapes and dtypes, such as
         ``lambda x: (x.size + 255) // 256``.
@@ -342,7 +342,7 @@ def cuda_kernel(
     compute_capability : str or list of str, optional
         Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
     line_info : bool
-        Tell profilers the lines of the source; the code stays the same.
+        True to record the lines of the source for profilers, which leaves the code unchanged.
 
     Returns
     -------

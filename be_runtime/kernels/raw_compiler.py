@@ -457,7 +457,7 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     what = "no kernel" if not found else f"{len(found)} kernels"
     raise BuildError(
         f"the compiled source has {what} of the name {name.expression}; it has {', '.join(entries) or 'none'}",
-        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which tells instances of a template apart",),
+        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template",),
     )
 
 

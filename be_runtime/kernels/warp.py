@@ -153,5 +153,5 @@ def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> 
         if result.shape != tuple(leaf.shape) or result.dtype != leaf.dtype:
             raise ArgumentError(
                 f"the kernel {name} gives {result.dtype}{list(result.shape)} as output {index}, "
-                f"but outs says {leaf.dtype}{list(leaf.shape)}"
+                f"but outs declares {leaf.dtype}{list(leaf.shape)}"
             )

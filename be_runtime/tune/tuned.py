@@ -272,7 +272,7 @@ def autotune(
         `cuda_kernel`, or Python around them. It may be called in several threads at a time.
     configs : mapping of str to sequence, or sequence of mapping
         Choices by keyword, whose combinations are all tried, or the configurations themselves. JSON must hold them.
-    args : sequence of array, sequence of those, or callable, optional
+    args : sequence of array, sequence of sequences of array, or callable, optional
         Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
         arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
     name : str, optional

@@ -404,7 +404,7 @@ def numba_cuda_callable(
         As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
         called once for each.
     input_output_aliases : dict of int to int, optional
-        Maps the index of an input to that of the output that starts with its content.
+        Maps the index of an input to the index of the output that starts with the input's content.
     graph : bool
         Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
         the same work in all calls for the same shapes. When JAX traces it, `func` is rehearsed on inputs of zeros on

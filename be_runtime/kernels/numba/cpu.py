@@ -342,7 +342,7 @@ CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
 """Symbols by which the handler and the C++ beside it call each other."""
 
 REFUSED = "be refused: "
-"""Prefix of the output line in which the program reports an error of ours."""
+"""Prefix of the output line in which the program reports an error of this package."""
 
 
 def write_order(*order: Any) -> bytes:
@@ -551,7 +551,7 @@ def numba_kernel(
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
         XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
-        Maps the index of an input to that of the output that starts with its content.
+        Maps the index of an input to the index of the output that starts with the input's content.
     has_side_effect : bool
         True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
     ordered : bool

@@ -71,7 +71,7 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
     name = cpu.check_kernel(kernel).py_func.__name__
     content = function_content(kernel)
     if content.anchors:
-        raise refusal(name, "it uses an object that only this process has", "pass what it is made of as an input")
+        raise refusal(name, "it uses an object that only this process has", "pass its parts as inputs")
     if kernel.targetoptions.get("parallel"):
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)

@@ -397,10 +397,10 @@ def numba_cuda_kernel(
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
         after the outputs.
-    grid, block : int, str, tuple of those, or callable, optional
+    grid, block : int, str, tuple of int or str, or callable, optional
         One to three numbers each, given together. A text is arithmetic over the axes of the signature, such as
         ``"ceil(n/256)"``. A callable is given the inputs' shapes and dtypes.
-    launch_dims : int, str, tuple of those, or callable, optional
+    launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along each axis, from which `grid` and `block` are computed.
     threads_per_block : int
         Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, it

@@ -324,13 +324,12 @@ def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
 
     pointer = types.CPointer(types.int64)
 
-    def as_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
     @intrinsic  # type: ignore[untyped-decorator]
     def memory(_context: Any, address: Any) -> Any:
         """Return an untyped pointer."""
-        return types.voidptr(address), as_pointer
+        return types.voidptr(address), lambda context, builder, signature, arguments: builder.inttoptr(
+            arguments[0], context.get_value_type(signature.return_type)
+        )
 
     @intrinsic  # type: ignore[untyped-decorator]
     def address(_context: Any, words: Any) -> Any:
@@ -535,7 +534,10 @@ class _Frame:
             parameters = [*arguments, *results]
             with self._where([fit for pair in zip(buffers, parameters, strict=True) for fit in self._fits(*pair)]):
                 extents = [self._extents(buffer, each.rank) for buffer, each in zip(buffers, parameters, strict=True)]
-                some = [self._all([self._differs(value, 0) for value in each]) for each in extents[len(arguments) :]]
+                some = [
+                    self._all([builder.icmp_signed("!=", value, self._word(0)) for value in each])
+                    for each in extents[len(arguments) :]
+                ]
                 with builder.if_then(functools.reduce(builder.or_, some), likely=True):
                     data = self._row([self._at(buffer, layout.data) for buffer in buffers])
                     builder.store(call(data, self._row([value for each in extents for value in each])), state)
@@ -575,9 +577,6 @@ class _Frame:
 
     def _is(self, base: Any, index: int, value: int) -> Any:
         return self._builder.icmp_signed("==", self._at(base, index), self._word(value))
-
-    def _differs(self, value: Any, other: int) -> Any:
-        return self._builder.icmp_signed("!=", value, self._word(other))
 
     def _all(self, conditions: Sequence[Any]) -> Any:
         from llvmlite import ir

@@ -9,6 +9,11 @@ from typing import Any, Literal, NamedTuple
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
+"""Methods with which one call receives a whole batch."""
+
 
 class Numbers(NamedTuple):
     """The bits of a number or of an array of one dimension.
@@ -46,10 +51,6 @@ def as_jax(value: Value) -> Any:
     array = np.frombuffer(value.data, value.dtype)
     return array if value.is_array else array[0]
 
-
-_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
-BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
-"""Methods with which one call receives a whole batch."""
 
 EffectKind = Literal["none", "side", "ordered"]
 Layouts = tuple[tuple[int, ...] | None, ...]

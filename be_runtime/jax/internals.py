@@ -46,6 +46,9 @@ abstract_token = core.abstract_token
 batching_rules = batching.fancy_primitive_batchers
 """Batching rules that get the data of the axis, by primitive."""
 
+_HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
+_FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
+
 
 def hide_frames(folder: str) -> None:
     """Leave the frames of a folder out of the lines of calls and of tracebacks that JAX filters."""
@@ -57,11 +60,6 @@ vary_alike: Callable[..., Sequence[Any]] = (
     core.auto_insert_reshard if hasattr(core, "auto_insert_reshard") else core.standard_insert_pvary  # type: ignore[attr-defined]
 )
 """Function that makes arrays vary over the same axes of a mesh, within ``shard_map``."""
-
-_HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
-
-
-_FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
 
 
 def user_line() -> tuple[str, int, str] | None:

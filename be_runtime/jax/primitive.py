@@ -27,6 +27,13 @@ from be_runtime.jax.internals import effects, mlir
 from be_runtime.jax.split import VMAPPED, Split
 from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
 
+_LOOPS = ("sequential", "sequential_unrolled")
+
+_MERGED = "merged"
+"""Method of kernels that compute each element of the first axis alone: where possible, a batch is more elements."""
+
+_WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
+
 
 def custom_vjp(
     function: Callable[..., Any],
@@ -462,13 +469,6 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
             f"or export the program for it: platforms={other!r}",
         ),
     )
-
-
-_LOOPS = ("sequential", "sequential_unrolled")
-_MERGED = "merged"
-"""Method of kernels that compute each element of the first axis alone: where possible, a batch is more elements."""
-
-_WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
 
 
 def batch(

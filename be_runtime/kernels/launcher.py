@@ -39,6 +39,20 @@ if TYPE_CHECKING:
 ID_DIGITS = 32
 """Hexadecimal digits of a kernel's id."""
 
+_LIST = "images.json"
+_OUTPUTS = (_LIST, "image[0-9]*")
+
+TARGET = "be_runtime.launch"
+"""FFI target of launches by the launcher that a session builds."""
+
+SYMBOL = "be_launch"
+"""Last part of the target's name for a launcher in a bundle."""
+
+STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
+"""Symbols of a launcher's handlers by their stages."""
+
+_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
+
 
 class Form(IntEnum):
     """The work of one launch of an image: one call or a batch."""
@@ -223,9 +237,6 @@ def content_id(images: Sequence[KernelImage]) -> str:
             digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()[:ID_DIGITS]
 
-
-_LIST = "images.json"
-_OUTPUTS = (_LIST, "image[0-9]*")
 
 Images = dict[str, tuple[CodeImage, bytes]]
 """Descriptions and bytes of images by their hashes."""
@@ -427,18 +438,6 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
-
-
-TARGET = "be_runtime.launch"
-"""FFI target of launches by the launcher that a session builds."""
-
-SYMBOL = "be_launch"
-"""Last part of the target's name for a launcher in a bundle."""
-
-STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
-"""Symbols of a launcher's handlers by their stages."""
-
-_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
 
 
 Again = Callable[[tuple[Arch, ...]], Kernel]

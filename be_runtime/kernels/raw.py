@@ -36,6 +36,12 @@ Extent = int | str
 Size = Extent | Sequence[Extent] | Callable[..., int | Sequence[int]]
 """A size of a launch in a caller's form."""
 
+_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
+"""First indices of sizes in `Geometry.encode`; `launch_dims` determines the grid."""
+
+_SCRATCH_UNIT = 256
+"""Alignment in bytes of each scratch memory, also in a batch."""
+
 
 class Sizes(NamedTuple):
     """The sizes of a launch.
@@ -131,10 +137,6 @@ def _parse(what: str, size: Any, signature: CallSignature | None) -> Any:
     return expression
 
 
-_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
-"""First indices of sizes in `Geometry.encode`; `launch_dims` determines the grid."""
-
-
 def _parts(size: Any) -> list[Any]:
     return size if isinstance(size, list) else [size]
 
@@ -147,10 +149,6 @@ def _expressions(size: Any) -> list[Expression]:
 def _source(expression: Expression, values: Mapping[str, int]) -> str:
     """Describe an expression and the values in it."""
     return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"
-
-
-_SCRATCH_UNIT = 256
-"""Alignment in bytes of each scratch memory, also in a batch."""
 
 
 class RawPrototype(NamedTuple):

@@ -40,6 +40,22 @@ _SPACE = r"[ \t\v\f]*+"
 _DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
 _NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
 
+_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
+
+_LARGEST_SCALAR = 8
+"""Bytes of the largest scalar of the launcher."""
+
+_DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
+_ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
+_LENGTH = re.compile(r"\d+")
+_PRE_INCLUDE = ("-include", "--pre-include")
+
+_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
+"""An option that names a folder of headers or one header; after a comma it may name another."""
+
+_LARGEST_HEADER = 1 << 28
+
 
 class Headers(NamedTuple):
     """Files that a compiler may read besides the source.
@@ -152,14 +168,6 @@ def _included(text: str) -> tuple[list[str], list[str]]:
         elif match[1][:1].isidentifier():
             macros.append(match[1].strip())
     return names, macros
-
-
-_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
-_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
-_LARGEST_SCALAR = 8
-"""Bytes of the largest scalar of the launcher."""
-
-_DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
 
 
 class KernelName(NamedTuple):
@@ -340,13 +348,6 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
     return KernelParam(param.name, param.type, False, True, dtype)
 
 
-_ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
-_LENGTH = re.compile(r"\d+")
-_PRE_INCLUDE = ("-include", "--pre-include")
-_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
-"""An option that names a folder of headers or one header; after a comma it may name another."""
-
-
 class RawKernel(NamedTuple):
     """The source of a raw kernel and the author's compiler options.
 
@@ -478,9 +479,6 @@ def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
             break
     is_instance = entry[at : at + 1] == "I"
     return tuple(names[:-1]) if names[-1:] == [name.base] and is_instance == bool(name.arguments) else None
-
-
-_LARGEST_HEADER = 1 << 28
 
 
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_ptx: bool = False) -> CacheKey:

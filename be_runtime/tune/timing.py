@@ -26,6 +26,18 @@ _L2_CACHE_SIZE = 38
 _FLUSHED = 256 << 20
 """Twice the largest last cache of any GPU, for a device whose driver does not report its cache."""
 
+_SAMPLE_S = 2e-3
+"""Target duration of a sample."""
+
+_FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
+_WARMUP = 2
+
+_BETTER = 0.98
+"""A later configuration is chosen if its time is below this fraction of an earlier one's: choices are stable."""
+
+_TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
+"""Largest error relative to the largest entry, by the bytes of a float."""
+
 
 def describe_device() -> TunedDevice:
     """Describe JAX's default device."""
@@ -49,18 +61,6 @@ def flush_bytes(device: Any) -> int:
         if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, ordinal) == 0:
             return 2 * size.value
     return _FLUSHED
-
-
-_SAMPLE_S = 2e-3
-"""Target duration of a sample."""
-
-_FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
-_WARMUP = 2
-_BETTER = 0.98
-"""A later configuration is chosen if its time is below this fraction of an earlier one's: choices are stable."""
-
-_TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
-"""Largest error relative to the largest entry, by the bytes of a float."""
 
 
 class Times(NamedTuple):

@@ -20,6 +20,12 @@ _ARRAY = re.compile(r"(\w+)\[((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)\]")
 Shapes = Sequence[tuple[str, Sequence[int]]]
 """The dtype and the shape of each array."""
 
+FILE = "tuned.json"
+"""Name of a package's file."""
+
+_SCHEMA = 1
+_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
+
 
 def bucket_of(arrays: Shapes) -> str:
     """Name the bucket of some arrays.
@@ -112,13 +118,6 @@ def name_of(config: Mapping[str, Any]) -> str:
             f"a configuration is {dict(config)!r}, and it is kept as JSON: {error}",
             hints=("name a choice by a number, a text or a bool, and look the rest up in the function",),
         ) from None
-
-
-FILE = "tuned.json"
-"""Name of a package's file."""
-
-_SCHEMA = 1
-_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
 
 class TunedDevice(NamedTuple):

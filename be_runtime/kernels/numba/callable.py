@@ -23,6 +23,19 @@ from be_toolchain.machine.forks import ThreadLock
 
 _CFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
+_UNWRITTEN = 0xA5
+"""Value of each byte of an output before a call."""
+
+_HINTS = (
+    "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
+    "or pass graph=False: Python then runs at every call",
+)
+
+_PREFIX = "be_runtime.callable"
+
+_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
+"""Dtypes without a type string in the CUDA array interface."""
+
 
 class Memory(NamedTuple):
     """The memory and type of an array.
@@ -131,14 +144,6 @@ def device_array(memory: Memory) -> Any:
 def device_stream(address: int) -> Any:
     """Make a stream object for a stream that Numba does not own."""
     return import_cuda().external_stream(address)
-
-
-_UNWRITTEN = 0xA5
-"""Value of each byte of an output before a call."""
-_HINTS = (
-    "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
-    "or pass graph=False: Python then runs at every call",
-)
 
 
 def rehearse(
@@ -368,11 +373,6 @@ def _ask(answer: Sequence[Any]) -> Sequence[Any]:
     if status:
         raise _Refusal(status.name)
     return found
-
-
-_PREFIX = "be_runtime.callable"
-_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
-"""Dtypes without a type string in the CUDA array interface."""
 
 
 @public

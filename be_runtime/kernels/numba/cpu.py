@@ -44,6 +44,21 @@ _SOURCE = "host_call"
 _CAPTURABLE = 1
 """XLA's trait for a handler that a command buffer may capture."""
 
+_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+"""The line that Numba can't type, in Numba's message."""
+
+_EXCLUSIVE_LAYER = "workqueue"
+"""Threading layer of Numba that aborts the process if two threads enter it at once."""
+
+CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
+"""Symbols by which the handler and the C++ beside it call each other."""
+
+REFUSED = "be refused: "
+"""Prefix of the output line in which the program reports an error of this package."""
+
+_PREFIX = "be_runtime.numba"
+"""Prefix of targets."""
+
 
 class HostFunction(NamedTuple):
     """A host function that a target runs.
@@ -176,13 +191,6 @@ def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None, "a function has an address"
     return address
-
-
-_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
-"""The line that Numba can't type, in Numba's message."""
-
-_EXCLUSIVE_LAYER = "workqueue"
-"""Threading layer of Numba that aborts the process if two threads enter it at once."""
 
 
 def import_numba() -> Any:
@@ -336,13 +344,6 @@ def _is_exclusive(kernel: Any) -> bool:
     except ValueError:
         return False  # nothing in the kernel runs in parallel
     return layer == _EXCLUSIVE_LAYER
-
-
-CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
-"""Symbols by which the handler and the C++ beside it call each other."""
-
-REFUSED = "be refused: "
-"""Prefix of the output line in which the program reports an error of this package."""
 
 
 def write_order(*order: Any) -> bytes:
@@ -510,10 +511,6 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
     declared = read_signature(called.name, signature, called.parameters)
     kernel = ArrayKernel(called.name, called.name, called.doc, declared, make_target)
     return array_function(kernel, options)
-
-
-_PREFIX = "be_runtime.numba"
-"""Prefix of targets."""
 
 
 @public

@@ -46,6 +46,26 @@ _MEANINGS = (
 )  # fmt: skip
 """Patterns of functions that a C library lacks, their meaning, and advice. The first pattern that fits counts."""
 
+MESSAGE_SIZE = 1024
+"""Size in bytes of the native handler's message, including the final zero."""
+
+LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+"""Dtypes that Numba lacks on the CPU."""
+
+_RERAISED = "No active exception to reraise"
+
+_DONE, _RAISED, _OTHER = range(3)
+"""Outcomes of a direct call: done; the function raised; not an ordinary call, so not done."""
+
+_ORDINARY = f"""
+    message = room({MESSAGE_SIZE // 8})
+    state = direct(guarded, frame, message)
+    if state == {_DONE}:
+        return 0
+    if state == {_RAISED}:
+        return failed(frame, kernel, address(message))
+"""
+
 
 def check_needs(kernel: str, needed: Sequence[str]) -> None:
     """Refuse a kernel whose code needs more than the C library.
@@ -72,10 +92,6 @@ def check_needs(kernel: str, needed: Sequence[str]) -> None:
 def refusal(kernel: str, reason: str, *hints: str) -> BuildError:
     """Return the error for a kernel that works only in the process that compiled it."""
     return BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
-
-
-MESSAGE_SIZE = 1024
-"""Size in bytes of the native handler's message, including the final zero."""
 
 
 def report(kind: type[BaseException], value: object, address: int) -> None:
@@ -109,10 +125,6 @@ def _text(kind: type[BaseException], value: object) -> str:
     except Exception as error:  # noqa: BLE001 - the author's second error would hide the first
         shown = f"(its text can't be made: {type(error).__name__})"
     return f"{kind.__name__}: {shown}" if shown else kind.__name__
-
-
-LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
-"""Dtypes that Numba lacks on the CPU."""
 
 
 class Parameter(NamedTuple):
@@ -191,9 +203,6 @@ def check_count(function: Callable[..., Any], name: str, signature: Signature, m
             f"{name}({names}) can't take {counts[0]} inputs and {counts[1]} outputs: {error}",
             hints=(f"its parameters are {order}",),
         ) from None
-
-
-_RERAISED = "No active exception to reraise"
 
 
 def raise_texts() -> None:
@@ -392,19 +401,6 @@ def _report_raised(context: Any, builder: Any, python: Any, message: Any) -> Non
     for each in (module, function, address, done, *raised):
         python.decref(each)
     python.err_clear()
-
-
-_DONE, _RAISED, _OTHER = range(3)
-"""Outcomes of a direct call: done; the function raised; not an ordinary call, so not done."""
-
-_ORDINARY = f"""
-    message = room({MESSAGE_SIZE // 8})
-    state = direct(guarded, frame, message)
-    if state == {_DONE}:
-        return 0
-    if state == {_RAISED}:
-        return failed(frame, kernel, address(message))
-"""
 
 
 class HandlerLayout(ctypes.Structure):

@@ -35,6 +35,25 @@ _ENTRY = re.compile(r"\.visible\s+\.entry\s+[\w$]+\s*\(([^)]*)\)")
 _WORD = re.compile(r"\.param\s+\.[bsu]64\s[^,]*")
 _BESIDE_THE_SHAPE = 5
 
+_LACKING = tuple(row.name for row in DTYPES if row.is_for_arrays_only)
+"""Dtypes that Numba doesn't have on a GPU."""
+
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time, as Numba does."""
+
+_OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
+_COOPERATIVE = "cudaCGGetIntrinsicHandle"
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
+_NO_DRIVER = "CUDA driver library cannot be found"
+_NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an NVIDIA driver library")
+
+_NEEDS_LIBRARIES = (
+    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels include; without those: pip install nvidia-cuda-nvrtc "
+    "nvidia-nvjitlink"
+)
+
+_NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
+
 
 def check_words(ptx: str, ndims: Sequence[int]) -> None:
     """Refuse a kernel whose PTX takes arrays in an unknown form.
@@ -65,10 +84,6 @@ def check_words(ptx: str, ndims: Sequence[int]) -> None:
             "arrays in a way that is not known here",
             hints=("pip install 'numba-cuda==0.30.*', which is tested",),
         )
-
-
-_LACKING = tuple(row.name for row in DTYPES if row.is_for_arrays_only)
-"""Dtypes that Numba doesn't have on a GPU."""
 
 
 class NumbaPrototype(NamedTuple):
@@ -135,21 +150,6 @@ def numba_function(
 def types_text(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> list[str]:
     """Describe the dtypes and ranks of arrays."""
     return [f"const {spec.dtype.name}:{spec.ndim}" for spec in inputs] + [f"{s.dtype.name}:{s.ndim}" for s in outs]
-
-
-_COMPILING = ThreadLock()
-"""Allows one compilation at a time, as Numba does."""
-
-_OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
-_COOPERATIVE = "cudaCGGetIntrinsicHandle"
-_COLORS = re.compile(r"\x1b\[[\d;]*m")
-_NO_DRIVER = "CUDA driver library cannot be found"
-_NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an NVIDIA driver library")
-_NEEDS_LIBRARIES = (
-    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels include; without those: pip install nvidia-cuda-nvrtc "
-    "nvidia-nvjitlink"
-)
-_NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
 
 
 class NumbaKernel(NamedTuple):

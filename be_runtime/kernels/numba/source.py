@@ -33,6 +33,29 @@ _FIRST_REFUSED = (2, 5)
 
 _TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
 
+_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
+
+_COUNT = re.compile(r"B\d+v\d+")
+"""Numba's mark in a mangled name, such as ``B2v1``."""
+
+_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
+_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
+_AXES = "xyz"
+_IN_PLACE = "write to an output, and use input_output_aliases to work in place"
+_ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
+_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
+
+_ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
+"""Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
+
+_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
+"""Packages whose classes and functions are identified by name and by the package's version."""
+
+_KIND_FLAGS = 0xFFF
+"""Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
+
 
 def import_error(function: str, package: str, error: BaseException) -> ImportError:
     """Make the error for a function of this package that needs Numba.
@@ -124,17 +147,6 @@ def installed_version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "none"
-
-
-_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
-_COUNT = re.compile(r"B\d+v\d+")
-"""Numba's mark in a mangled name, such as ``B2v1``."""
-
-_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
-_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
-_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
-_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
-_AXES = "xyz"
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -267,13 +279,6 @@ def batched_source(name: str, count: int, axis: int) -> str:
     return f"{head}    i = cuda.blockIdx.{_AXES[axis]}\n    kernel({slices})\n"
 
 
-_IN_PLACE = "write to an output, and use input_output_aliases to work in place"
-_ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
-_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
-_ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
-"""Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
-
-
 def hints(
     function: Callable[..., Any], input_ndims: Sequence[int], output_ndims: Sequence[int], text: str
 ) -> list[str]:
@@ -337,14 +342,6 @@ def augmented(function: Callable[..., Any]) -> dict[str, str]:
         and operation.argrepr.endswith("=")
         and stored.opname.startswith("STORE_FAST")
     }
-
-
-_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
-"""Packages whose classes and functions are identified by name and by the package's version."""
-
-
-_KIND_FLAGS = 0xFFF
-"""Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
 
 
 class Content(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ _LONGEST = 1000
 """Characters of the longest launch that is judged."""
 _MOST = 100
 """Launches of one function that are judged."""
-_LAUNCH = re.compile(rf"<<<(?P<config>[^;]{{0,{_LONGEST}}}?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
+_LAUNCH = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\s*\(")
 _WAIT = re.compile(r"Synchronize\s*\(")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
@@ -41,17 +41,26 @@ def launches_out_of_order(body: str, stream: str) -> bool:
     if stream and re.search(rf"\b{re.escape(stream)}\b", body):
         return False
     wait = _WAIT.search(body)
-    launches = _LAUNCH.finditer(body, 0, wait.start() if wait else len(body))
-    return any(_is_on_default_stream(body, launch) for launch in islice(launches, _MOST))
+    for leading, arguments in islice(_launches(body, wait.start() if wait else len(body)), _MOST):
+        stream_argument = arguments[leading + 1 : leading + 2] or ["0"]
+        if len(arguments) >= leading and stream_argument[0].strip() in _DEFAULT_STREAMS:
+            return True
+    return False
 
 
-def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
-    """Return whether the stream, the fourth argument of ``<<<>>>`` or the sixth of a call, is CUDA's default."""
-    config = launch["config"]
-    arguments = _arguments(body, launch.end()) if config is None else _arguments(f"{config})", 0)
-    leading = 4 if config is None else 2
-    given = arguments[leading + 1 :]
-    return len(arguments) >= leading and (not given or given[0].strip() in _DEFAULT_STREAMS)
+def _launches(body: str, end: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the arguments of each launch, and the number of arguments before its shared memory and its stream."""
+    position = close = 0
+    while launch := _LAUNCH.search(body, position, end):
+        position = launch.end()
+        if launch[0] != "<<<":
+            yield 4, _arguments(body, position)
+            continue
+        if 0 <= close < position:  # One search for all the "<<<" before it: a body may hold very many.
+            close = body.find(">>>", position, end)
+        if position <= close <= position + _LONGEST and ";" not in body[position:close]:
+            yield 2, _arguments(f"{body[position:close]})", 0)
+            position = close + 3
 
 
 def _arguments(text: str, start: int) -> list[str]:

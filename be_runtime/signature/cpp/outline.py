@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from textwrap import dedent
@@ -24,28 +24,29 @@ _MOST_BETWEEN = 16
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
-def doc_above(text: str, position: int) -> str:
+def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
     r"""Return the documentation above the line of a position; empty if there is none.
 
-    Other comments, such as annotations, may stand between them. A blank line or code may not.
+    Other comments, such as annotations, may stand between them. A blank line or code may not. `annotations` maps the
+    end of each annotation to its start: an annotation may have several lines, none of which is documentation.
 
     Examples
     --------
     >>> text = "int a;\n/// Fire neurons.\n///   v: potentials\n// @BE fire\nvoid fire();"
-    >>> print(doc_above(text, text.index("void")))
+    >>> print(doc_above(text, text.index("void"), {}))
     Fire neurons.
       v: potentials
-    >>> doc_above("/**\n * Fire.\n */\nvoid fire();", 20)
+    >>> doc_above("/**\n * Fire.\n */\nvoid fire();", 20, {})
     'Fire.'
     """
     found: list[str] = []
     end, between = text.rfind("\n", 0, position), 0
     while end >= 0 and between <= _MOST_BETWEEN:
-        start = text.rfind("\n", 0, end) + 1
-        if text[start:end].rstrip().endswith("*/"):
+        start = text.rfind("\n", 0, annotations.get(end, end)) + 1
+        if end not in annotations and text[start:end].rstrip().endswith("*/"):
             start = text.rfind("\n", 0, max(0, text.rfind("/*", 0, end))) + 1
         comment = text[start:end].strip()
-        doc = _text(comment)
+        doc = None if end in annotations else _text(comment)
         if not comment.startswith(("//", "/*")) or (found and doc is None):
             break
         if doc is not None:

@@ -96,6 +96,7 @@ class Program:
         self._functions: dict[str, tuple[Function, ...]] = {}
         self._types: CppTypes | None = None
         self._docs: dict[tuple[int, int], str] = {}
+        self._starts: dict[int, dict[int, int]] = {}
         self._words_of_macros: frozenset[str] | None = None
         self._calls: list[tuple[Token, list[str]]] | None = None
         self._blank = (0, 0, 0)
@@ -224,8 +225,15 @@ class Program:
         text = self.places.sources[index].text
         line = text.rfind("\n", 0, local)
         if (index, line) not in self._docs:
-            self._docs[index, line] = doc_above(text, local)
+            self._docs[index, line] = doc_above(text, local, self._annotation_starts(index))
         return self._docs[index, line]
+
+    def _annotation_starts(self, index: int) -> dict[int, int]:
+        """Map the end of each annotation of a source to its start."""
+        if index not in self._starts:
+            text, notes = self.places.sources[index].text, self.outlines[index].notes
+            self._starts[index] = {_end_of_annotation(text, note): note.start for note in notes}
+        return self._starts[index]
 
     def _past_blanks(self, index: int, start: int) -> int:
         """Return the first place from `start` on that is not blank; a page of comments is a long blank."""

@@ -1,4 +1,4 @@
-"""C++ literals that are the default of a parameter or of a field. Pure."""
+"""The lexer of C++ sources: tokens and comments, their places, and the values of literals. Pure."""
 
 from __future__ import annotations
 
@@ -126,8 +126,10 @@ _SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
 _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
 _KINDS = {**Kind.__members__, "RAW": Kind.STRING}
-TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
+_TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
 """Kinds that have no meaning in a declaration."""
+OPENING, CLOSING = frozenset("([{"), frozenset(")]}")
+_BRACKETS = OPENING | CLOSING
 
 
 def scan(text: str, *, directives: bool = True) -> list[Piece]:
@@ -215,7 +217,7 @@ def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[
                 new(Token, (kinds[match.lastgroup or "SIGN"], match[match.lastindex or 0], offset + match.start()))
                 for match in _SIGNIFICANT.finditer(text, space.end() if space else start, end)
             ]
-        elif kind not in TRIVIA:
+        elif kind not in _TRIVIA:
             tokens.append(Token(kind, text[start:end], offset + start))
     return tokens
 
@@ -226,14 +228,10 @@ def closing(tokens: list[Token], opening: int) -> int:
     for index in range(opening, len(tokens)):
         text = tokens[index].text
         if text in _BRACKETS:
-            depth += 1 if text in _OPEN else -1
+            depth += 1 if text in OPENING else -1
             if depth == 0:
                 return index
     return len(tokens)
-
-
-_OPEN = frozenset("([{")
-_BRACKETS = frozenset("()[]{}")
 
 
 class Places(NamedTuple):

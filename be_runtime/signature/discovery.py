@@ -281,7 +281,7 @@ def _typed(function: Function, program: Program) -> Function:
 def _candidates(request: _Request) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
     program, index = request.program, request.program.places.source_index
-    is_everywhere = len(program.headers().get(request.name, ())) > MOST_OF_A_WORD
+    is_everywhere = len(program.headers.get(request.name, ())) > MOST_OF_A_WORD
     functions: Sequence[Function] = () if is_everywhere else program.functions(request.name)
     if is_everywhere or len(functions) > MOST_OF_A_NAME:
         raise SpecError(

@@ -1,7 +1,7 @@
-"""Macros in declarations: object-like and function-like ones, ``#``, ``##`` and nesting.
+"""Expansion of macros in declarations: object-like and function-like macros, ``#``, ``##`` and nesting.
 
-Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike the standard's, this
-rule holds for the arguments' tokens too, which no real source notices. Function bodies within a macro are dropped
+Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike in the standard, this
+rule holds for the tokens of arguments too, which no real source notices. Function bodies within a macro are dropped
 before expansion: only the headers matter, and the bodies are most of the text.
 """
 
@@ -23,11 +23,11 @@ LIMIT = 100_000
 _MOST = 200_000
 """Limit for the tokens that are read and written to expand one header."""
 _MOST_OF_ALL = 300_000
-"""Limit for those of all headers."""
+"""Limit for the tokens that are read and written to expand all headers."""
 _MOST_CHARACTERS = 4_000_000
 """Limit for the characters of all headers after their expansion: an argument may be long, and often repeated."""
 _FAILED = 100
-"""Tokens that a header counts, beyond its own, if its expansion exceeds a limit."""
+"""Number of tokens that a header counts in addition if its expansion exceeds a limit."""
 _LONGEST = 1000
 """Limit for the characters of a pasted name."""
 _DEPTH = 100
@@ -127,7 +127,7 @@ class Macros:
 
     @property
     def is_spent(self) -> bool:
-        """True if no header is expanded any more."""
+        """True if no further header is expanded."""
         return self._left_of_all <= 0
 
     def undefine(self, name: str | None) -> None:
@@ -145,7 +145,10 @@ class Macros:
         self._left = given = min(_MOST, self._left_of_all)
         try:
             expanded = self._expand(written, frozenset(), 0, found)
-            self._spend_characters(sum([len(token.text) for token in expanded]))
+            characters = sum([len(token.text) for token in expanded])
+            if characters > self._characters_left:
+                raise _TooLongError  # noqa: TRY301
+            self._characters_left -= characters
         except _TooLongError:
             expanded, found = written, []
             self.unexpanded.append(offset)
@@ -161,12 +164,6 @@ class Macros:
         if self._left < 0:
             self._left = 0
             raise _TooLongError
-
-    def _spend_characters(self, count: int) -> None:
-        """Count the characters of an expansion."""
-        if count > self._characters_left:
-            raise _TooLongError
-        self._characters_left -= count
 
     def _expand(
         self, tokens: list[Token], hidden: frozenset[str], depth: int, calls: list[MacroCall] | None = None
@@ -235,7 +232,7 @@ class Macros:
 
 
 class _StepKind(Enum):
-    """Kinds of steps: append tokens, an argument that is pasted to the next token, a pasted or a quoted operand."""
+    """The kind of a step: append tokens, append an argument of ``##``, paste an operand, or quote an argument."""
 
     PLAIN = 0
     RAW = 1
@@ -244,7 +241,7 @@ class _StepKind(Enum):
 
 
 class _Step(NamedTuple):
-    """One step of a body: its own tokens, or the argument number `slot`."""
+    """One step of a macro's body, with its own tokens or with the argument number `slot`."""
 
     kind: _StepKind
     slot: int
@@ -252,7 +249,7 @@ class _Step(NamedTuple):
 
 
 def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
-    """Convert the tokens of a body to steps; adjacent tokens without arguments are one step."""
+    """Convert the tokens of a body to steps; adjacent tokens that are no parameters are one step."""
     steps: list[_Step] = []
     plain: list[Token] = []
     slots = {name: slot for slot, name in reversed(tuple(enumerate(params)))}
@@ -311,7 +308,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _bind(macro: Macro, arguments: list[list[Token]]) -> list[list[Token]]:
-    """Return one argument for each parameter of `macro`; a variadic one gets the rest with its commas."""
+    """Return one argument for each parameter of `macro`; a variadic parameter gets the rest with its commas."""
     params = macro.params or ()
     if macro.is_variadic and len(arguments) > len(params):
         head, rest = arguments[: len(params) - 1], arguments[len(params) - 1 :]

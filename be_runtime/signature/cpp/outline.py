@@ -1,8 +1,8 @@
-"""The parts of a source that a compiler would see: its live code, its line comments and its macro definitions.
+"""The outline of a source: its live code, annotations, macro definitions, documentation and declarations.
 
-Constant conditions such as ``#if 0`` are evaluated here; a condition that only the compiler can evaluate keeps all of
-its branches. If such branches open or close different brackets (two alternative first lines of one function, say), only
-the first is kept, because both together are not valid C++.
+Constant conditions such as ``#if 0`` are evaluated here. If only the compiler can evaluate a condition, all branches
+are kept, unless they open or close different brackets (two alternative first lines of one function, say): then only the
+first branch is kept, because both together are not valid C++.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from be_runtime.signature.cpp.lexer import Kind, Token, scan, significant
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
 _MOST_BETWEEN = 16
-"""Comments that may stand between a line and its documentation, so that a thousand annotations are not read over."""
+"""Limit for the comments between a line and its documentation: a thousand annotations may share one."""
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
@@ -46,7 +46,7 @@ def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
         if end not in annotations and text[start:end].rstrip().endswith("*/"):
             start = text.rfind("\n", 0, max(0, text.rfind("/*", 0, end))) + 1
         comment = text[start:end].strip()
-        doc = None if end in annotations else _text(comment)
+        doc = None if end in annotations else _documentation(comment)
         if not comment.startswith(("//", "/*")) or (found and doc is None):
             break
         if doc is not None:
@@ -56,8 +56,8 @@ def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
     return dedent("\n".join(reversed(found))).strip()
 
 
-def _text(comment: str) -> str | None:
-    """Return the text of a comment that documents; None for any other."""
+def _documentation(comment: str) -> str | None:
+    """Return the text of a documentation comment; None for any other comment."""
     if line := _DOC_LINE.fullmatch(comment):
         return line[1].rstrip()
     if block := _DOC_BLOCK.fullmatch(comment):
@@ -81,20 +81,20 @@ class MacroCall(NamedTuple):
 
 
 class CppCode(NamedTuple):
-    """Code to read: that of a source, or the expansion of a header with macros.
+    """Code to read: a source, or the expansion of a header with macros.
 
     Parameters
     ----------
     text : str
         The code.
     offset : int
-        Place of ``text[0]`` if the code is that of a source.
+        Place of ``text[0]`` in a source.
     starts : tuple of int
         Start of each of `tokens` in `text`.
     tokens : tuple of Token
         Expanded tokens, with the places where they were written.
     calls : tuple of MacroCall
-        Macro calls that they come from.
+        Macro calls that made the tokens.
     is_expanded : bool
         True if the code is given by `tokens`.
     """
@@ -114,7 +114,7 @@ class CppCode(NamedTuple):
         return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
 
     def call_of(self, start: int, index: int, token: Token) -> int:
-        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
+        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, else its own."""
         if self.is_expanded:
             index += bisect_left(self.starts, start)
             number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
@@ -141,11 +141,11 @@ class Header(NamedTuple):
     words: frozenset[str] = frozenset()
 
     def tokens(self) -> list[Token]:
-        """The significant tokens."""
+        """Return the significant tokens."""
         return self.unit.tokenize(self.start, self.end)
 
     def text(self) -> str:
-        """The code."""
+        """Return the code."""
         return self.unit.text[self.start : self.end]
 
 
@@ -168,7 +168,7 @@ _ATTRIBUTES = (
 )
 _CLASS = r"\b(?:class|struct|union)\b\s*((?:\w++\s*+(?:::\s*+)?+)*+)"
 _DEEPEST = 256
-"""Limit for scopes within each other; compilers take as many brackets. Functions in deeper ones are not found."""
+"""Limit for nested scopes and nested conditions, as in compilers. Functions in deeper scopes are not found."""
 
 
 def opened_scopes(header: str) -> list[Scope] | None:
@@ -190,7 +190,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
     if re.search(_LINKAGE, header):
         return [Scope("", False)]
     plain = re.sub(_ATTRIBUTES, " ", header) if "(" in header or "[" in header else header
-    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has none of them behind its name.
+    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has no such sign behind its name.
     if (match := re.search(_CLASS, head)) and not re.search(r"\benum\b", header):
         words = [word for word in match[1].split() if word != "final"]
         return [Scope(words[-1] if words else "", True)]
@@ -198,7 +198,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
 
 
 class DeclarationReader:
-    """Collector of the headers of one source.
+    """A collector of the headers of one source.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class DeclarationReader:
     Attributes
     ----------
     found : list of Header
-        Headers that contain a parenthesis, in order.
+        Headers with a parenthesis, in order.
 
     Examples
     --------
@@ -222,7 +222,7 @@ class DeclarationReader:
     def __init__(self, expand: Expander) -> None:
         self.found: list[Header] = []
         self._expand = expand
-        # All scopes that are open, for each brace. It outlives a unit: a macro may open a namespace for another one.
+        # All open scopes, for each brace. They outlive a unit: a macro may open a namespace for another unit.
         self._scopes: list[tuple[Scope, ...]] = [()]
 
     def read(self, unit: CppCode) -> bool:
@@ -253,9 +253,8 @@ class DeclarationReader:
 
     def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
         """Take the header before `mark`, and return whether a body begins there."""
-        written = unit.text[start:end]
-        header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
-        start += len(written) - len(header)
+        header = unit.text[start:end].lstrip()  # A macro's definition or a comment before it is a long blank.
+        start = end - len(header)
         words = frozenset(_WORD.findall(" ".join(header.split())))
         if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
             return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
@@ -279,7 +278,7 @@ def skip_body(code: str, position: int) -> int:
 
 
 class Branch(NamedTuple):
-    """The branch of a conditional group around a place, and the one around that; without copies at any depth.
+    """The branch of a conditional group around a place, linked to the branch around the group.
 
     Parameters
     ----------
@@ -294,7 +293,7 @@ class Branch(NamedTuple):
 
     @staticmethod
     def numbers(innermost: Branch | None) -> dict[int, int]:
-        """Return the number of the branch in each group around a place."""
+        """Map each group around a place to the number of its branch."""
         found: dict[int, int] = {}
         while innermost is not None:
             found[innermost.group] = innermost.branch
@@ -348,15 +347,14 @@ class _Mark(NamedTuple):
 class _Group:
     """An open conditional group and the state of its branches so far."""
 
-    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool, truth: bool | None) -> None:
+    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool) -> None:
         self.number = number
         self.outer_branch = outer_branch
         self.outer_is_live = outer_is_live
-        self.is_live = outer_is_live and truth is not False
-        self.has_live_branch = False
+        self.is_live = self.has_live_branch = False
         self.branch = 0
         # True after a branch with a true condition: all later branches are dead.
-        self.decided = truth is True
+        self.decided = False
         self.mark = _Mark()
 
 
@@ -366,7 +364,6 @@ _COMMENT = r"//.*|/\*(?s:.*?)\*/"
 _CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
 _LONGEST_CONSTANT = 1000
 """Limit for the characters of a condition that may be constant, with its comments."""
-"""Conditional groups within each other that are told apart; compilers take as many brackets."""
 
 
 def outline(text: str) -> Outline:
@@ -423,9 +420,8 @@ class _Outliner:
         self.text = text
         self.starts: list[int] = []
         self.parts: list[str] = []
-        # The brackets that the first `counted` parts leave open.
         self.counted = 0
-        self.balance = (0, 0)
+        self.balance = (0, 0)  # the brackets that the first `counted` parts leave open
         self.notes: list[Note] = []
         self.directives: list[Directive] = []
         self.groups: list[_Group] = []
@@ -459,7 +455,7 @@ class _Outliner:
         return "".join([*code, " " * (len(self.text) - end)])
 
     def mark(self) -> _Mark:
-        """Count the brackets of what was not counted yet, and return what there is."""
+        """Count the brackets of the parts since the last count, and return the present lengths."""
         code = "".join(self.parts[self.counted :])
         braces, parentheses = self.balance
         self.balance = (
@@ -470,7 +466,7 @@ class _Outliner:
         return _Mark(self.counted, len(self.notes), len(self.directives), self.balance)
 
     def directive(self, start: int, end: int) -> None:
-        """Act on one preprocessor line."""
+        """Process one preprocessor line."""
         match = _CONDITIONAL.match(self.text, start, end)
         if match is None:
             return
@@ -479,37 +475,30 @@ class _Outliner:
             if self.is_live:
                 self.directives.append(Directive(start, self.text[start:end]))
         elif word.startswith("if"):
-            self.open_group(known_truth(condition) if word == "if" else None)
+            self.group_count += 1
+            self.groups.append(_Group(self.group_count, self.branch, outer_is_live=self.is_live))
+            self.enter(known_truth(condition) if word == "if" else None)
         elif self.groups:
             self.close_branch(self.groups[-1])
             if word == "endif":
-                self.close_group()
+                group = self.groups.pop()
+                self.is_live, self.branch = group.outer_is_live, group.outer_branch
             else:
-                truth = {"elif": known_truth(condition), "else": True}.get(word)
-                self.next_branch(self.groups[-1], truth)
+                self.groups[-1].branch += 1
+                self.enter({"elif": known_truth(condition), "else": True}.get(word))
 
-    def open_group(self, truth: bool | None) -> None:
-        """Enter the first branch of a new group."""
-        self.group_count += 1
-        group = _Group(self.group_count, self.branch, outer_is_live=self.is_live, truth=truth)
-        self.groups.append(group)
-        self.enter(group)
-
-    def next_branch(self, group: _Group, truth: bool | None) -> None:
-        """Enter the branch of an ``#elif`` or ``#else``."""
-        group.branch += 1
+    def enter(self, truth: bool | None) -> None:
+        """Enter a branch of the innermost group, given the value of its condition if it is known."""
+        group = self.groups[-1]
         group.is_live = group.outer_is_live and not group.decided and truth is not False
         group.decided = group.decided or truth is True
-        self.enter(group)
-
-    def enter(self, group: _Group) -> None:
         group.mark = self.mark()
         self.is_live = group.is_live
         if len(self.groups) <= _DEEPEST:
             self.branch = Branch(group.number, group.branch, group.outer_branch)
 
     def close_branch(self, group: _Group) -> None:
-        """Drop the branch that ends here if it conflicts with one that was kept."""
+        """Drop the branch that ends here if it conflicts with an earlier branch."""
         if not group.is_live:
             return
         if group.has_live_branch and self.mark().balance != group.mark.balance:
@@ -517,8 +506,3 @@ class _Outliner:
             del self.starts[self.counted :], self.parts[self.counted :]
             del self.notes[notes:], self.directives[directives:]
         group.has_live_branch = True
-
-    def close_group(self) -> None:
-        group = self.groups.pop()
-        self.is_live = group.outer_is_live
-        self.branch = group.outer_branch

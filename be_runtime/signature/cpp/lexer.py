@@ -34,7 +34,7 @@ _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 
 def split_words(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Split a text at its spaces, except for those in brackets; a bracket that nothing closes is a character.
+    """Split a text at the spaces outside of brackets; a bracket that nothing closes is a character.
 
     Yields
     ------
@@ -122,7 +122,7 @@ _PREFIX = re.compile(r"(?<!\w)(?:u8R?|[uUL]R?|R)\Z")
 _SPACE = r"(?:\s++|\\[ \t]*\r?\n)+"
 _WORD = r"(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
 _SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
-# Space is part of the token before it, which is the fastest way over long blanks.
+# Space is part of the token before it: the engine passes long blanks fastest so.
 _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
 _KINDS = {**Kind.__members__, "RAW": Kind.STRING}
@@ -155,7 +155,7 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
     """
     pieces: list[Piece] = []
     done = position = 0
-    line_end = 0 if directives else len(text)  # up to which no line begins with a hash
+    line_end = 0 if directives else len(text)  # a hash before this place begins no line
     search, new, kinds = _OPENER.search, tuple.__new__, _KINDS
     while match := search(text, position):
         start, position = match.span()
@@ -318,18 +318,16 @@ _TEXT = re.compile(r'"([^"\\]*)"')
 _NAME = re.compile(r"(?::: )?\w+(?: :: \w+)*")
 _BASES = {"0x": 16, "0b": 2}
 _LONGEST = 400
-"""Limit for the characters of a number; Python converts no integer of 4300."""
+"""Limit for the characters of a number; Python converts no integer of 4300 digits."""
 
 
 def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | None:
-    """Read an expression that is one literal, or one name; None for any other.
+    """Return the kind and the text of an expression that is one literal or one name; None for any other.
 
-    A number, also a bool, is written as Python or the arg_spec does; of a name the last part counts.
+    A number, also a bool, is written as in Python or in an arg_spec; a qualified name loses its qualifiers.
 
     Examples
     --------
-    >>> from be_runtime.signature.cpp.lexer import SourceText
-    >>> from be_runtime.signature.cpp.lexer import significant
     >>> for text in ("-0.1f", "0x1'0u", "true", "Mode::kFast", '"sum"', "not true"):
     ...     print(read_literal(significant(text), Places.of([SourceText(name="a.cc", text=text)])))
     (<Kind.NUMBER: 'number'>, '-0.10000000149011612')

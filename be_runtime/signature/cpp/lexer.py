@@ -163,13 +163,17 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
         if kind is Kind.DIRECTIVE:
             if start < line_end:
                 continue
-            if not _begins_line(text, start):
+            before = text[text.rfind("\n", 0, start) + 1 : start].strip()
+            if before and before != "*/" and not (before.startswith("/*") and before.endswith("*/")):
                 following = text.find("\n", start)
                 line_end = following if following >= 0 else len(text)
                 continue
-            position = _end_of_directive(text, start)
-        elif kind is Kind.STRING or kind is Kind.CHAR:
-            start = _start_of_prefix(text, done, start)
+            directive = _DIRECTIVE.match(text, start)
+            position = directive.end() if directive else start + 1
+            position -= text[position - 1] == "\r"  # a part of the line ending
+        elif (kind is Kind.STRING or kind is Kind.CHAR) and start > done and text[start - 1] in "RuUL8":
+            prefix = _PREFIX.search(text, max(done, start - 3), start)
+            start = prefix.start() if prefix else start
         if start > done:
             pieces.append(new(Piece, (Kind.CODE, done, start)))
         pieces.append(new(Piece, (kind, start, position)))
@@ -177,27 +181,6 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
     if done < len(text):
         pieces.append(Piece(Kind.CODE, done, len(text)))
     return pieces
-
-
-def _begins_line(text: str, position: int) -> bool:
-    """Return whether only space and block comments precede `position` on its line."""
-    before = text[text.rfind("\n", 0, position) + 1 : position].strip()
-    return not before or (before.startswith("/*") and before.endswith("*/")) or before == "*/"
-
-
-def _end_of_directive(text: str, start: int) -> int:
-    """Return the end of the preprocessor line at `start`, with its continuations and without its line ending."""
-    match = _DIRECTIVE.match(text, start)
-    end = match.end() if match else start + 1
-    return end - 1 if text[end - 1] == "\r" else end
-
-
-def _start_of_prefix(text: str, low: int, start: int) -> int:
-    """Return the beginning of a literal whose quote is at `start`, including a prefix such as ``u8R``."""
-    if start > low and text[start - 1] in "RuUL8":
-        prefix = _PREFIX.search(text, max(low, start - 3), start)
-        return prefix.start() if prefix else start
-    return start
 
 
 def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[Token]:

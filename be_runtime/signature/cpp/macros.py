@@ -8,8 +8,7 @@ before expansion: only the headers matter, and the bodies are most of the text.
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from be_runtime.signature.cpp.lexer import Kind, Token, closing, significant
 from be_runtime.signature.cpp.outline import MacroCall, blank, opened_scopes, skip_body
@@ -208,11 +207,11 @@ class Macros:
         for step in self._body(macro):
             self._spend(1 + (len(arguments[step.slot]) if step.slot >= 0 else len(step.tokens)))
             tokens = step.tokens if step.slot < 0 else arguments[step.slot]
-            if step.kind is _StepKind.PASTE:
+            if step.kind == "paste":
                 _paste(out, tokens, is_rest=macro.is_variadic and step.slot == len(arguments) - 1)
-            elif step.kind is _StepKind.QUOTE:
+            elif step.kind == "quote":
                 out.append(Token(Kind.STRING, '""', macro.start))
-            elif step.kind is _StepKind.RAW:
+            elif step.kind == "raw":
                 out += tokens or [Token(Kind.WORD, "", macro.start)]
             else:
                 out += self._expand(tokens, hidden, depth + 1) if step.slot >= 0 else tokens
@@ -231,19 +230,13 @@ class Macros:
         return steps
 
 
-class _StepKind(Enum):
-    """The kind of a step: append tokens, append an argument of ``##``, paste an operand, or quote an argument."""
-
-    PLAIN = 0
-    RAW = 1
-    PASTE = 2
-    QUOTE = 3
-
-
 class _Step(NamedTuple):
-    """One step of a macro's body, with its own tokens or with the argument number `slot`."""
+    """One step of a macro's body, with its own tokens or, if `slot` is not negative, with that argument.
 
-    kind: _StepKind
+    It appends them, appends an argument of ``##`` unexpanded, pastes them to the token before, or quotes an argument.
+    """
+
+    kind: Literal["plain", "raw", "paste", "quote"]
     slot: int
     tokens: list[Token]
 
@@ -262,19 +255,19 @@ def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
             plain.append(token)
             continue
         following = tokens[index] if index < count else _NOTHING
-        kind = _StepKind.PLAIN
+        kind: Literal["plain", "raw", "paste", "quote"] = "plain"
         if token.text == "##" and index < count:
-            kind = _StepKind.PASTE
+            kind = "paste"
         elif token.text == "#" and following.text in slots:
-            kind = _StepKind.QUOTE
+            kind = "quote"
         elif token.text in slots and following.text == "##":
-            kind = _StepKind.RAW
-        if kind is _StepKind.PASTE or kind is _StepKind.QUOTE:
+            kind = "raw"
+        if kind in ("paste", "quote"):
             token = following
             index += 1
-        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slots.get(token.text, -1), [token])]
+        steps += [_Step("plain", -1, plain), _Step(kind, slots.get(token.text, -1), [token])]
         plain = []
-    return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
+    return [*steps, _Step("plain", -1, plain)]
 
 
 _NOTHING = Token(Kind.CODE, "", 0)

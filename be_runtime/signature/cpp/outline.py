@@ -309,13 +309,6 @@ class Note(NamedTuple):
     branch: Branch | None
 
 
-class Directive(NamedTuple):
-    """A live ``#define`` or ``#undef``, as written."""
-
-    start: int
-    text: str
-
-
 class Outline(NamedTuple):
     """The outline of one source.
 
@@ -326,13 +319,13 @@ class Outline(NamedTuple):
         blanks, so every bracket and word is code and has the same offset as in the source.
     notes : tuple of Note
         Annotations in order.
-    directives : tuple of Directive
-        Macro definitions in order.
+    directives : tuple of (int, str)
+        Each live ``#define`` or ``#undef`` in order: its place, and its text as written.
     """
 
     code: str
     notes: tuple[Note, ...]
-    directives: tuple[Directive, ...]
+    directives: tuple[tuple[int, str], ...]
 
 
 class _Mark(NamedTuple):
@@ -423,7 +416,7 @@ class _Outliner:
         self.counted = 0
         self.balance = (0, 0)  # the brackets that the first `counted` parts leave open
         self.notes: list[Note] = []
-        self.directives: list[Directive] = []
+        self.directives: list[tuple[int, str]] = []
         self.groups: list[_Group] = []
         self.is_live = True
         self.branch: Branch | None = None
@@ -444,15 +437,12 @@ class _Outliner:
                 if not live.isspace():
                     starts.append(start)
                     parts.append(live)
-        return Outline(self.code(), tuple(self.notes), tuple(self.directives))
-
-    def code(self) -> str:
-        """Put the parts at their places."""
-        code, end = [], 0
-        for start, part in zip(self.starts, self.parts, strict=True):
-            code += [" " * (start - end), part]
-            end = start + len(part)
-        return "".join([*code, " " * (len(self.text) - end)])
+        code, last = [], 0
+        for start, part in zip(starts, parts, strict=True):
+            code += [" " * (start - last), part]
+            last = start + len(part)
+        code.append(" " * (len(text) - last))
+        return Outline("".join(code), tuple(self.notes), tuple(self.directives))
 
     def mark(self) -> _Mark:
         """Count the brackets of the parts since the last count, and return the present lengths."""
@@ -473,13 +463,13 @@ class _Outliner:
         word, condition = match[1], self.text[match.end() : end]
         if word in ("define", "undef"):
             if self.is_live:
-                self.directives.append(Directive(start, self.text[start:end]))
+                self.directives.append((start, self.text[start:end]))
         elif word.startswith("if"):
             self.group_count += 1
             self.groups.append(_Group(self.group_count, self.branch, outer_is_live=self.is_live))
             self.enter(known_truth(condition) if word == "if" else None)
         elif self.groups:
-            self.close_branch(self.groups[-1])
+            self.close_branch()
             if word == "endif":
                 group = self.groups.pop()
                 self.is_live, self.branch = group.outer_is_live, group.outer_branch
@@ -497,8 +487,9 @@ class _Outliner:
         if len(self.groups) <= _DEEPEST:
             self.branch = Branch(group.number, group.branch, group.outer_branch)
 
-    def close_branch(self, group: _Group) -> None:
+    def close_branch(self) -> None:
         """Drop the branch that ends here if it conflicts with an earlier branch."""
+        group = self.groups[-1]
         if not group.is_live:
             return
         if group.has_live_branch and self.mark().balance != group.mark.balance:

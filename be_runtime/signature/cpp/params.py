@@ -172,7 +172,17 @@ def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppPar
     """
     if not tokens or [token.text for token in tokens] == ["void"]:
         return ()
-    return tuple(_param(part, using_be) for part in split_commas(tokens) if part)
+    params = []
+    for part in filter(None, split_commas(tokens)):
+        texts = tuple([token.text for token in part])
+        equals = texts.index("=") if "=" in texts else len(texts)
+        first, last = part[0], part[max(0, equals - 1)]
+        length = last.start + len(last.text) - first.start
+        # If a macro's argument is part of the parameter, its tokens are not contiguous.
+        length = length if len(first.text) <= length < _LONGEST else len(first.text)
+        known = _classify(texts[: min(equals, _MOST)], using_be)
+        params.append(CppParam(*known, equals < len(texts), first.start, length, tuple(part[equals + 1 :])))
+    return tuple(params)
 
 
 def split_commas(tokens: list[Token]) -> list[list[Token]]:
@@ -210,18 +220,6 @@ def _closing_angles(tokens: list[Token]) -> dict[int, int]:
     return found
 
 
-def _param(tokens: list[Token], using_be: bool) -> CppParam:
-    """Parse one parameter from its tokens."""
-    texts = tuple([token.text for token in tokens])
-    equals = texts.index("=") if "=" in texts else len(texts)
-    first, last = tokens[0], tokens[max(0, equals - 1)]
-    length = last.start + len(last.text) - first.start
-    # If a macro's argument is part of the parameter, its tokens are not contiguous.
-    length = length if len(first.text) <= length < _LONGEST else len(first.text)
-    known = _classify(texts[: min(equals, _MOST)], using_be)
-    return CppParam(*known, equals < len(texts), first.start, length, tuple(tokens[equals + 1 :]))
-
-
 @lru_cache(maxsize=4096)
 def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None]:
     """Return shape, type, name and element type; a source has the same few parameters often."""
@@ -231,30 +229,19 @@ def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, 
     return shape, re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", written), name, dtype
 
 
-def _without_attributes(texts: Sequence[str]) -> list[str]:
+def _without_attributes(texts: tuple[str, ...]) -> list[str]:
     """Remove ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
+    tokens = [Token(Kind.SIGN, text, 0) for text in texts]
     out: list[str] = []
     index = 0
     while index < len(texts):
-        following = texts[index + 1] if index + 1 < len(texts) else ""
-        if texts[index] == "[" and following == "[":
-            index = _closing(texts, index)
-        elif texts[index] in _ATTRIBUTES and following == "(":
-            index = _closing(texts, index + 1)
+        pair = texts[index : index + 2]
+        if pair == ("[", "[") or (pair[0] in _ATTRIBUTES and pair[1:] == ("(",)):
+            index = closing(tokens, index + (pair[0] != "["))
         else:
             out.append(texts[index])
         index += 1
     return out
-
-
-def _closing(texts: Sequence[str], opening: int) -> int:
-    """Return the index of the bracket that closes the one at `opening`."""
-    depth = 0
-    for index in range(opening, len(texts)):
-        depth += (texts[index] in OPENING) - (texts[index] in CLOSING)
-        if depth == 0:
-            return index
-    return len(texts)
 
 
 def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
@@ -461,17 +448,12 @@ def _split_fields(tokens: Sequence[Token]) -> list[list[Token]]:
     """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part follows the last semicolon."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
-        if token.text == ";":
-            parts[-1] = _with_equals(parts[-1])
-            parts.append([])
-        else:
+        if token.text != ";":
             parts[-1].append(token)
+            continue
+        part = parts[-1]
+        opening = next((index for index, each in enumerate(part) if each.text == "{"), len(part))
+        if closing(part, opening) == len(part) - 1 and all(each.text != "=" for each in part):
+            parts[-1] = [*part[:opening], part[opening]._replace(text="="), *part[opening + 1 : -1]]
+        parts.append([])
     return parts
-
-
-def _with_equals(tokens: list[Token]) -> list[Token]:
-    """Write ``n{3}`` as ``n = 3``."""
-    opening = next((index for index, token in enumerate(tokens) if token.text == "{"), len(tokens))
-    if closing(tokens, opening) != len(tokens) - 1 or any(token.text == "=" for token in tokens):
-        return tokens
-    return [*tokens[:opening], tokens[opening]._replace(text="="), *tokens[opening + 1 : -1]]

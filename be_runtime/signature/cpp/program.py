@@ -94,14 +94,24 @@ class Program:
         self._declarators: dict[int, Declarators] = {}
         self._functions: dict[str, tuple[Function, ...]] = {}
         self._docs: dict[tuple[int, int], str] = {}
-        self._starts: dict[int, dict[int, int]] = {}
         self._blank = (0, 0, 0)
 
     def annotations(self) -> Iterator[Annotation]:
         """Read every annotation, in order."""
         for base, source, view in zip(self.places.bases, self.places.sources, self.outlines, strict=True):
             for note in view.notes:
-                yield _annotation(source.text, note, base)
+                end = _end_of_annotation(source.text, note)
+                # It continues after a backslash, and on the next comment in an open bracket.
+                flat = _CONTINUED.sub(lambda match: " " * len(match[0]), source.text[note.start : end])
+                begin = ANNOTATION.match(flat).end()  # type: ignore[union-attr]  # every note matches
+                words = list(split_words(flat, begin))
+                yield Annotation(
+                    words=tuple(word for _, word in words),
+                    starts=tuple(base + note.start + place for place, _ in words),
+                    start=base + note.start,
+                    end=base + end,
+                    branch=note.branch,
+                )
 
     @cached_property
     def headers(self) -> dict[str, list[Header]]:
@@ -222,15 +232,14 @@ class Program:
         text = self.places.sources[index].text
         line = text.rfind("\n", 0, local)
         if (index, line) not in self._docs:
-            self._docs[index, line] = doc_above(text, local, self._annotation_starts(index))
+            self._docs[index, line] = doc_above(text, local, self._annotation_starts[index])
         return self._docs[index, line]
 
-    def _annotation_starts(self, index: int) -> dict[int, int]:
-        """Map the end of each annotation of a source to its start."""
-        if index not in self._starts:
-            text, notes = self.places.sources[index].text, self.outlines[index].notes
-            self._starts[index] = {_end_of_annotation(text, note): note.start for note in notes}
-        return self._starts[index]
+    @cached_property
+    def _annotation_starts(self) -> list[dict[int, int]]:
+        """The start of each annotation by its end, for each source."""
+        pairs = zip(self.places.sources, self.outlines, strict=True)
+        return [{_end_of_annotation(source.text, note): note.start for note in view.notes} for source, view in pairs]
 
     def _past_blanks(self, index: int, start: int) -> int:
         """Return the first place from `start` on that is not blank; a page of comments is one long blank."""
@@ -295,20 +304,6 @@ def check_size(sources: Sequence[SourceText]) -> None:
             f"for entry points, but {LARGEST:,} are the most",
             hints=("move functions and tables that are no entry points to a header: what is included is not read",),
         )
-
-
-def _annotation(text: str, note: Note, base: int) -> Annotation:
-    """Parse an annotation; a backslash continues it, and the next comment does if a bracket is open."""
-    end = _end_of_annotation(text, note)
-    flat = _CONTINUED.sub(lambda match: " " * len(match[0]), text[note.start : end])
-    words = list(split_words(flat, ANNOTATION.match(flat).end()))  # type: ignore[union-attr]  # every note matches
-    return Annotation(
-        words=tuple(word for _, word in words),
-        starts=tuple(base + note.start + place for place, _ in words),
-        start=base + note.start,
-        end=base + end,
-        branch=note.branch,
-    )
 
 
 def _end_of_annotation(text: str, note: Note) -> int:

@@ -78,12 +78,6 @@ def parse_define(text: str, start: int = 0) -> Macro | None:
     return Macro(match[1], params, is_variadic, text[match.end() :], start + match.end())
 
 
-def undefined_name(text: str) -> str | None:
-    """Return the name in an ``#undef`` line."""
-    match = _UNDEF.match(text)
-    return match[1] if match else None
-
-
 class _TooLongError(Exception):
     """An expansion exceeded a limit."""
 
@@ -129,10 +123,10 @@ class Macros:
         """True if no further header is expanded."""
         return self._left_of_all <= 0
 
-    def undefine(self, name: str | None) -> None:
-        """Forget a macro."""
-        if name is not None:
-            self.known.pop(name, None)
+    def undefine(self, directive: str) -> None:
+        """Forget the macro of an ``#undef`` line; another line changes nothing."""
+        if match := _UNDEF.match(directive):
+            self.known.pop(match[1], None)
 
     def expand(self, code: str, offset: int, tokens: list[Token], calls: list[MacroCall]) -> None:
         """Expand `code`, written at `offset`, and append its tokens to `tokens` and its macro calls to `calls`.

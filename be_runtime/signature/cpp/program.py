@@ -11,7 +11,7 @@ from typing import NamedTuple
 from be_runtime.errors import SpecError
 from be_runtime.signature.cpp.functions import Declarators, Function, find_declarators, parse_function
 from be_runtime.signature.cpp.lexer import Kind, Places, SourceText, Token, closing, split_words
-from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define, undefined_name
+from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define
 from be_runtime.signature.cpp.outline import (
     ANNOTATION,
     Branch,
@@ -252,16 +252,13 @@ class Program:
 
     def _read(self, base: int, view: Outline) -> list[Header]:
         """Return the headers of one source; each macro is known from its definition on."""
-        pending = [
-            (base + start, parse_define(text, base + start), undefined_name(text))
-            for start, text in reversed(view.directives)
-        ]
-        names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
+        pending = [(base + start, text, parse_define(text, base + start)) for start, text in reversed(view.directives)]
+        names = self.macros.names.union([macro.name for _, _, macro in pending if macro is not None])
 
         def define_next() -> None:
-            _, macro, undefined = pending.pop()
+            _, text, macro = pending.pop()
             self.macros.define(macro)
-            self.macros.undefine(undefined)
+            self.macros.undefine(text)
 
         def expand(header: str, offset: int, words: frozenset[str]) -> CppCode | None:
             has_macros = not names.isdisjoint(words)

@@ -204,7 +204,7 @@ def python_stub(source: str, kernels: Collection[str], names: Collection[str]) -
     tree.body = [*_doc(tree), *_kept(tree.body, frozenset(kernels))]
     bound = {*kernels, *_bound(tree)}
     if "*" not in bound:
-        tree.body += [_declared(name, _parsed("typing.Any")) for name in names if name not in bound]
+        tree.body += [_declared(name, "typing.Any") for name in names if name not in bound]
     return ast.unparse(ast.fix_missing_locations(_Shortened().visit(tree))) + "\n"
 
 
@@ -254,7 +254,7 @@ def _assigned(node: ast.Assign | ast.AnnAssign, kernels: frozenset[str]) -> list
         kind = "typing.Any"
     elif not kind or any(name.startswith("__") for name in names):
         return [node] if names else []
-    return [_declared(name, _parsed(kind)) for name in names if name not in kernels]
+    return [_declared(name, kind) for name in names if name not in kernels]
 
 
 def _constant_type(value: ast.expr) -> str:
@@ -267,7 +267,7 @@ def _constant_type(value: ast.expr) -> str:
 
 def _attributes(node: ast.ClassDef) -> list[ast.stmt]:
     """Declare the attributes that methods give to their first parameter."""
-    found: dict[str, ast.expr] = {}
+    found: dict[str, ast.expr | str] = {}
     known: set[str] = set()
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.args.args:
@@ -276,11 +276,11 @@ def _attributes(node: ast.ClassDef) -> list[ast.stmt]:
     return [_declared(name, kind) for name, kind in found.items() if name not in known]
 
 
-def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr]:
+def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr | str]:
     """Map the attributes that a method gives to its first parameter to their annotated types, or to Any."""
     first = method.args.args[0].arg
     types = {argument.arg: argument.annotation for argument in (*method.args.args, *method.args.kwonlyargs)}
-    found: dict[str, ast.expr] = {}
+    found: dict[str, ast.expr | str] = {}
     for node in ast.walk(method):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
@@ -288,7 +288,7 @@ def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr]:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == first:
                 kind = node.annotation if isinstance(node, ast.AnnAssign) else written
-                found.setdefault(target.attr, kind or _parsed("typing.Any"))
+                found.setdefault(target.attr, kind or "typing.Any")
     return found
 
 
@@ -300,12 +300,9 @@ def _nothing() -> ast.stmt:
     return ast.Expr(ast.Constant(...))
 
 
-def _parsed(kind: str) -> ast.expr:
-    return ast.parse(kind, mode="eval").body
-
-
-def _declared(name: str, kind: ast.expr) -> ast.stmt:
-    return ast.AnnAssign(ast.Name(name, ast.Store()), kind, simple=1)
+def _declared(name: str, kind: ast.expr | str) -> ast.stmt:
+    annotation = ast.parse(kind, mode="eval").body if isinstance(kind, str) else kind
+    return ast.AnnAssign(ast.Name(name, ast.Store()), annotation, simple=1)
 
 
 class _Shortened(ast.NodeTransformer):

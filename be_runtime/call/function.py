@@ -68,7 +68,7 @@ def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
     """
     if options.outs is None and kernel.signature is None:
         raise ArgumentError(
-            f"{kernel.label}: neither outs nor a signature says what the results are",
+            f"{kernel.label}: neither outs nor a signature describes the results",
             hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
         )
     if any(param.name == "outs" for param in kernel.scalars):

@@ -90,7 +90,7 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:
-        return "does not say how many bytes, as scratch[4*n] does"
+        return "lacks the number of bytes, as in scratch[4*n]"
     if param.role is not Role.ATTR:
         return ""
     scalar = scalars.get(param.name)

@@ -259,7 +259,7 @@ def _parse(request: _Request) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
         params = parse_spec(request.tokens or (), function=request.name, locate=request.locate)
     except SpecError as error:
         if request.note is not None and request.program.is_comment_next(request.note.end):
-            error.hints += ("a declaration of several lines has a backslash at the end of each but the last",)
+            error.hints += ("end each line of a declaration except the last with a backslash",)
         raise
     rules = tuple(param for param in params if param.role in RULES)
     return tuple(param for param in params if param.role not in RULES), rules
@@ -353,7 +353,7 @@ def _unseen(request: _Request) -> EntryPoint:
     if call is None:
         raise _not_found(request)
     span = places.span(call.start, len(call.text))
-    advice = f"the macro {call.text} is not defined in these sources, so what it generates can't be read"
+    advice = f"the macro {call.text} is not defined in these sources, so its functions can't be read"
     if request.tokens is None:
         raise EntryPointNotFoundError(
             f"{request.name}: no definition found; {advice}",
@@ -393,10 +393,10 @@ def _not_found(request: _Request) -> EntryPointNotFoundError:
     if names and not close:
         hints.append(f"functions in the source: {', '.join(names[:10])}")
     if program.macros.unexpanded:
+        where = places.describe(program.macros.unexpanded[0])
         hints.append(
-            f"the macros at {places.describe(program.macros.unexpanded[0])} were not expanded: the text is too long, "
-            "or what all of them make; write the function without them, or divide the sources "
-            "(limits: docs/arg-spec.md)"
+            f"the macros at {where} were not expanded: the text, or the expansion of all macros, is too long; write "
+            "the function without them, or divide the sources (limits: docs/arg-spec.md)"
         )
     sources = ", ".join(source.name for source in places.sources) or "no sources at all"
     return EntryPointNotFoundError(

@@ -69,7 +69,7 @@ _ROLES = {
 }
 RESERVED = {
     "outs": "which is an argument of every call",
-    "be_present": "which says which of the optional arguments a call has",
+    "be_present": "which records the optional arguments of a call",
 }
 """Names that no attribute has."""
 _ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
@@ -313,7 +313,7 @@ def _unbound(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenE
             is_attribute = name.startswith("attr.")
             what = f"the {'attribute' if is_attribute else 'axis'} {name.removeprefix('attr.')!r}"
             lack = "which is not a number of the arg_spec" if is_attribute else "which no 'arg' has"
-            hints = ("leave the brackets out where the shape does not follow from an input's",)
+            hints = ("leave the brackets out if the shape does not follow from the inputs",)
             yield _TokenError(index, f"{tokens[index]!r} has {what}, {lack}", hints)
 
 

@@ -76,7 +76,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
     returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
     return _error(
         function,
-        f"it returns {returns!r}, but an entry point returns void: nobody would read the value",
+        f"it returns {returns!r}, but an entry point returns void: no caller reads a value",
         places.span(function.returns_start, function.returns_length),
         "take each result as a BE::Tensor parameter, and raise errors by BE_CHECK or an exception",
     )
@@ -358,7 +358,7 @@ def _replacement(cpp: CppParam) -> str:
     if cpp.shape is Shape.POINTER and "char" in cpp.type:
         advice = "take a std::string_view: a text of a call does not end with NUL"
     elif cpp.shape is Shape.POINTER and "Tensor" in cpp.type:
-        advice = "write const BE::Tensor*, which is null where a call has no such array"
+        advice = "write const BE::Tensor*, which is null if a call lacks the array"
     elif cpp.shape in (Shape.POINTER, Shape.ARRAY):
         advice = "take a BE::Tensor and use its data_ptr()"
     elif cpp.shape in (Shape.REFERENCE, Shape.RVALUE):

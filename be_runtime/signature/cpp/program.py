@@ -299,7 +299,7 @@ def check_size(sources: Sequence[SourceText]) -> None:
         raise SpecError(
             f"{', '.join(dict.fromkeys(source.name for source in sources))}: {count:,} characters of source are read "
             f"for entry points, but {LARGEST:,} are the most",
-            hints=("move functions and tables that are no entry points to a header: what is included is not read",),
+            hints=("move functions and tables that are no entry points to a header: included files are not read",),
         )
 
 

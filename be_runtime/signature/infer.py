@@ -113,8 +113,7 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
     for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
         problem = _mismatch(param, cpp, is_others=names[param.name] > (param.name == cpp.name))
         if problem:
-            hints = (*_expected(cpp, index, places), *_more_advice(params, param, function, cpp))
-            return _error(function, problem, at(cpp, places), *hints)
+            return _error(function, problem, at(cpp, places), *_hints(index, params, function, cpp, places))
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
         problem = "it is a template, and no parameter tells the compiler its arguments"
@@ -210,26 +209,22 @@ def _value_bits(dtype: DType) -> int:
     return {"bool": 1, "uint": bits, "int": 1 - bits}.get(dtype.kind, 0)
 
 
-def _expected(cpp: CppParam, index: int, places: Places) -> tuple[str, ...]:
-    """Return a hint with the token that fits a parameter, if one does."""
-    fitting = _BY_TYPE.get(cpp.shape)
+def _hints(index: int, params: tuple[Param, ...], function: Function, cpp: CppParam, places: Places) -> tuple[str, ...]:
+    """Return hints for the token at `index`, which does not fit a parameter; the first is the token that fits."""
+    fitting, param = _BY_TYPE.get(cpp.shape), params[index]
     if cpp.shape is Shape.SCALAR and cpp.name == "stream" and cpp.dtype is BY_NAME["int64"]:
         fitting = Param(role=Role.STREAM)
     elif cpp.shape in _KINDS:
         fitting = _attribute_of(cpp._replace(name=cpp.name or "NAME", default=()), places)
-    return (f"token {index + 1} should be '{render_spec([fitting])[0]}'",) if fitting else ()
-
-
-def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cpp: CppParam) -> tuple[str, ...]:
-    """Return further hints for a token that does not fit a parameter."""
+    hints = [f"token {index + 1} should be '{render_spec([fitting])[0]}'"] if fitting else []
     if param.role is Role.RET and _is_input(cpp):
+        hints.append("a result must not be const: take it as a BE::Tensor")
         pairs = zip(params, function.params, strict=False)
-        swapped = any(other.role is Role.ARG and its.shape is Shape.OUTPUT for other, its in pairs)
-        order = ("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped",) * swapped
-        return ("a result must not be const: take it as a BE::Tensor", *order)
-    if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
-        return (f"or make the parameter a type that holds every {param.dtype.name}",)
-    return ()
+        if any(other.role is Role.ARG and its.shape is Shape.OUTPUT for other, its in pairs):
+            hints.append("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped")
+    elif param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
+        hints.append(f"or make the parameter a type that holds every {param.dtype.name}")
+    return tuple(hints)
 
 
 def infer(function: Function, places: Places) -> tuple[Param, ...]:

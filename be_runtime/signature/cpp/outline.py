@@ -328,13 +328,8 @@ class Outline(NamedTuple):
     directives: tuple[tuple[int, str], ...]
 
 
-class _Mark(NamedTuple):
-    """The lengths of an outline when a branch began, and the brackets that were open."""
-
-    parts: int = 0
-    notes: int = 0
-    directives: int = 0
-    balance: tuple[int, int] = (0, 0)
+_Mark = tuple[int, int, int, tuple[int, int]]
+"""The numbers of parts, annotations and directives of an outline at one place, and its open brackets."""
 
 
 class _Group:
@@ -348,7 +343,7 @@ class _Group:
         self.branch = 0
         # True after a branch with a true condition: all later branches are dead.
         self.decided = False
-        self.mark = _Mark()
+        self.mark: _Mark = (0, 0, 0, (0, 0))
 
 
 _CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
@@ -453,7 +448,7 @@ class _Outliner:
             parentheses + code.count("(") - code.count(")"),
         )
         self.counted = len(self.parts)
-        return _Mark(self.counted, len(self.notes), len(self.directives), self.balance)
+        return self.counted, len(self.notes), len(self.directives), self.balance
 
     def directive(self, start: int, end: int) -> None:
         """Process one preprocessor line."""
@@ -492,7 +487,7 @@ class _Outliner:
         group = self.groups[-1]
         if not group.is_live:
             return
-        if group.has_live_branch and self.mark().balance != group.mark.balance:
+        if group.has_live_branch and self.mark()[-1] != group.mark[-1]:
             self.counted, notes, directives, self.balance = group.mark
             del self.starts[self.counted :], self.parts[self.counted :]
             del self.notes[notes:], self.directives[directives:]

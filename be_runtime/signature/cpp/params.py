@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.dtypes import BY_NAME, DTYPES, DType
 from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing, significant
@@ -344,14 +344,6 @@ class _Definition(NamedTuple):
     is_enum: bool
 
 
-class _Content(NamedTuple):
-    """Shape, names and fields that a definition gives to the parameters of its type."""
-
-    shape: Shape = Shape.UNKNOWN
-    choices: tuple[str, ...] = ()
-    members: tuple[CppParam, ...] = ()
-
-
 class CppTypes:
     """The types that the sources of a module define.
 
@@ -379,7 +371,7 @@ class CppTypes:
         self._macros = frozenset(macros)
         self._using_be = using_be
         self._left = _MOST_CHARACTERS
-        self._contents: dict[str, _Content] = {}
+        self._contents: dict[str, dict[str, Any]] = {}
         self._found: dict[str, list[_Definition]] = {}
         for base, text, code in sources:
             for match in _DEFINITION.finditer(code):
@@ -398,21 +390,21 @@ class CppTypes:
             return param
         if name not in self._contents:  # One type may be spelled in many ways.
             self._contents[name] = self._content(found[0])
-        return param._replace(**self._contents[name]._asdict())
+        return param._replace(**self._contents[name])
 
-    def _content(self, definition: _Definition) -> _Content:
-        """Read a definition; one with macros is unknown."""
+    def _content(self, definition: _Definition) -> dict[str, Any]:
+        """Return the fields of `CppParam` that a definition determines; none for a definition with macros."""
         tokens = self._tokens(definition)
         if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
-            return _Content()
+            return {}
         if not definition.is_enum:
             members = self._members(tokens)
-            return _Content(Shape.STRUCT, members=members) if members else _Content()
+            return {"shape": Shape.STRUCT, "members": members} if members else {}
         parts = [part for part in split_commas(tokens) if part]
         are_names = all(part[0].kind is Kind.WORD and (len(part) == 1 or part[1].text in ("=", "[")) for part in parts)
         if not are_names or not 0 < len(parts) <= _MOST:
-            return _Content()
-        return _Content(Shape.ENUM, choices=tuple(part[0].text for part in parts))
+            return {}
+        return {"shape": Shape.ENUM, "choices": tuple(part[0].text for part in parts)}
 
     def _tokens(self, definition: _Definition) -> list[Token]:
         """Return the tokens between the braces of a definition; none if it does not end, or has conditions."""

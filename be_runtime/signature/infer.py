@@ -246,9 +246,9 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
     if not any(param.role is Role.RET for param in params):
         hint = "an output is a BE::Tensor that is not const"
         raise _error(function, "no parameter is an output", at(function, places), hint)
-    counts = Counter(param.role for param in params if param.many is Many.ANY)
+    several = [param.role for param in params if param.many is Many.ANY]
     for cpp, param in zip(function.params, params, strict=True):
-        if param.many is Many.ANY and counts[param.role] > 1:
+        if param.many is Many.ANY and several.count(param.role) > 1:
             problem = (
                 f"parameter {cpp.name!r} is {cpp.shape.value}, and so is another; one takes all arrays that are left"
             )

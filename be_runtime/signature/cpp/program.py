@@ -306,6 +306,8 @@ def check_size(sources: Sequence[SourceText]) -> None:
 def _end_of_annotation(text: str, note: Note) -> int:
     """Return the end of the comment that closes the brackets of an annotation; without one, the end of its own."""
     end, line = note.start + len(note.text), note.text
+    if not any(bracket in line for bracket in "([{"):
+        return end
     depth = 0
     for _ in range(_MOST_LINES):
         depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))

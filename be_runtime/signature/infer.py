@@ -14,18 +14,15 @@ from be_runtime.signature.cpp.params import TENSORS, CppParam, Shape
 from be_runtime.signature.grammar import RESERVED, Locate, render_spec
 from be_runtime.signature.model import AttrKind, Many, Param, Role
 
-_ARRAYS = {
+_BY_TYPE = {
     Shape.INPUT: Param(role=Role.ARG),
     Shape.OUTPUT: Param(role=Role.RET),
     Shape.OPTIONAL: Param(role=Role.ARG, many=Many.OPTIONAL),
     Shape.INPUTS: Param(role=Role.ARG, many=Many.ANY),
     Shape.OUTPUTS: Param(role=Role.RET, many=Many.ANY),
-}
-_KEPT = {Shape.WORKSPACE: Role.SCRATCH, Shape.STATE: Role.STATE}
-_BY_TYPE = {
-    **_ARRAYS,
     Shape.STREAM: Param(role=Role.STREAM),
-    **{shape: Param(role=role) for shape, role in _KEPT.items()},
+    Shape.WORKSPACE: Param(role=Role.SCRATCH),
+    Shape.STATE: Param(role=Role.STATE),
 }
 """Parameters that the C++ type alone determines."""
 _KINDS = {
@@ -147,7 +144,7 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
 
 
 def _is_input(cpp: CppParam) -> bool:
-    return cpp.shape in _ARRAYS and _ARRAYS[cpp.shape].role is Role.ARG
+    return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG
 
 
 def _fits(param: Param, cpp: CppParam) -> bool:
@@ -155,9 +152,9 @@ def _fits(param: Param, cpp: CppParam) -> bool:
     if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
         return True
     if param.role in _ARRAY_ROLES or cpp.shape in TENSORS:
-        return param.role in _ARRAY_ROLES and cpp.shape in TENSORS and param.many is _ARRAYS[cpp.shape].many
-    if param.role in _KEPT.values() or cpp.shape in _KEPT:
-        return _KEPT.get(cpp.shape) is param.role
+        return param.role in _ARRAY_ROLES and cpp.shape in TENSORS and param.many is _BY_TYPE[cpp.shape].many
+    if param.role in (Role.SCRATCH, Role.STATE) or cpp.shape in (Shape.WORKSPACE, Shape.STATE):
+        return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is param.role
     if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
     if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in _KINDS:

@@ -333,16 +333,15 @@ _Mark = tuple[int, int, int, tuple[int, int]]
 
 
 class _Group:
-    """An open conditional group and the state of its branches so far."""
+    """An open conditional group and the state of its branches so far; the first one stands for the source itself."""
 
-    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.outer_branch = outer_branch
-        self.outer_is_live = outer_is_live
-        self.is_live = self.has_live_branch = False
-        self.branch = 0
-        # True after a branch with a true condition: all later branches are dead.
-        self.decided = False
+        self.index = 0  # of the present branch
+        self.branch: Branch | None = None
+        self.is_live = True
+        self.has_live_branch = False
+        self.decided = False  # by a branch with a true condition: all later branches are dead
         self.mark: _Mark = (0, 0, 0, (0, 0))
 
 
@@ -412,9 +411,7 @@ class _Outliner:
         self.balance = (0, 0)  # the brackets that the first `counted` parts leave open
         self.notes: list[Note] = []
         self.directives: list[tuple[int, str]] = []
-        self.groups: list[_Group] = []
-        self.is_live = True
-        self.branch: Branch | None = None
+        self.groups = [_Group(0)]
         self.group_count = 0
 
     def run(self) -> Outline:
@@ -422,11 +419,11 @@ class _Outliner:
         for kind, start, end in scan(text):
             if kind is Kind.DIRECTIVE:
                 self.directive(start, end)
-            elif not self.is_live:
+            elif not self.groups[-1].is_live:
                 continue
             elif kind is Kind.LINE_COMMENT:
                 if ANNOTATION.match(text, start, end):
-                    self.notes.append(Note(start, text[start:end], self.branch))
+                    self.notes.append(Note(start, text[start:end], self.groups[-1].branch))
             elif kind is not Kind.BLOCK_COMMENT:
                 live = text[start:end] if kind is Kind.CODE else _blank_literal(end - start)
                 if not live.isspace():
@@ -457,30 +454,28 @@ class _Outliner:
             return
         word, condition = match[1], self.text[match.end() : end]
         if word in ("define", "undef"):
-            if self.is_live:
+            if self.groups[-1].is_live:
                 self.directives.append((start, self.text[start:end]))
         elif word.startswith("if"):
             self.group_count += 1
-            self.groups.append(_Group(self.group_count, self.branch, outer_is_live=self.is_live))
+            self.groups.append(_Group(self.group_count))
             self.enter(known_truth(condition) if word == "if" else None)
-        elif self.groups:
+        elif len(self.groups) > 1:
             self.close_branch()
             if word == "endif":
-                group = self.groups.pop()
-                self.is_live, self.branch = group.outer_is_live, group.outer_branch
+                self.groups.pop()
             else:
-                self.groups[-1].branch += 1
+                self.groups[-1].index += 1
                 self.enter({"elif": known_truth(condition), "else": True}.get(word))
 
     def enter(self, truth: bool | None) -> None:
         """Enter a branch of the innermost group, given the value of its condition if it is known."""
-        group = self.groups[-1]
-        group.is_live = group.outer_is_live and not group.decided and truth is not False
+        outer, group = self.groups[-2:]
+        group.is_live = outer.is_live and not group.decided and truth is not False
         group.decided = group.decided or truth is True
         group.mark = self.mark()
-        self.is_live = group.is_live
-        if len(self.groups) <= _DEEPEST:
-            self.branch = Branch(group.number, group.branch, group.outer_branch)
+        is_deep = len(self.groups) > _DEEPEST + 1
+        group.branch = outer.branch if is_deep else Branch(group.number, group.index, outer.branch)
 
     def close_branch(self) -> None:
         """Drop the branch that ends here if it conflicts with an earlier branch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -17,6 +16,7 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
 from be_runtime.request.options import Language
 from be_runtime.store.contents import Handlers, parse_contents
+from be_runtime.store.folder import DIGEST
 from be_toolchain.arch import Arch
 
 INDEX, IMAGES = "index.json", "images"
@@ -33,7 +33,6 @@ HASH_DIGITS = 32
 
 Kind = Literal["library", "cubin", "ptx"]
 _ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 
@@ -235,7 +234,7 @@ def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
     typed(int, image.size)
     _texts(image.platform, image.baseline, *typed(list, image.archs))
-    if image.kind not in _ENDINGS or not _DIGEST.fullmatch(digest):  # the digest names a file
+    if image.kind not in _ENDINGS or not DIGEST.fullmatch(digest):  # the digest names a file
         raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
 

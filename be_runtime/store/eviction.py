@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from be_runtime.store.folder import KEY, MANIFEST, fan_folder, is_digest, is_fan, key_folder, lock_file
+from be_runtime.store.folder import DIGEST, FAN, KEY, MANIFEST, fan_folder, key_folder, lock_file
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import remove_if_free
 from be_runtime.store.lookup import names_in, replace_private, variant_folders
@@ -68,19 +68,11 @@ def scan(base: str) -> Iterator[EntryInfo]:
 
 def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
     """Iterate over the entries of one fan-out folder."""
-    for digest in filter(is_digest, sorted(names_in(f"{base}/{fan}"))):
+    for digest in filter(DIGEST.fullmatch, sorted(names_in(f"{base}/{fan}"))):
         for folder in variant_folders(base, digest):
             info = _info(folder, digest)
             if info is not None:
                 yield info
-
-
-def clear(base: str, name: str | None) -> int:
-    """Remove the entries of one name, or all entries and what killed builds left; return the number of entries."""
-    removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
-    if name is None:
-        sweep(base)
-    return len(removed)
 
 
 def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
@@ -124,7 +116,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
 
 def fans(base: str) -> list[str]:
     """List the names of the existing fan-out folders, sorted."""
-    return sorted(filter(is_fan, names_in(base)))
+    return sorted(filter(FAN.fullmatch, names_in(base)))
 
 
 def _info(folder: str, digest: str) -> EntryInfo | None:
@@ -150,7 +142,7 @@ def remove_empty_folders(base: str, fan: str) -> None:
     """Remove the folders and lock files of keys without entries; a running build makes its own again."""
     for name in names_in(f"{base}/{fan}"):
         digest = name.removesuffix(".lock")
-        if is_digest(digest):
+        if DIGEST.fullmatch(digest):
             with contextlib.suppress(OSError):
                 os.rmdir(key_folder(base, digest))
             if not os.path.isdir(key_folder(base, digest)):

@@ -34,9 +34,11 @@ RESERVED = frozenset({MANIFEST, KEY})
 PASSING = frozenset({errno.EIO, errno.ESTALE})
 """Errors of network file systems that may be gone at the next attempt, or that hide a success."""
 
-_FAN = re.compile(r"[0-9a-f]{2}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+FAN = re.compile(r"[0-9a-f]{2}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+"""Names of fan-out folders, of keys' folders, and of entries' folders."""
+
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
@@ -89,21 +91,6 @@ def variant_name(created_ns: int, random: str) -> str:
 def created_ns(folder: str) -> int:
     """Return the build time of a variant, from its folder's name."""
     return int(folder.rpartition("/")[2].partition("-")[0], 16)
-
-
-def is_fan(name: str) -> bool:
-    """Return whether a name can be a fan-out folder's."""
-    return _FAN.fullmatch(name) is not None
-
-
-def is_digest(name: str) -> bool:
-    """Return whether a name can be the digest of a key, and the name of its folder."""
-    return _DIGEST.fullmatch(name) is not None
-
-
-def is_variant(name: str) -> bool:
-    """Return whether a name can be an entry's folder's."""
-    return _VARIANT.fullmatch(name) is not None
 
 
 def output_problem(name: str) -> str | None:

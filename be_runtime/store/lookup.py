@@ -7,7 +7,7 @@ import os
 import time
 from typing import NamedTuple
 
-from be_runtime.store.folder import MANIFEST, is_variant, key_folder
+from be_runtime.store.folder import MANIFEST, VARIANT, key_folder
 from be_runtime.store.manifest import (
     RACY_MARGIN_NS,
     Manifest,
@@ -93,7 +93,7 @@ def look_up(base: str, digest: str) -> Lookup:
 def variant_folders(base: str, digest: str) -> list[str]:
     """List the folders of a key's entries, newest first."""
     folder = key_folder(base, digest)
-    return [f"{folder}/{name}" for name in sorted(names_in(folder), reverse=True) if is_variant(name)]
+    return [f"{folder}/{name}" for name in sorted(names_in(folder), reverse=True) if VARIANT.fullmatch(name)]
 
 
 def names_in(folder: str) -> list[str]:
@@ -121,11 +121,11 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
     return manifest if manifest.digest == digest else None
 
 
-def replace_private(path: str, text: str) -> None:
-    """Replace a file in one step; only the user can read the new one."""
+def replace_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
+    """Replace a file in one step; only the user can read the new one. `is_new` refuses a temporary file that exists."""
     fresh = f"{path}.{os.urandom(4).hex()}"
     try:
-        write_private(fresh, text)
+        write_private(fresh, data, is_new=is_new)
         os.rename(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -133,9 +133,10 @@ def replace_private(path: str, text: str) -> None:
         raise
 
 
-def write_private(path: str, text: str) -> None:
+def write_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
     """Write a file that only the user can read, under a name that nobody else uses."""
-    # Not O_EXCL: if a network file system loses its reply, the file is there already.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    # O_EXCL only if asked for: if a network file system loses its reply, the file is there already.
+    how = os.O_EXCL if is_new else os.O_TRUNC
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)

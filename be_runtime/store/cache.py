@@ -227,14 +227,11 @@ class Store(NamedTuple):
         int
             The number of entries removed.
         """
-        from be_runtime.store.publish import sweep
+        from be_runtime.store.eviction import clear
 
-        removed = self.remove([info for info in self.entries() if name is None or info.name == name])
-        if name is None:
-            base = find_base(str(self.root))
-            with cache_errors(base):
-                sweep(base)
-        return len(removed)
+        base = find_base(str(self.root))
+        with cache_errors(base):
+            return clear(base, name)
 
     def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
         """Remove entries, and return the removed ones; another process may have removed the rest."""

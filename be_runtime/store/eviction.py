@@ -75,6 +75,14 @@ def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
                 yield info
 
 
+def clear(base: str, name: str | None) -> int:
+    """Remove the entries of one name, or all entries and what killed builds left; return the number of entries."""
+    removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
+    if name is None:
+        sweep(base)
+    return len(removed)
+
+
 def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
     """Remove entries, and return the removed ones; another process may have removed the rest."""
     removed = [info for info in entries if discard(base, info.path, info.digest)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from posixpath import commonprefix
 
 _FORMAT = b"be-cache-key-1"
@@ -73,18 +73,13 @@ class CacheKey:
         found = _decode(dict(self.fields).get(label, b""))
         return (found,) if isinstance(found, str) else found or ()
 
-    def with_texts(self, change: Callable[[str, tuple[str, ...]], Sequence[str]]) -> CacheKey:
-        """Return a key with new texts: `change` returns them for a field's label and texts.
-
-        A field with one text takes the first of them; a field without text stays.
-        """
+    def with_texts(self, texts: Mapping[str, Sequence[str]]) -> CacheKey:
+        """Return a key with other texts, by the labels of its fields; a field that is no text stays."""
         fields = []
         for label, value in self.fields:
             found = _decode(value)
-            if isinstance(found, str):
-                fields.append((label, _encode(label, change(label, (found,))[0])))
-            else:
-                fields.append((label, value if found is None else _encode(label, list(change(label, found)))))
+            new = texts[label][0] if isinstance(found, str) else list(texts.get(label, ()))
+            fields.append((label, value if found is None else _encode(label, new)))
         return CacheKey(self.kind, tuple(fields))
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:

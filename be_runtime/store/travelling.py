@@ -199,16 +199,14 @@ def _searched_by_flags(key: CacheKey, toolchain: Mapping[str, str]) -> Iterator[
 def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
     """Return the key of the same build on any machine with the same components."""
     key = CacheKey(key.kind, tuple(field for field in key.fields if field[0] != HERE))
+    texts = {label: key.texts(label) for label, _ in key.fields}
     own = naming_flags(roots, is_cuda=key.texts("language") == ("cuda",))
-
-    def named(label: str, texts: tuple[str, ...]) -> Sequence[str]:
-        if label == "cflags":
-            texts = texts[len(own) if own and texts[: len(own)] == own else _count_naming(texts) :]
-        if label == "toolchain":  # a component is its version and its path
-            parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in texts)
-            return [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
-        return [roots.name(text) for text in texts]
-
+    flags = key.texts("cflags")
+    texts["cflags"] = flags[len(own) if own and flags[: len(own)] == own else _count_naming(flags) :]
+    named = {label: [roots.name(text) for text in found] for label, found in texts.items()}
+    # A component of the toolchain is its version and its path.
+    parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in key.texts("toolchain"))
+    named["toolchain"] = [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
     return key.with_texts(named)
 
 

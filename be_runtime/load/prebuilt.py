@@ -183,7 +183,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
     if native:
         raise CacheError(
             f"{', '.join(native)}: compiled with native=True, for this machine's CPU alone, so it can't be exported",
-            hints=("load what is exported without native=True, with a cache folder of its own",),
+            hints=("load the modules to export without native=True, with a separate cache folder",),
         )
     try:
         written = sorted(path for key, entry in entries.items() if (path := _export(folder, key, entry)) is not None)

@@ -54,8 +54,8 @@ class SignatureError(ArchiveError):
     def remedy(self, keys_named_by: str) -> str:
         """Return the remedy, given the name of the setting that names the keys."""
         if self._is_signed:
-            return f"if you trust who signed it, add their key to {keys_named_by}"
-        return f"who builds it must sign it, as {keys_named_by} is set"
+            return f"if you trust the signer, add their key to {keys_named_by}"
+        return f"the builder must sign it, since {keys_named_by} is set"
 
 
 class Head(NamedTuple):
@@ -127,9 +127,9 @@ def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, m
         outputs[name] = rest[at : at + size]
         at += size
         if hashlib.sha256(outputs[name]).hexdigest() != digest:
-            raise ArchiveError(f"is damaged: {name} has another hash than it says")
+            raise ArchiveError(f"is damaged: {name} does not have the hash that the head gives")
     if at != len(rest):
-        raise ArchiveError("is damaged: it is longer than it says")
+        raise ArchiveError("is damaged: it is longer than its head says")
     return head, outputs
 
 
@@ -304,18 +304,18 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
     if raw is not None:
         return [raw]
     if not word.startswith(("/", "~")):  # anybody may have made a file of that name in the working folder
-        hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
+        hint = "python -m be_runtime cache keygen prints a key; name a file of keys by its absolute path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by, judge=distrust_entry)
     problem = LocalSystem().distrust(Path(word).expanduser())
     if problem:
-        hint = "who can write to it, or to a folder above it, says whose code runs here"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that is not believed: {problem}", hints=(hint,))
+        hint = "whoever can write to it, or to a folder above it, decides whose code runs here"
+        raise ArgumentError(f"{named_by} is {word!r}, a file that is not trusted: {problem}", hints=(hint,))
     lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:
-        hint = "it has the text that python -m be_runtime cache keygen prints, one key in a line"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that is not one of public keys", hints=(hint,))
+        hint = "a key is the text that python -m be_runtime cache keygen prints; write one key a line"
+        raise ArgumentError(f"{named_by} is {word!r}, a file without valid public keys", hints=(hint,))
     return [key for key in keys if key is not None]
 
 
@@ -324,11 +324,11 @@ def _read(path: Path, named_by: str, judge: Judge | None = None) -> str:
         return read_regular(path.expanduser(), SMALL, judge=judge).decode("ascii").strip()
     except (OSError, ValueError, RuntimeError) as error:
         is_distrusted = isinstance(error, OSError) and error.errno == errno.EPERM
-        problem = "a file that is not believed" if is_distrusted else "neither a key nor a file with one"
+        problem = "a file that is not trusted" if is_distrusted else "neither a key nor a file with one"
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ArgumentError(
             f"{named_by} is {shown_key(str(path))!r}, {problem}: {reason}",
-            hints=("who can write to it says whose code runs here",) * is_distrusted,
+            hints=("whoever can write to it decides whose code runs here",) * is_distrusted,
         ) from None
 
 

@@ -71,7 +71,7 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
     try:
         absent, since = group_absent(absent_paths(manifest.absent))
     except OSError as error:
-        return Verdict(problem=f"{error.filename} can't be looked at: {error.strerror}")
+        return Verdict(problem=f"{error.filename} can't be checked: {error.strerror}")
     if appeared or since:
         return Verdict(problem=f"{appeared or since[0]} is new, and a build would find it")
     refreshed = manifest._replace(

@@ -211,7 +211,7 @@ class Job:
         """Report an error of the store. A silent store is not asked again, since each request would wait."""
         if isinstance(error, JobStoreSilentError):
             self._is_silent = True
-            self._say(f"{what}, and so is all that follows: the job's store gives {error}")
+            self._say(f"{what}, and so are all later entries: the job's store gives {error}")
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 

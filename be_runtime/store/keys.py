@@ -78,7 +78,7 @@ class CacheKey:
         fields = []
         for label, value in self.fields:
             found = _decode(value)
-            new = texts[label][0] if isinstance(found, str) else list(texts.get(label, ()))
+            new = texts[label][0] if isinstance(found, str) else list(texts[label])
             fields.append((label, value if found is None else _encode(label, new)))
         return CacheKey(self.kind, tuple(fields))
 

@@ -283,7 +283,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     Raises
     ------
     OSError
-        A network file system failed, so that a folder can't be looked at.
+        A network file system failed, so that a folder can't be checked.
     """
     stamps: dict[str, _Stamp | None] = {}
     links: dict[str, bool | None] = {}
@@ -363,7 +363,7 @@ def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a path exists, is a loop of links, or can't be looked at."""
+    """Return whether a path exists, is a loop of links, or can't be checked."""
     try:
         os.stat(path)
     except OSError as error:

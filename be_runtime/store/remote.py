@@ -292,7 +292,7 @@ class RemoteCache:
             text = printable_line(str(error))[:_LONGEST] or type(error).__name__
             if isinstance(error, ConnectionRefusedError):
                 text += f"; is it running? Unset {self._named_by} to do without"
-            rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
+            rest = f"; it is not asked for {_REST_S:g} s" if rests else ""
             _tell_once(self.link.said, f"{what} {self.label}: {text}{rest}", self._say)
         else:
             health.note(is_fault=False)
@@ -340,8 +340,8 @@ def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCac
     timeout_s = settings.remote_cache_timeout_s
     link = _link(source.url, source.named_by, timeout_s)
     if link.carrier.is_open:
-        signed = "" if source.keys else ", and send others, since no key is set"
-        _tell_once(link.said, f"{source.label} is not encrypted: who is on the way can read entries{signed}", say)
+        signed = "" if source.keys else ", and replace them, since no key is set"
+        _tell_once(link.said, f"{source.label} is not encrypted: others on the network can read entries{signed}", say)
     writes = settings.remote_cache_write and source.may_write
     return RemoteCache(source, link, say, writes=writes, timeout_s=timeout_s)
 

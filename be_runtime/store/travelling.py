@@ -273,7 +273,7 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
         The entry is for this machine alone, was removed, or has a file that can't be read.
     """
     if manifest.uncertain:
-        raise ArchiveError(f"is for one process alone, as {manifest.uncertain[0]} may have changed during the build")
+        raise ArchiveError(f"is for one process alone, since {manifest.uncertain[0]} may have changed during the build")
     files = [record for record in manifest.outputs.records if share.takes(record.path)]
     try:
         outputs = {record.path: read_regular(folder / record.path, record.size) for record in files}
@@ -353,7 +353,7 @@ def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
         stamp = None if NO_FILES.match(os.path.realpath(path)) else stamp_path(path)
         record = record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
         if record is None or record.sha256 != digest:
-            raise ArchiveError(f"is of another {path} than the one here")
+            raise ArchiveError(f"was built with another {path} than the one here")
         if time.monotonic() > until:
             raise ArchiveError(f"is made from more than can be compared in {_PATIENCE_S:g} s")
         records[path] = record
@@ -581,5 +581,5 @@ def _read_archive(
             hints.append("--public-key, else BE_REMOTE_CACHE_PUBLIC_KEY, names who is trusted")
         raise ArgumentError(f"{path}: the archive {name[:12]} {problem}", hints=tuple(hints)) from None
     if head.digest != name:
-        raise ArgumentError(f"{path}: the archive {name[:12]} is of another entry than its name says")
+        raise ArgumentError(f"{path}: the archive {name[:12]} is not of the entry that its name gives")
     return head, data

@@ -154,7 +154,7 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     assert [remote.place.fetch(WANTED) for _ in range(3)] == [None] * 3
     assert remote.asked == 4
     fault = "remote cache: reading x://y: a plug-in\\x0araises"
-    assert remote.said == [fault, f"{fault}; it is left alone for 60 s"]
+    assert remote.said == [fault, f"{fault}; it is not asked for 60 s"]
     remote.error = ""
     remote.place.offer(WANTED, b"archive")
     remote.link.finish(60)

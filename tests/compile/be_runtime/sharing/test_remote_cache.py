@@ -127,7 +127,7 @@ def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, serv
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert is_built
     assert f"shared: the archive from {server.url} is not signed; it is not used; the builder must sign it" in said
-    assert "as BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
+    assert "since BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
     machines.load(server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)

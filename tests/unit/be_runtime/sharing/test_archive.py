@@ -204,10 +204,10 @@ HUGE = ("/proc/version", "/dev/../proc/version", "{}/large")
 @pytest.mark.parametrize(
     ("field", "row", "words", "names"),
     [
-        ("dependencies", (digest(b""),), "can't be used here|is of another", NO_FILES),
+        ("dependencies", (digest(b""),), "can't be used here|was built with another", NO_FILES),
         ("outputs", (1, X), r"it has .*, which no module has|it has no module|can't be used here", NO_MODULES),
         ("outputs", (1, X), "a name the cache keeps", ("manifest.json", "manifest.json/a", "key.json/a")),
-        ("others", (digest(Path("/proc/version").read_bytes()),), "is of another", HUGE),
+        ("others", (digest(Path("/proc/version").read_bytes()),), "was built with another", HUGE),
     ],
 )
 def test_files_that_no_build_here_reads_or_makes_are_refused(

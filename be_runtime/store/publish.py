@@ -207,8 +207,18 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
     manifest = _describe(base, key, stage, output)
     write_private(f"{stage.entry}/{KEY}", key.to_json())
     write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
-    name = variant_name(manifest.created_ns, os.urandom(4).hex())
-    return _rename_into_place(base, key.digest, stage.entry, name), manifest
+    folder = key_folder(base, key.digest)
+    variant = f"{folder}/{variant_name(manifest.created_ns, os.urandom(4).hex())}"
+    while True:
+        make_folder(fan_folder(base, key.digest))
+        try:
+            make_folder(folder)
+            move(stage.entry, variant)
+        except FileNotFoundError:  # another process may remove the folders above at any time
+            if not os.path.isdir(stage.entry):
+                raise
+        else:
+            return variant, manifest
 
 
 def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
@@ -349,21 +359,6 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
     manifests = (read_manifest(folder, digest) for folder in variant_folders(base, digest))
     older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
     return {record for manifest in older for record in manifest.dependencies.records}
-
-
-def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
-    """Move an entry to its final name; other processes may remove the folders above it at any time."""
-    folder = key_folder(base, digest)
-    while True:
-        make_folder(fan_folder(base, digest))
-        try:
-            make_folder(folder)
-            move(entry, f"{folder}/{name}")
-        except FileNotFoundError:
-            if not os.path.isdir(entry):
-                raise
-            continue
-        return f"{folder}/{name}"
 
 
 class Building:

@@ -256,7 +256,9 @@ def test_a_url_that_is_not_encrypted_or_means_nothing_is_named():
     said: list[str] = []
     for url in ("http://cache.example.org", "https://cache.example.org", "http://localhost:1") * 2:
         opened(url, said)
-    assert [text.partition(": others")[0] for text in said] == ["remote cache: http://cache.example.org is not encrypted"]
+    assert [text.partition(": others")[0] for text in said] == [
+        "remote cache: http://cache.example.org is not encrypted"
+    ]
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
         opened("https://u:secret@host/\u00fc", [])
     assert "secret" not in str(caught.value)

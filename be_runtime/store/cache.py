@@ -1,6 +1,6 @@
-"""The build cache: a valid entry at once, or else one build, however many processes ask for it.
+"""The build cache: return a valid entry at once, or build it once, however many processes ask for it.
 
-Modules that only a miss or upkeep needs are imported there, so a warm load does not pay for them.
+Only a miss or upkeep imports the modules it needs, so a warm load does not pay for them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Recorded(NamedTuple):
-    """Records of the files that a build has read so far, for a build that hands over its outputs one by one.
+    """Records of the files that a build has read so far, for a build that publishes its outputs one by one.
 
     Parameters
     ----------
     began_ns : int
-        Start of the build, see `build_began`. A file that has changed since is in doubt.
+        Start of the build, see `be_runtime.store.publish.build_began`. A file that has changed since is in doubt.
     taken_ns : int
-        Time at which the first record was taken, after everything was built.
+        Time of the first record, after everything was built.
     records : mapping of str to FileRecord
         Records by path.
     """
@@ -45,7 +45,7 @@ class Recorded(NamedTuple):
 
 
 class BuildOutput(NamedTuple):
-    """The outputs of a build and everything they were made from.
+    """The outputs and inputs of a build.
 
     Parameters
     ----------
@@ -53,18 +53,18 @@ class BuildOutput(NamedTuple):
         Paths of regular files, relative to the staging folder. Everything else in that folder is deleted.
     dependencies : tuple of Path or str
         Every source and header that was read, as compilers list them. Relative paths are relative to the staging
-        folder, and files inside it are left out.
+        folder; files inside the folder are left out.
     others : tuple of str
-        Other files that the build looked at, such as compilers and libraries. A folder that was listed ends with a
-        slash, and with ``/.`` if only the names of libraries count.
+        Other files that the build used, such as compilers and libraries. The path of a listed folder ends with a
+        slash, or with ``/.`` if only the names of libraries matter.
     absent : tuple of Path or str
-        Paths that were looked for and not found, see `shadowing_paths`.
+        Paths that the build searched without finding a file, see `be_runtime.store.manifest.shadowing_paths`.
     recorded : Recorded or None
         Records taken so far, if the build began before the staging folder was made.
     unknown : tuple of str
-        Descriptions of inputs that can't be named as files. If there are any, only this build uses the outputs.
+        Descriptions of inputs that are not files. If there are any, only the builder's process uses the outputs.
     source : str
-        Where the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were made here.
+        Place that the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were built here.
     """
 
     outputs: tuple[str, ...]
@@ -112,7 +112,7 @@ class Entry(NamedTuple):
         return self.path / name
 
     def is_there(self) -> bool:
-        """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
+        """Return whether the entry can be opened: a removed one may still have its stat on a network file system."""
         try:
             os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError:
@@ -126,7 +126,7 @@ class Store(NamedTuple):
     Parameters
     ----------
     root : Path
-        The cache's folder, made by the first build. `be_runtime.store.folder` has the rules on its owner.
+        The cache's folder; the first build makes it. `be_runtime.store.folder` has the rules for its owner.
     flock : callable
         The locking primitive.
     """
@@ -165,13 +165,13 @@ class Store(NamedTuple):
         lock_timeout_s : float, optional
             Longest wait for another process that builds the same key; None waits as long as that process lives.
         on_wait : callable, optional
-            Called now and then while waiting, with the seconds waited so far and the process that builds.
+            Called now and then during a wait, with the seconds waited so far and the process that builds.
 
         Yields
         ------
         Building
-            Its `entry` is there already if another process has built it meanwhile. If not, the block builds in its
-            `folder` and calls `publish`.
+            Has an `entry` if another process has built it meanwhile. If not, the block builds in its `folder` and
+            calls `publish`.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Store(NamedTuple):
         return entry
 
     def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
-        """Build an entry that saves work in later builds, as `get_or_build` does; without room for it, keep nothing."""
+        """Build an entry that saves work in later builds; if the cache can't hold it, keep nothing."""
         with contextlib.suppress(CacheError):
             self.get_or_build(key, build, force=force)
 
@@ -234,7 +234,7 @@ class Store(NamedTuple):
             return clear(base, name)
 
     def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-        """Remove entries, and return those that were still there."""
+        """Remove entries, and return the removed ones; another process may have removed the rest."""
         from be_runtime.store.eviction import remove
 
         base = find_base(str(self.root))
@@ -264,14 +264,14 @@ class Store(NamedTuple):
         max_age_days : float, optional
             Limit for the time since an entry's last use, which is known to a day.
         patience_s : float
-            Time limit. After it the call records its progress, and the next call goes on from there.
+            Time limit. Once it has passed, the call records its progress, and the next call continues from there.
         now_s : float, optional
-            The time; by default this machine's.
+            The current time; by default this machine's.
 
         Returns
         -------
         bool
-            True if nothing is left to do for a day.
+            True if there is nothing left to do for a day.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class Store(NamedTuple):
     def explain(self, key: CacheKey) -> tuple[str, ...]:
         """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
 
-        It reads every manifest, so it is for a person who asks why something is rebuilt.
+        The comparison reads every manifest, so it is for a person who asks for the reason of a rebuild.
         """
         from be_runtime.store.eviction import newest_key
 

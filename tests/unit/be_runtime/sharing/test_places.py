@@ -154,7 +154,7 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     assert [remote.place.fetch(WANTED) for _ in range(3)] == [None] * 3
     assert remote.asked == 4
     fault = "remote cache: reading x://y: a plug-in\\x0araises"
-    assert remote.said == [fault, f"{fault}; it is left alone for 60 s"]
+    assert remote.said == [fault, f"{fault}; it is not asked for 60 s"]
     remote.error = ""
     remote.place.offer(WANTED, b"archive")
     remote.link.finish(60)
@@ -256,7 +256,9 @@ def test_a_url_that_is_not_encrypted_or_means_nothing_is_named():
     said: list[str] = []
     for url in ("http://cache.example.org", "https://cache.example.org", "http://localhost:1") * 2:
         opened(url, said)
-    assert [text.partition(": who")[0] for text in said] == ["remote cache: http://cache.example.org is not encrypted"]
+    assert [text.partition(": others")[0] for text in said] == [
+        "remote cache: http://cache.example.org is not encrypted"
+    ]
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
         opened("https://u:secret@host/\u00fc", [])
     assert "secret" not in str(caught.value)

@@ -179,7 +179,7 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
     if verbose:
         lines.extend(render_probe_lists(report))
     lines.append(f"\n{report.verdict}")
-    return printable(report.redact("\n".join(lines)))
+    return _shown(report, "\n".join(lines))
 
 
 def render_probe_lists(report: Report) -> Iterator[str]:
@@ -191,6 +191,38 @@ def render_probe_lists(report: Report) -> Iterator[str]:
         rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
         listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)
         yield "\nparts of the CUDA toolkit:\n" + "\n".join(listed)
+
+
+_COLORS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+
+
+def print_rich(report: Report, *, verbose: bool) -> None:
+    """Print the report in color, for a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text(heading(), style="bold"))
+    table = Table.grid(padding=(0, 2))
+    for finding in report.findings:
+        body = Text(_shown(report, finding.message), overflow="fold")  # a path is of no use without its end
+        if finding.next_step:
+            body.append(_shown(report, f"\nnext: {finding.next_step}"), style="italic")
+        status = Text(finding.status, style=_COLORS[finding.status])
+        table.add_row(status, Text(finding.subject, style="bold"), body)
+    console.print(table)
+    for problem in report.explained:
+        console.print(Text(_shown(report, f"\n{problem.code}: {problem}")))
+    if verbose:
+        for block in render_probe_lists(report):
+            console.print(Text(_shown(report, block)))
+    console.print(Text(f"\n{report.verdict}", style="bold green" if report.exit_code == WORKS else "bold red"))
+
+
+def _shown(report: Report, text: str) -> str:
+    """Return a text of a report as a terminal may print it."""
+    return printable(report.redact(text))
 
 
 def heading() -> str:

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from be_toolchain import __version__
 from be_toolchain.errors import PreferenceError, Probe, ToolchainError, render_probes
-from be_toolchain.find.coherence import (
-    Surroundings,
-    judge_archs,
-    judge_cuda12_wheels,
-    judge_driver,
-    judge_folder,
-    judge_jax,
-    judge_room,
-    probe_surroundings,
-    refused_settings,
-    render_limits,
-)
+from be_toolchain.find import coherence
+from be_toolchain.find.coherence import Surroundings
 from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
 from be_toolchain.find.record import encode
 from be_toolchain.find.survey import Survey, survey
@@ -269,9 +259,9 @@ def examine_machine(
         The findings. A `ToolchainError` becomes one of them and is not raised.
     """
     asked = devices or ask_aside(system)
-    around = probe_surroundings(system)
+    around = coherence.probe_surroundings(system)
     home = system.environ.get("HOME", "").rstrip("/")
-    refused = refused_settings(system.environ, around)
+    refused = coherence.refused_settings(system.environ, around)
     passed: list[PassedOver] = []
     try:
         request = ToolchainRequest(need_cuda=True, need_cxx=True)
@@ -355,7 +345,7 @@ def _report_toolchain(found: Survey, around: Surroundings) -> Iterator[Remark]:
         hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
         yield from _report_passed_over("CUDA toolkit", found.cuda_probes, cuda.nvcc or cuda.root)
         yield from _report_passed_over("host compiler", hosts, cuda.host_compiler.path)
-    elif (row := judge_cuda12_wheels(around.cuda12_wheels)) is not None:
+    elif (row := coherence.judge_cuda12_wheels(around.cuda12_wheels)) is not None:
         yield Remark("note", "CUDA 12 wheels", row.message, row.hint)
 
 
@@ -383,11 +373,11 @@ def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
     named = f"{host.family} {host.version}, {host.path}"
     match compiler:
         case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
-            accepted = render_limits(limits)
+            accepted = coherence.render_limits(limits)
             text = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
             return Remark("warn", "host compiler", text, "use an accepted one")
         case Nvcc(host_limits=limits):
-            return Remark("ok", "host compiler", f"{named}; nvcc accepts {render_limits(limits)}")
+            return Remark("ok", "host compiler", f"{named}; nvcc accepts {coherence.render_limits(limits)}")
         case ClangCuda():
             text = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
             return Remark("ok", "CUDA compiler", text)
@@ -415,9 +405,9 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Itera
     number = f"{release}, " if release else ""
     yield Remark("ok", "driver", f"{number}supports CUDA {devices.driver_version}")
     if toolkit is not None:
-        present = tuple(sorted({device.arch for device in devices.devices}))
-        yield from _warn("driver", judge_driver(toolkit.release, devices.driver_version, release))
-        yield from _warn("driver", judge_archs(present, toolkit))
+        present = sorted({device.arch for device in devices.devices})
+        yield from _warn("driver", coherence.judge_driver(toolkit.release, devices.driver_version, release))
+        yield from _warn("driver", coherence.judge_archs(present, toolkit))
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
@@ -439,15 +429,15 @@ def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain:
         plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
         yield Remark("ok", "jax", f"jaxlib {around.jaxlib}, {plugins}")
     if toolchain.cuda is not None:
-        has_gpu = bool(devices.devices)
-        yield from _warn("jax", judge_jax(toolchain.cuda.release, around.jax_plugins, around.jaxlib, has_gpu=has_gpu))
+        release, has_gpu = toolchain.cuda.release, bool(devices.devices)
+        yield from _warn("jax", coherence.judge_jax(release, around.jax_plugins, around.jaxlib, has_gpu=has_gpu))
     yield _report_cache(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     if not around.cache_variable:
-        yield from _warn("cache folder", judge_folder("cache", around.cache, cache))
-    yield from _warn("cache folder", judge_room("cache", around.cache, cache))
-    rows = judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
-    yield from _warn("temporary folder", (*rows, *judge_room("temporary", around.temporary, temporary)))
+        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, cache))
+    yield from _warn("cache folder", coherence.judge_room("cache", around.cache, cache))
+    rows = coherence.judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
+    yield from _warn("temporary folder", (*rows, *coherence.judge_room("temporary", around.temporary, temporary)))
     yield from _warn("compiler", toolchain.warnings)
     for name, value in toolchain.environment:
         yield Remark("note", "environment", f"{name}={value} changes what the compilers do")

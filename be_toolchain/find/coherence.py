@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -412,7 +412,7 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
     return (Warned(f"{message}; machine code for its own GPUs runs", hint),)
 
 
-def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> Iterator[Warned]:
+def judge_archs(present: Iterable[Arch], toolkit: CudaToolkit) -> Iterator[Warned]:
     """Warn of GPUs on this machine that the toolkit can't make machine code for."""
     for arch in present if toolkit.archs else ():
         if arch not in toolkit.archs:

@@ -13,19 +13,9 @@ from be_toolchain.find.clang import examine_clang_tree, find_clang
 from be_toolchain.find.coherence import Rejection, find_mixture, judge_release, repair_hint
 from be_toolchain.find.compilers import Candidate, Compilers, Found, identify_files
 from be_toolchain.find.search import recorded_versions, toolkit_candidates, who_named
-from be_toolchain.known import layouts
+from be_toolchain.known import layouts, versions
 from be_toolchain.known.layouts import MANAGED_STEPS, Layout
-from be_toolchain.known.versions import (
-    DryRun,
-    parse_archs_listed,
-    parse_cccl_version,
-    parse_cudart_version,
-    parse_dryrun,
-    parse_host_limits,
-    parse_libc_below,
-    parse_tool_version,
-    release_of,
-)
+from be_toolchain.known.versions import release_of
 from be_toolchain.machine.files import interrupted_marker
 from be_toolchain.machine.system import RunResult, System, clang_package, distribution_of
 from be_toolchain.settings import Preferences
@@ -38,7 +28,7 @@ class Answers(NamedTuple):
     nvcc: Path
     version: str
     build: str
-    places: DryRun
+    places: versions.DryRun
 
 
 class Parts(NamedTuple):
@@ -120,10 +110,10 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
     path = str(nvcc)
     dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
     told, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
-    version = parse_tool_version(told.text)
+    version = versions.parse_tool_version(told.text)
     if version is None:
         return Rejection(f"does not report its version ({told.why_failed or 'unknown text'})")
-    return Answers(nvcc, version.version, version.build, parse_dryrun(dry.text))
+    return Answers(nvcc, version.version, version.build, versions.parse_dryrun(dry.text))
 
 
 def find_parts(system: System, answers: Answers) -> Parts:
@@ -209,8 +199,8 @@ def _assemble(
     """Ask the tools for their versions, and make the value of the toolkit."""
     programs = parts.programs
     archs, tools = _ask_tools(system, parts)
-    limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
-    clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
+    limits = versions.parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    clash = versions.parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
     return CudaToolkit(
         root=parts.root,
         release=release_of(answers.version),
@@ -249,7 +239,7 @@ def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Co
     tools = [parts.programs[name] for name in layouts.TOOLS]
     commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
     listed, helped, *told = system.run_all(commands, unset=layouts.PROBE_UNSET)
-    archs = tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)}))
+    archs = tuple(sorted({*versions.parse_archs_listed(listed.stdout), *versions.parse_archs_listed(helped.stdout)}))
     rows = zip(layouts.TOOLS, tools, told, strict=True)
     return archs, tuple(Component(name, tool, _printed(result), f"{name} --version") for name, tool, result in rows)
 
@@ -259,7 +249,7 @@ def _recorded(system: System, parts: Parts) -> Iterator[Component]:
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
     recorded = recorded_versions(system, parts.root, parts.layout)
     cudart_header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
-    header_release = parse_cudart_version(system.read_text(cudart_header, limit_bytes=65536) or "")
+    header_release = versions.parse_cudart_version(system.read_text(cudart_header, limit_bytes=65536) or "")
     for name in ("nvvm", "crt", "cudart", "cccl"):
         version, source = recorded.get(name, ("", ""))
         if name == "cudart" and header_release and release_of(version) != header_release:
@@ -284,12 +274,12 @@ def _cccl_release(system: System, parts: Parts) -> str:
     base = parts.headers["cccl"].parent.parent
     places = (folder / name for folder in (base, base / "cccl") for name in layouts.CCCL_VERSION_HEADERS)
     texts = (system.read_text(place, limit_bytes=16384) for place in places)
-    return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
+    return next(filter(None, (versions.parse_cccl_version(text) for text in texts if text)), "")
 
 
 def _printed(result: RunResult) -> str:
     """Return the version that a tool printed; empty when it printed none."""
-    version = parse_tool_version(result.text)
+    version = versions.parse_tool_version(result.text)
     return version.version if version else ""
 
 

@@ -9,14 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from be_toolchain.errors import (
-    CudaNotFoundError,
-    HostCompilerNotFoundError,
-    IncoherentToolchainError,
-    InstallError,
-    ToolchainError,
-    UnsupportedHostCompilerError,
-)
+from be_toolchain import errors
+from be_toolchain.errors import InstallError, ToolchainError
 from be_toolchain.install.compilers import build_library, join_wheels, try_clang, write_compiler
 from be_toolchain.install.facts import parse_present
 from be_toolchain.install.installers import Installer, check_wheel, dist_infos_of, read_record
@@ -244,16 +238,16 @@ def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> 
     requests = [broken] if broken is not None else []
     manual: list[str] = []
     for problem in problems:
-        if isinstance(problem, HostCompilerNotFoundError):
+        if isinstance(problem, errors.HostCompilerNotFoundError):
             requests.append((problem.message, InstallRequest(host_compiler=True)))
             manual.append(f"for nvcc, and as the better C++ compiler: {host_package(situation.distribution)}")
-        elif isinstance(problem, UnsupportedHostCompilerError):
+        elif isinstance(problem, errors.UnsupportedHostCompilerError):
             manual.extend(problem.hints[:1])
-        elif isinstance(problem, IncoherentToolchainError) and broken is None:
+        elif isinstance(problem, errors.IncoherentToolchainError) and broken is None:
             manual.extend(problem.hints)
-        elif isinstance(problem, CudaNotFoundError) and broken is None:
+        elif isinstance(problem, errors.CudaNotFoundError) and broken is None:
             requests.append((problem.message, InstallRequest(cuda="auto")))
-        elif not isinstance(problem, CudaNotFoundError):
+        elif not isinstance(problem, errors.CudaNotFoundError):
             manual.extend(problem.hints[:1])
     return Repairs(requests=tuple(requests), manual=tuple(dict.fromkeys(manual)))
 

@@ -150,7 +150,7 @@ def _doctor(arguments: argparse.Namespace, system: System) -> int:
     if arguments.fix:
         from be_toolchain.cli.install_commands import fix
 
-        return fix(report, arguments, system, lambda: examine_machine(system, smoke=arguments.smoke))
+        return fix(report, arguments, system)
     return report.exit_code
 
 

@@ -99,8 +99,8 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
 
 def _archs_of(system: System, clang: Path) -> tuple[Arch, ...]:
     """Ask a clang for the architectures that it compiles for; none if it lacks the NVPTX target."""
-    told = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=layouts.PROBE_UNSET)
-    return parse_sm_listed(told.text)
+    answer = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=layouts.PROBE_UNSET)
+    return parse_sm_listed(answer.text)
 
 
 def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> CudaToolkit | Rejection:
@@ -122,10 +122,10 @@ def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> Cu
         hint = f"python -m be_toolchain remove {root.parent.parent.name}, then install it again"
         return Rejection(reason=f"the CUDA 12 wheels in {root} lack {', '.join(missing)}", hint=hint)
     ptxas = str(files["ptxas"])
-    told, helped = system.run_all(((ptxas, "--version"), (ptxas, "--help")), unset=layouts.PROBE_UNSET)
-    version = parse_tool_version(told.text)
+    answer, helped = system.run_all(((ptxas, "--version"), (ptxas, "--help")), unset=layouts.PROBE_UNSET)
+    version = parse_tool_version(answer.text)
     if version is None:
-        return Rejection(reason=f"ptxas does not report its version ({told.why_failed or 'unknown text'})")
+        return Rejection(reason=f"ptxas does not report its version ({answer.why_failed or 'unknown text'})")
     return CudaToolkit(
         root=root,
         release=release_of(version.version),

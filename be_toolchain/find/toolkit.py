@@ -109,10 +109,10 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
     """Ask nvcc for its version and its folders, which is enough to find a toolkit incomplete or mixed."""
     path = str(nvcc)
     dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
-    told, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
-    version = versions.parse_tool_version(told.text)
+    answer, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
+    version = versions.parse_tool_version(answer.text)
     if version is None:
-        return Rejection(f"does not report its version ({told.why_failed or 'unknown text'})")
+        return Rejection(f"does not report its version ({answer.why_failed or 'unknown text'})")
     return Answers(nvcc, version.version, version.build, versions.parse_dryrun(dry.text))
 
 
@@ -174,12 +174,12 @@ def _layout_of(system: System, root: Path) -> Layout:
     )
 
 
-def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
+def _folders(system: System, root: Path, named: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
     """Return the folders that exist, those that nvcc named first."""
     targets = layouts.TARGETS.get(system.machine, (f"{system.machine}-linux",))
     multiarch = f"{system.machine}-linux-gnu"
     known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
-    wanted = dict.fromkeys((*(path for path in told if path is not None), *known))
+    wanted = dict.fromkeys((*(path for path in named if path is not None), *known))
     return tuple(path for path in wanted if system.is_dir(path))
 
 
@@ -238,9 +238,9 @@ def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Co
     nvcc = str(parts.programs["nvcc"])
     tools = [parts.programs[name] for name in layouts.TOOLS]
     commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
-    listed, helped, *told = system.run_all(commands, unset=layouts.PROBE_UNSET)
+    listed, helped, *answers = system.run_all(commands, unset=layouts.PROBE_UNSET)
     archs = tuple(sorted({*versions.parse_archs_listed(listed.stdout), *versions.parse_archs_listed(helped.stdout)}))
-    rows = zip(layouts.TOOLS, tools, told, strict=True)
+    rows = zip(layouts.TOOLS, tools, answers, strict=True)
     return archs, tuple(Component(name, tool, _printed(result), f"{name} --version") for name, tool, result in rows)
 
 

@@ -116,7 +116,7 @@ class ToolchainError(KernelError):
     def __str__(self) -> str:
         parts = [self.message]
         if self.probes:
-            parts.append(f"looked at:\n{render_probes(self.probes)}")
+            parts.append(f"places searched:\n{render_probes(self.probes)}")
         parts.extend(f"hint: {hint}" for hint in self.hints)
         parts.append(f"see {page_of(self.code)}")
         return printable("\n".join(parts))

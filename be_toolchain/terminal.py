@@ -1,4 +1,4 @@
-"""Text of any origin, such as paths, files and compilers' output, made safe for terminals."""
+"""Output for people and programs: exit codes, and text of any origin made safe for terminals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "
 
 
 def printable(text: str) -> str:
-    r"""A text with control characters, and those that reorder others, spelt out; line ends and tabs stay.
+    r"""Escape control characters, and characters that reorder others; line ends and tabs stay.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    r"""The same in one line.
+    r"""Escape as `printable` does, also line ends and tabs.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def printable_line(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Spell out halves of characters, which JSON of any origin can have and no stream takes."""
+    """Escape halves of characters, which JSON of any origin may contain and no stream accepts."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

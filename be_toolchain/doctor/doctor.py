@@ -106,7 +106,7 @@ class Report(NamedTuple):
 
     @property
     def explained(self) -> tuple[ToolchainError, ...]:
-        """The problems with more to say than their finding: the places looked at, further hints."""
+        """The problems with more to say than their finding: the searched places, further hints."""
         return tuple(problem for problem in self.problems if problem.probes or problem.hints[1:])
 
     def redact(self, text: str) -> str:
@@ -176,7 +176,7 @@ def render_probe_lists(report: Report) -> Iterator[str]:
     """Yield every place that was searched, by subject, and the parts of the CUDA toolkit."""
     for subject, probes in report.probes:
         if probes:
-            yield f"\nlooked at for {subject}:\n{render_probes(probes)}"
+            yield f"\nplaces searched for {subject}:\n{render_probes(probes)}"
     if report.toolchain.cuda is not None:
         rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
         listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)

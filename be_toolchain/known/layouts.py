@@ -1,4 +1,4 @@
-"""Layouts of CUDA toolkits and names of distributions."""
+"""Facts about CUDA toolkits: folder layouts, names of their parts in each packaging, and names of distributions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROC_DRIVER = Path("/proc/driver/nvidia")
 class Layout(NamedTuple):
     """The folders of one kind of CUDA installation, relative to its root.
 
-    ``{target}`` stands for the target folder (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
+    ``{target}`` stands for NVIDIA's target (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
     Each tuple is tried in order; ``/``-rooted entries are absolute.
 
     Parameters
@@ -83,7 +83,7 @@ PIP_ROOTS = ("nvidia/cu14", "nvidia/cu13")
 """Below a site-packages folder: wheels of one CUDA major version share one root, newest first."""
 
 MANAGED_STEPS = ("managed", "python -m be_toolchain use")
-"""How a managed toolkit is found: among all, or because ``use`` chose it."""
+"""The search steps that find a managed toolkit: among all of them, or because ``use`` chose it."""
 
 PIP_NVCC_WITHOUT_COMPILER = "nvidia/cuda_nvcc"
 """The CUDA 12 wheel of this name: ptxas and libnvvm, but no nvcc, cicc, cudafe++ or fatbinary."""
@@ -138,13 +138,8 @@ class ComponentRow(NamedTuple):
 
 
 COMPONENTS = (
-    ComponentRow(name="nvcc", pip="nvidia-cuda-nvcc", conda=("cuda-nvcc-tools",), version_json=("cuda_nvcc",)),
-    ComponentRow(
-        name="nvvm",
-        pip="nvidia-nvvm",
-        conda=("cuda-nvvm-tools", "cuda-nvvm-impl"),
-        version_json=("libnvvm", "cuda_nvvm", "cuda_nvcc"),
-    ),
+    ComponentRow("nvcc", "nvidia-cuda-nvcc", ("cuda-nvcc-tools",), ("cuda_nvcc",)),
+    ComponentRow("nvvm", "nvidia-nvvm", ("cuda-nvvm-tools", "cuda-nvvm-impl"), ("libnvvm", "cuda_nvvm", "cuda_nvcc")),
     ComponentRow(
         name="crt",
         pip="nvidia-cuda-crt",
@@ -235,14 +230,14 @@ JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 """jax's CUDA plugin by its normalized name, and the CUDA major version that it is for."""
 
 OWNERS = ("jax", "nvidia")
-"""How the names of all distributions begin that a search looks for."""
+"""Name prefixes of the distributions to search for."""
 
 _WHEEL_NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
-"""A name as the specification of wheels has it: normalized, with underscores."""
+"""A distribution's name in the name of a wheel's folder: normalized, with underscores."""
 
 
 def normalize(name: str, version: str) -> tuple[str, str]:
-    """A distribution's name and version in the one spelling that can be compared.
+    """Return a distribution's name and version in the one spelling that can be compared.
 
     Examples
     --------
@@ -258,7 +253,7 @@ def normalize(name: str, version: str) -> tuple[str, str]:
 
 
 def parse_dist_info(folder: str) -> tuple[str, str] | None:
-    """The normalized name and the version in the name of a ``*.dist-info`` folder; None for any other folder.
+    """Return the normalized name and the version in the name of a ``*.dist-info`` folder; None for other folders.
 
     Examples
     --------
@@ -279,7 +274,7 @@ def parse_dist_info(folder: str) -> tuple[str, str] | None:
 
 
 def parse_dist_infos(folders: tuple[str, ...]) -> dict[str, str]:
-    """NVIDIA's and JAX's distributions, with their versions, from the names in a folder of packages.
+    """Return NVIDIA's and JAX's distributions, with their versions, from the names in a folder of packages.
 
     Examples
     --------
@@ -291,7 +286,7 @@ def parse_dist_infos(folders: tuple[str, ...]) -> dict[str, str]:
 
 
 def parse_requirement(text: str) -> Requirement | None:
-    """A requirement as pip and METADATA files write it; None for any other text.
+    """Parse a requirement as pip and METADATA files write it; return None for any other text.
 
     Examples
     --------

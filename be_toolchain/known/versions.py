@@ -1,4 +1,4 @@
-"""Parsers that turn the output of tools and the text of files into versions and paths. Pure."""
+"""Parsers of the tools' output and of files, which return versions, limits and paths. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of who may write a file or folder, before its content is used."""
+"""Trust in files and folders: who may write them is checked before their content is used, and reads are bounded."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 SMALL, LARGE = 1 << 16, 1 << 26
-"""Most bytes of a file that a person writes by hand, and of a source, a record or a list."""
+"""The largest sizes in bytes of a file that a person writes by hand, and of a source, a record or a list."""
 
 LARGEST = 1 << 31
-"""Most bytes of a file of code."""
+"""The largest size in bytes of a file of code."""
 
 _LEAST_PIECE = 1 << 14
 
@@ -46,27 +46,28 @@ class NotRegularError(OSError):
 def open_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> BufferedReader:
-    """Open a regular file, judged by what was opened, so that nobody can exchange it in between.
+    """Open a regular file, and judge the opened file, which nobody can exchange any more.
 
     Parameters
     ----------
     path : str or Path
+        The file.
     most_bytes : int
         The largest size that is accepted.
     judge : callable, optional
-        The owner and the mode are judged by it before anything is read.
+        Judges the owner and the mode before anything is read.
     follows_link : bool
-        False where no person has a reason to make a symbolic link.
+        Whether a symbolic link is followed; False for files that only programs make.
 
     Raises
     ------
     OSError
-        It can't be opened, or is not such a file; `strerror` says why, after "can't be read: ".
+        It can't be opened, or is not such a file; `strerror` is the reason, to follow "can't be read: ".
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # the open of a pipe would wait for its writer
     try:
         descriptor = os.open(path, flags if follows_link else flags | os.O_NOFOLLOW)
-    except ValueError as error:  # of a NUL, or of a text that is no name of a file
+    except ValueError as error:  # raised for a NUL, and for a text that can't be the name of a file
         raise OSError(errno.EINVAL, f"it is not a path: {error}", str(path)) from None
     try:
         _require(os.fstat(descriptor), str(path), most_bytes, judge)
@@ -79,7 +80,7 @@ def open_regular(
 def read_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> bytes:
-    """Read a regular file; see `open_regular`. One that grows meanwhile is refused too."""
+    """Read a regular file, see `open_regular`; a file that grows meanwhile is refused too."""
     with open_regular(path, most_bytes, judge=judge, follows_link=follows_link) as file:
         data = read_beginning(file, most_bytes + 1)
     if len(data) > most_bytes:
@@ -124,7 +125,7 @@ def _too_large(path: str | Path, most_bytes: int) -> OSError:
 
 
 def file_sha256(path: Path) -> str | None:
-    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
+    """Hash a source; return None if it is missing or no file, such as a pipe, and an empty text if it is too large."""
     try:
         with open_regular(path, LARGE) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -210,18 +211,18 @@ def distrust_secret(status: os.stat_result, uid: int) -> str:
 
 
 def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *homes: str) -> Iterator[tuple[str, str]]:
-    """Yield what of the way to a file, and the file, another user could exchange, each with the reason.
+    """Yield the places on the way to a file, and the file, that another user could exchange, each with the reason.
 
     Parameters
     ----------
     trail : iterable of (path, os.stat_result)
-        Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
-        it, could put another file there.
+        Each folder from the root on, each link on the way, and the file. The owner of one of them, and everybody who
+        may write to it, could put another file there.
     uid : int
         The user's id.
     *homes : str
         Paths of the user's home folder. The folders above it are the administrator's choice: whoever could exchange
-        one of them has all that is the user's.
+        one of them already controls all files of the user.
 
     Examples
     --------
@@ -319,7 +320,7 @@ def against_building(facts: FolderFacts) -> Iterator[str]:
 
 
 OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
-"""What to do about a folder that is not trusted."""
+"""The hint for a folder that is not trusted."""
 
 
 class StoreFolder(NamedTuple):
@@ -330,7 +331,7 @@ class StoreFolder(NamedTuple):
     path : Path or None
         The folder, or the user's own part of it if it is for all users; None when there is no home.
     problem : str
-        Why nothing in it is used; empty when it is used, or does not exist yet.
+        The reason why nothing in it is used; empty when it is used, or does not exist yet.
     """
 
     path: Path | None
@@ -379,7 +380,7 @@ def distrust_managed(system: System, folder: Path) -> str:
 
 
 ENV_SAFE = "BE_SAFE_FOLDERS"
-"""The variable that lists them, with ``:`` between; ``*`` stands for every folder, ``/folder/*`` for all below one."""
+"""The variable that lists safe folders, separated by ``:``; ``*`` is every folder, ``/folder/*`` every one below it."""
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
@@ -390,7 +391,7 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
     PreferenceError
         The user's own file is not valid.
     """
-    entries = (*_listed(system), *_own(system))
+    entries = (*_listed(system), *read_own_settings(system).safe)
     return all(any(_covers(system, entry, folder) for entry in entries) for folder in folders)
 
 
@@ -400,25 +401,17 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
-    if file is not None and not (ways and _own_problem(system, file)):
-        own = dict.fromkeys((*_own(system), *texts))
-        ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
+    if file is not None:
+        standing = next((place for place in (file, *file.parents) if system.stat(place)), file)
+        if not ways or not system.distrust(standing):  # else the file is, or would be, not believed
+            own = dict.fromkeys((*read_own_settings(system).safe, *texts))
+            ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust whoever can write there: {', or '.join(ways)}"
-
-
-def _own_problem(system: System, file: Path) -> str:
-    """Return why the user's own file is, or would be, not believed; empty when it is."""
-    return system.distrust(next((place for place in (file, *file.parents) if system.stat(place)), file))
 
 
 def _listed(system: System) -> tuple[str, ...]:
     """Return the entries of the variable."""
     return tuple(filter(None, system.environ.get(ENV_SAFE, "").split(os.pathsep)))
-
-
-def _own(system: System) -> tuple[str, ...]:
-    """Return the entries in the user's own file."""
-    return read_own_settings(system).safe
 
 
 def _covers(system: System, entry: str, folder: Path) -> bool:
@@ -437,7 +430,7 @@ def _covers(system: System, entry: str, folder: Path) -> bool:
 
 _MOST_LINKS = 40
 _ALL_IDS = (1 << 32) - 1
-"""How many users the machine's first namespace knows."""
+"""The number of users in the machine's first namespace."""
 
 
 class JudgedFolder(NamedTuple):
@@ -473,13 +466,14 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, str], ...]:
-    """List what leads to a path, and that another user could exchange, each with the reason.
+    """List the places on the way to a path that another user could exchange, each with the reason.
 
     Parameters
     ----------
     path : Path
+        The path, which is judged too.
     to_it : bool
-        Leave out the path itself, which is judged by other rules.
+        Leave out the path itself, for which the caller has other rules.
 
     Raises
     ------
@@ -498,7 +492,7 @@ def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, st
 
 
 def account_home() -> str:
-    """Return the home folder of this process's user as the user database tells it; empty if it has no such user."""
+    """Return the home folder of this process's user from the user database; empty if it has no such user."""
     import pwd
 
     try:
@@ -508,9 +502,9 @@ def account_home() -> str:
 
 
 def _unmapped_owner() -> int | None:
-    """Return the id that stands for all owners whom this user namespace does not know; None if it knows all.
+    """Return the id that stands for all owners outside this user namespace; None if there are none.
 
-    In an unprivileged container root of the machine is one of them: ``/`` and ``/tmp`` seem to be nobody's. See
+    In an unprivileged container the machine's root is one of them: ``/`` and ``/tmp`` seem to be nobody's. See
     https://man7.org/linux/man-pages/man7/user_namespaces.7.html
     """
     try:
@@ -526,14 +520,14 @@ def _given_to_root(status: os.stat_result) -> os.stat_result:
 
 
 def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolder:
-    """Judge a folder for libraries, and all that leads to it.
+    """Judge a folder for libraries, and every place on the way to it.
 
     Parameters
     ----------
     system : System
         The machine, for the folders that the user vouches for.
     folder, standing : Path
-        The folder, and what of it exists.
+        The folder, and the folder itself or its nearest existing parent.
     """
     problem, own = _judge_alone(folder, standing)
     if problem:
@@ -542,11 +536,11 @@ def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolde
         found = distrusted_on_way(standing, to_it=standing == folder)
     except OSError:
         return JudgedFolder(problem, own)
-    places = ((row, Path(row[0])) for row in found)
-    doubtful = tuple(row for row, place in places if not _is_sheltered(place) and not _is_vouched(system, place))
+    doubtful = [(Path(place), reason) for place, reason in found]
+    doubtful = [row for row in doubtful if not _is_sheltered(row[0]) and not _is_vouched(system, row[0])]
     if doubtful:
-        problem = f"can't be trusted: {' '.join(doubtful[0])}"
-    return JudgedFolder(problem, own, tuple(Path(place) for place, _ in doubtful))
+        problem = f"can't be trusted: {doubtful[0][0]} {doubtful[0][1]}"
+    return JudgedFolder(problem, own, tuple(place for place, _ in doubtful))
 
 
 def _is_sheltered(place: Path) -> bool:
@@ -607,11 +601,11 @@ class OwnSettings(NamedTuple):
     Parameters
     ----------
     path : Path, optional
-        The file; None if there is none that is believed.
+        The file; None if there is none, or it is not believed.
     safe : tuple of str
-        Folders of other users, see `safe_folders`.
+        Folders of other users in which project's files are believed, see `ENV_SAFE`.
     remote_cache, remote_cache_key : str
-        URL of a remote cache, and the public keys of those who may sign its entries; empty without them.
+        The URL of a remote cache, and the public keys that its entries are signed with; empty without them.
     """
 
     path: Path | None = None
@@ -621,12 +615,12 @@ class OwnSettings(NamedTuple):
 
 
 def read_own_settings(system: System) -> OwnSettings:
-    """Read the user's own file; a file that others could have written does not count.
+    """Read the user's own file; ignore a file that others could have written.
 
     Raises
     ------
     PreferenceError
-        It is not TOML, has an unknown key, or a value of the wrong type.
+        The file is not TOML, has an unknown key, or a value of the wrong type.
     """
     path = user_file(system.environ)
     if path is None or not system.is_file(path) or system.distrust(path):
@@ -650,12 +644,12 @@ def read_own_settings(system: System) -> OwnSettings:
 
 
 MOST_FILES = 50_000
-"""How many files a zip may have: zipfile makes an object of a kilobyte for each."""
+"""The largest number of files in a zip: zipfile makes an object of a kilobyte for each."""
 
 _ROW = b"PK\1\2"
 _PIECE_BYTES = 1 << 20
 _MOST_UNPACKED = 16
-"""Bytes that a packed byte of a large file may stand for: machine code is packed to a tenth, zeros to a thousandth."""
+"""The largest ratio of compression of a large file: machine code shrinks to a tenth, zeros to a thousandth."""
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
@@ -664,7 +658,7 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     Raises
     ------
     zipfile.BadZipFile
-        It is damaged, or has too many files. `zipfile` meets damage with errors of other kinds too.
+        It is damaged, or has too many files. `zipfile` raises other errors for some damage too.
     """
     file.seek(0)
     count, end = 0, b""
@@ -682,12 +676,12 @@ def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     Raises
     ------
     ValueError
-        It would be larger than it may be, or is packed as only bytes are that are all the same.
+        It would be too large, or its ratio of compression is too high for code.
     Exception
-        It is not there, or damaged.
+        It is missing or damaged.
     """
     info = archive.getinfo(name)
     if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):
         raise ValueError(f"it would have {info.file_size} bytes")
     with archive.open(info) as file:
-        return file.read(info.file_size)  # and no more, whatever it is packed from
+        return file.read(info.file_size)  # and no more, whatever the compressed bytes hold

@@ -34,7 +34,12 @@ def guarded(run: Callable[[], int], package: str) -> int:
     except OSError as error:
         if not _is_about_output(error):
             raise
-        _drop_output()
+        silence = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(silence, stream.fileno())  # or Python's own flush at exit would fail
         if isinstance(error, BrokenPipeError):
             return READER_GONE
         say(f"can't write: {error}", sys.stderr)
@@ -62,13 +67,3 @@ def _run(run: Callable[[], int], package: str) -> int:
 def _is_about_output(error: OSError) -> bool:
     """Return whether the reader is gone or the disk is full, which are no defects."""
     return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)
-
-
-def _drop_output() -> None:
-    """Redirect failed streams to the null device, so that Python's own flush at exit succeeds."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(silence, stream.fileno())

@@ -123,18 +123,13 @@ class Report(NamedTuple):
             ``fingerprint``, ``devices``, ``surroundings``, ``probes`` by subject, ``smoke``, and ``problems`` with
             their codes and hints; docs/doctor-schema.md lists every field. Paths are whole: programs read them.
         """
+        names = ("exit_code", "verdict", "findings", "toolchain", "devices", "surroundings", "smoke")
         return {
             "schema": REPORT_SCHEMA,
             "version": __version__,
             "python": platform.python_version(),
-            "exit_code": self.exit_code,
-            "verdict": self.verdict,
-            "findings": encode(self.findings),
-            "toolchain": encode(self.toolchain),
+            **{name: encode(getattr(self, name)) for name in names},
             "fingerprint": self.toolchain.fingerprint,
-            "devices": encode(self.devices),
-            "surroundings": encode(self.surroundings),
-            "smoke": encode(self.smoke),
             "probes": {subject: encode(probes) for subject, probes in self.probes},
             "problems": [
                 {"code": problem.code, "message": problem.message, "hints": list(problem.hints)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from be_toolchain.arch import Arch
@@ -56,6 +55,7 @@ def judge_clang(compiler: HostCompiler) -> str:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> old = HostCompiler(path=Path("/usr/bin/clang++"), family="clang", version="14.0.6", target="", found_via="PATH")
     >>> judge_clang(old)
     'clang 14.0.6 is older than clang 16, the first that compiles with the headers of CUDA 12'
@@ -87,7 +87,10 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
             probes.append(found)
             continue
         reason = judge_clang(found)
-        archs = () if reason else _archs_of(system, found.path)
+        archs: tuple[Arch, ...] = ()
+        if not reason:
+            command = (str(found.path), "--target=nvptx64", "--print-supported-cpus")
+            archs = parse_sm_listed(system.run(command, unset=layouts.PROBE_UNSET).text)
         if not reason and archs:
             chosen = f"clang {found.version}, the first in the search order that compiles CUDA 12"
             probes.append(Probe(found.found_via, str(found.path), chosen, chosen=True))
@@ -95,12 +98,6 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
         reason = reason or f"clang {found.version} was built without the target for NVIDIA GPUs"
         probes.append(Probe(found.found_via, str(found.path), reason))
     return tuple(probes), None
-
-
-def _archs_of(system: System, clang: Path) -> tuple[Arch, ...]:
-    """Ask a clang for the architectures that it compiles for; none if it lacks the NVPTX target."""
-    answer = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=layouts.PROBE_UNSET)
-    return parse_sm_listed(answer.text)
 
 
 def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> CudaToolkit | Rejection:
@@ -126,6 +123,11 @@ def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> Cu
     version = parse_tool_version(answer.text)
     if version is None:
         return Rejection(reason=f"ptxas does not report its version ({answer.why_failed or 'unknown text'})")
+    components = [Component("ptxas", files["ptxas"], version.version, "ptxas --version")]
+    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
+    for name, wheel in _OF_WHEEL.items():
+        source = "dist-info" if wheel in recorded else ""
+        components.append(Component(name, files[name], recorded.get(wheel, ""), source))
     return CudaToolkit(
         root=root,
         release=release_of(version.version),
@@ -138,16 +140,7 @@ def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> Cu
         ptxas=files["ptxas"],
         fatbinary=files["fatbinary"],
         libdevice=files["libdevice"],
-        components=tuple(_components(system, root, files, version.version)),
+        components=tuple(components),
         archs=tuple(sorted({*clang.archs} & {*parse_sm_listed(helped.text)})),
         found_via=candidate.found_via,
     )
-
-
-def _components(system: System, root: Path, files: dict[str, Path], ptxas: str) -> Iterator[Component]:
-    """Yield every part with its version: from ptxas itself, and from the wheels' records for the others."""
-    yield Component("ptxas", files["ptxas"], ptxas, "ptxas --version")
-    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
-    for name, wheel in _OF_WHEEL.items():
-        version = recorded.get(wheel, "")
-        yield Component(name, files[name], version, "dist-info" if version else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,6 @@ class Candidate(NamedTuple):
 
 
 Found = Candidate | Probe
-Step = Callable[[System, Preferences], Iterator[Found]]
 
 
 def conda_prefixes(system: System) -> tuple[Path, ...]:
@@ -66,7 +65,10 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]
     is_folder = name.startswith("/") and system.is_dir(Path(name))
     if is_folder:
         name = str(Path(name) / "g++")
-    path = system.which(name) or _in_conda(system, name)
+    path = system.which(name)
+    if path is None and name and "/" not in name:  # conda puts its bin folder on PATH only in an activated prefix
+        places = (prefix / "bin" / name for prefix in conda_prefixes(system))
+        path = next((place for place in places if system.is_program(place)), None)
     if path is not None:
         yield Candidate(path, variable)
     else:
@@ -82,27 +84,7 @@ def _split(value: str) -> list[str]:
         return value.split()
 
 
-def _in_conda(system: System, name: str) -> Path | None:
-    """Find a bare name in the bin folder of a conda prefix, which is not on PATH until the prefix is activated."""
-    if not name or "/" in name:
-        return None
-    places = (prefix / "bin" / name for prefix in conda_prefixes(system))
-    return next((place for place in places if system.is_program(place)), None)
-
-
-def from_flags(system: System, preferences: Preferences) -> Iterator[Found]:
-    """Find the compilers that nvcc's own variables name."""
-    for variable, value in preferences.cuda_hosts:
-        yield from named_compiler(system, variable, value)
-
-
-def from_cxx(system: System, preferences: Preferences) -> Iterator[Found]:
-    """Find the compiler in ``CXX``."""
-    if preferences.plain_cxx is not None:
-        yield from named_compiler(system, *preferences.plain_cxx)
-
-
-def from_conda(system: System, _preferences: Preferences) -> Iterator[Found]:
+def from_conda(system: System) -> Iterator[Found]:
     """Search the running Python's conda prefix: a libstdc++ other than its own fails at load time."""
     for prefix in conda_prefixes(system):
         triplets = layouts.CONDA_TRIPLETS.get(system.machine, ())
@@ -115,7 +97,7 @@ def from_conda(system: System, _preferences: Preferences) -> Iterator[Found]:
             yield Candidate(path, "conda")
 
 
-def from_managed(system: System, _: Preferences) -> Iterator[Found]:
+def from_managed(system: System) -> Iterator[Found]:
     """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
     store = find_store(system)
     if store.problem:
@@ -127,14 +109,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
             yield Candidate(path, "managed")
 
 
-def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[Found]:
-    """Report the managed compilers, and why nvcc can't use them."""
-    for found in from_managed(system, preferences):
-        if isinstance(found, Candidate):
-            yield found.probe._replace(reason="its C++ library is libc++, which CUDA's headers refuse on x86")
-
-
-def from_path(system: System, _: Preferences) -> Iterator[Found]:
+def from_path(system: System) -> Iterator[Found]:
     """Search PATH: for each family the plain names, then versioned ones such as g++-12, newest first."""
     for names, prefix in layouts.CXX_FAMILIES:
         for name in names:
@@ -157,24 +132,27 @@ def _versioned(system: System, prefix: str) -> Iterator[Found]:
         yield Candidate(path, "PATH")
 
 
-STEPS: tuple[Step, ...] = (from_cxx, from_conda, from_path, from_managed)
-"""For C++: ``CXX``, the conda prefix that Python runs in, PATH, the managed ones."""
-
-CUDA_STEPS: tuple[Step, ...] = (from_flags, *STEPS[:-1], managed_for_cuda)
-"""For nvcc's host side: its own variables come first, and it can't use the managed compilers."""
-
-
 def host_candidates(
     system: System, preferences: Preferences, requested: Path | None, *, for_cuda: bool
 ) -> Iterator[Found]:
     """Yield every place for a C++ compiler, best first; only the named one if the caller or ``BE_CXX`` names one."""
     if requested is not None:
         yield from named_compiler(system, "argument cxx", shlex.quote(str(requested)))
-    elif preferences.cxx is not None:
+        return
+    if preferences.cxx is not None:
         yield from named_compiler(system, *preferences.cxx)
-    else:
-        for step in CUDA_STEPS if for_cuda else STEPS:
-            yield from step(system, preferences)
+        return
+    for variable, value in preferences.cuda_hosts if for_cuda else ():
+        yield from named_compiler(system, variable, value)
+    if preferences.plain_cxx is not None:
+        yield from named_compiler(system, *preferences.plain_cxx)
+    yield from from_conda(system)
+    yield from from_path(system)
+    for found in from_managed(system):
+        if not for_cuda:
+            yield found
+        elif isinstance(found, Candidate):
+            yield found.probe._replace(reason="its C++ library is libc++, which CUDA's headers refuse on x86")
 
 
 def probe_compiler(system: System, candidate: Candidate) -> HostCompiler | Probe:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from be_toolchain import settings
 from be_toolchain.errors import Probe, correct
-from be_toolchain.find.compilers import Candidate, Found, Step, conda_prefixes
+from be_toolchain.find.compilers import Candidate, Found, conda_prefixes
 from be_toolchain.known import layouts
 from be_toolchain.known.layouts import ComponentRow, Layout, parse_dist_infos
 from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
@@ -20,6 +20,7 @@ DPKG_STATUS = Path("/var/lib/dpkg/status")
 
 Versions = dict[str, str]
 Names = Callable[[ComponentRow], tuple[str, ...]]
+Step = Callable[[System, Preferences], Iterator[Found]]
 
 
 def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, tuple[str, str]]:

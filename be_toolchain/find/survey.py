@@ -80,20 +80,15 @@ def survey(
     if request.need_cuda:
         result = _with_cuda(result, system, preferences, request, compilers)
     if to_the_end:
-        result = _with_the_rest(result, system, preferences, request)
+        cxx = host_candidates(system, preferences, request.cxx, for_cuda=False)
+        hosts = host_candidates(system, preferences, request.cxx, for_cuda=True)
+        toolkits = toolkit_candidates(system, preferences, request.nvcc)
+        result = result._replace(
+            cxx_probes=_continued(result.cxx_probes, cxx),
+            host_probes=_continued(result.host_probes, hosts),
+            cuda_probes=_continued(result.cuda_probes, toolkits),
+        )
     return result._replace(toolchain=_finish(result, system))
-
-
-def _with_the_rest(result: Survey, system: System, preferences: Preferences, request: ToolchainRequest) -> Survey:
-    """Add the places after the chosen ones."""
-    cxx = host_candidates(system, preferences, request.cxx, for_cuda=False)
-    hosts = host_candidates(system, preferences, request.cxx, for_cuda=True)
-    toolkits = toolkit_candidates(system, preferences, request.nvcc)
-    return result._replace(
-        cxx_probes=_continued(result.cxx_probes, cxx),
-        host_probes=_continued(result.host_probes, hosts),
-        cuda_probes=_continued(result.cuda_probes, toolkits),
-    )
 
 
 def _continued(probes: tuple[Probe, ...], places: Iterator[Found]) -> tuple[Probe, ...]:
@@ -156,7 +151,7 @@ def _with_cuda(
             probes, host = _find_host(limits, compilers, preferences)
             if host is None:
                 anything = Compilers(system, preferences._replace(cxx=None), None)
-                problem = _host_error(toolkit.title, limits, probes, _newest_fitting(limits, anything))
+                problem = _host_error(toolkit.title, limits, probes, anything)
                 return result._replace(host_probes=probes, cuda_problem=problem)
             compiler = nvcc._replace(host=host, allow_unsupported_compiler=bool(judge_host(host, limits)))
             toolkit = toolkit._replace(compiler=compiler)
@@ -188,17 +183,13 @@ def _find_host(
     return tuple(probes), None
 
 
-def _newest_fitting(limits: HostLimits, compilers: Compilers) -> HostCompiler | None:
-    """Find the newest C++ compiler of this machine that an nvcc accepts, gcc before clang."""
-    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
-    fitting = [found for found in every if not judge_host(found, limits)]
-    return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
-
-
 def _host_error(
-    nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], fitting: HostCompiler | None
+    nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], compilers: Compilers
 ) -> UnsupportedHostCompilerError:
-    """Make the error for an nvcc that accepts no compiler; `fitting` is one that the user's settings rule out."""
+    """Make the error for an nvcc that accepts no compiler; it names the newest one that the settings rule out."""
+    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
+    accepted = [found for found in every if not judge_host(found, limits)]
+    fitting = max(accepted, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
     most = limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"

@@ -255,7 +255,12 @@ def _recorded(system: System, parts: Parts) -> Iterator[Component]:
         if name == "cudart" and header_release and release_of(version) != header_release:
             version, source = header_release, "CUDART_VERSION"
         if name == "cccl" and not version:
-            version, source = _cccl_release(system, parts), "CCCL_VERSION"
+            # CCCL's own release, which is not CUDA's, is in its headers.
+            base = parts.headers["cccl"].parent.parent
+            places = (folder / path for folder in (base, base / "cccl") for path in layouts.CCCL_VERSION_HEADERS)
+            texts = (system.read_text(place, limit_bytes=16384) for place in places)
+            found = filter(None, (versions.parse_cccl_version(text) for text in texts if text))
+            version, source = next(found, ""), "CCCL_VERSION"
         yield Component(name, files[name], version, source if version else NO_RECORD)
 
 
@@ -267,14 +272,6 @@ def _with_cicc_version(system: System, part: Component, archs: tuple[Arch, ...])
     command = (str(part.path), "-arch", arch, str(PROBE), "-o", "/dev/stdout")
     version = _printed(system.run(command, unset=layouts.PROBE_UNSET))
     return part._replace(version=version, source="cicc's output" if version else NO_RECORD)
-
-
-def _cccl_release(system: System, parts: Parts) -> str:
-    """Read CCCL's own release, which is not CUDA's, from its headers."""
-    base = parts.headers["cccl"].parent.parent
-    places = (folder / name for folder in (base, base / "cccl") for name in layouts.CCCL_VERSION_HEADERS)
-    texts = (system.read_text(place, limit_bytes=16384) for place in places)
-    return next(filter(None, (versions.parse_cccl_version(text) for text in texts if text)), "")
 
 
 def _printed(result: RunResult) -> str:
@@ -314,13 +311,19 @@ def find_toolkit(
         else:
             verdict = examine_toolkit(system, candidate, host)
         if isinstance(verdict, CudaToolkit):
-            verdict = _require_one_release(verdict)
+            found_via, release = verdict.found_via, verdict.release
+            hint = repair_hint(release, layout=verdict.layout, root=verdict.root, found_via=found_via)
+            verdict = find_mixture(verdict.components, release, hint, verdict.compiler.measure) or verdict
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
             hint = verdict.hint or _what_to_do(candidate, preferences)
             probes.append(candidate.probe._replace(reason=verdict.reason, hint=hint))
             continue
-        probes.append(candidate.probe._replace(reason=_why_chosen(verdict, candidate), chosen=True))
+        reason = f"CUDA {verdict.release}, the first in the search order that is complete and of one release"
+        if candidate.is_joined:
+            why = "since no place has a working nvcc" if _is_fallback(candidate) else "asked for"
+            reason = f"{verdict.title}, {why}"
+        probes.append(candidate.probe._replace(reason=reason, chosen=True))
         return ToolkitSearch(verdict, tuple(probes), None, clang_probes)
     named = who_named(requested, preferences.nvcc, "argument nvcc")
     advice = _advise_on_wheels(system, probes, compilers)
@@ -353,13 +356,6 @@ def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
     yield from later
 
 
-def _why_chosen(toolkit: CudaToolkit, candidate: Candidate) -> str:
-    """Return the reason for a choice."""
-    if not candidate.is_joined:
-        return f"CUDA {toolkit.release}, the first in the search order that is complete and of one release"
-    return f"{toolkit.title}, {'since no place has a working nvcc' if _is_fallback(candidate) else 'asked for'}"
-
-
 def _examine_wheels(
     system: System, candidate: Candidate, compilers: Compilers
 ) -> tuple[tuple[Probe, ...], CudaToolkit | Rejection]:
@@ -385,12 +381,6 @@ def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers)
     old = next((f" ({probe.reason})" for probe in tried if probe.reason.startswith("clang ")), "")
     least = f"clang {layouts.MIN_CLANG_FOR_CUDA} or newer"
     return (f"{least} compiles with CUDA 12 wheels{old}: install it, then python -m be_toolchain install --cuda 12",)
-
-
-def _require_one_release(toolkit: CudaToolkit) -> CudaToolkit | Rejection:
-    """Return a toolkit, or a rejection if its parts are of different releases."""
-    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
-    return find_mixture(toolkit.components, toolkit.release, hint, toolkit.compiler.measure) or toolkit
 
 
 def _cuda_error(

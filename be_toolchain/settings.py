@@ -259,7 +259,7 @@ class PassedOver(NamedTuple):
     Parameters
     ----------
     reason : str
-        One line that names the file and says why it is ignored.
+        One line with the file and the reason why it is ignored.
     remedy : str
         How to make it count.
     """

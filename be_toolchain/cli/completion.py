@@ -52,7 +52,7 @@ def render_completion(shell: str) -> str:
     parser.prog = COMMAND
     for (command, argument), words in COMPLETED.items():
         _find(parser, command, argument).complete = words  # type: ignore[attr-defined] # shtab reads it
-    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # some of what it takes
+    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # it takes newer ones too
     return shtab.complete(parser, shell)
 
 

@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments, those of the process unless given.
+        The arguments; the arguments of the process unless given.
     system : System, optional
         The machine; this one unless given.
 
@@ -246,7 +246,7 @@ def _which(part: str, system: System) -> int:
 
 
 def _env(shell: str, system: System) -> int:
-    """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
+    """Print variables; without CUDA only the C++ compiler's, with the reason on standard error."""
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.survey import survey
     from be_toolchain.settings import find_configuration, warn_of

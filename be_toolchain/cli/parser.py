@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = "python -m be_toolchain"
 
 CHANGING = ("install", "list", "use", "remove", "prune")
-"""The commands about what is installed."""
+"""The commands that list or change installations."""
 
 PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
     "root": lambda toolkit: toolkit.root,

@@ -459,7 +459,7 @@ def report_remote(system: System) -> Iterator[Remark]:
     try:
         source = find_remote(system, url or "", keys or "")
     except PreferenceError as error:
-        yield Remark("warn", _REMOTE, f"{error.message}, so what is not compiled yet is not loaded", *error.hints[:1])
+        yield Remark("warn", _REMOTE, f"{error.message}, so modules that need a build fail to load", *error.hints[:1])
         return
     if source.problem:
         yield Remark("warn", _REMOTE, *source.problem.split("; ", 1))
@@ -468,7 +468,7 @@ def report_remote(system: System) -> Iterator[Remark]:
     if private_key is not None:
         yield from _report_private_key(system, private_key)
     if (source.keys or private_key is not None) and not system.has_package("cryptography"):
-        text = "keys need the package cryptography, which is not installed, so what is not compiled yet is not loaded"
+        text = "keys need the package cryptography, which is not installed, so modules that need a build fail to load"
         yield Remark("warn", _REMOTE, text, "pip install 'brainevent-toolchain[signing]'")
 
 
@@ -480,13 +480,13 @@ def _report_source(system: System, source: RemoteSource, access: str) -> Remark:
         problem = system.ask_server(source.url, f"{FOLDER}/{_NO_ENTRY}")
         if not problem:
             return Remark("ok", _REMOTE, f"{text}; it answers")
-        text = f"{text}; it does not answer as it should: {printable_line(problem)}"
-        return Remark("warn", _REMOTE, text, "correct it, or unset it: until then all is compiled here")
+        text = f"{text}; it does not work: {printable_line(problem)}"
+        return Remark("warn", _REMOTE, text, "correct it, or unset it: until then every build runs here")
     package = _FSSPEC_NEEDS.get(source.url.partition("://")[0])
     absent = [name for name in ("fsspec", package) if name and not system.has_package(name)]
     if not absent:
         return Remark("note", _REMOTE, f"{text}; whether it answers is not known: loads alone ask it, by fsspec")
-    text = f"{text}; it needs {' and '.join(absent)}, not installed, so what is not compiled yet is not loaded"
+    text = f"{text}; it needs {' and '.join(absent)}, not installed, so modules that need a build fail to load"
     wanted = "'brainevent-toolchain[s3]'" if package == "s3fs" else " ".join(absent)
     return Remark("warn", _REMOTE, text, f"pip install {wanted}")
 
@@ -495,7 +495,7 @@ def _report_private_key(system: System, path: Path) -> Iterator[Remark]:
     """Yield a finding if a private key can't be used, or other users can read it."""
     problem, variable = system.private_key_problem(path), RUNTIME["remote_cache_private_key"].variable
     if problem.startswith("can't"):
-        text = f"{variable} is {shown_key(str(path))}, which {problem}, so what is not compiled yet is not loaded"
+        text = f"{variable} is {shown_key(str(path))}, which {problem}, so modules that need a build fail to load"
         yield Remark("warn", _REMOTE, text, "correct it, or unset it")
     elif problem:
         yield Remark("warn", _REMOTE, f"{variable} is {path}, which {problem}", f"chmod 600 {path}")

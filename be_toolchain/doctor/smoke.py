@@ -83,7 +83,7 @@ x = jnp.arange(100, dtype=jnp.float32)
 out = jax.jit(jax.ffi.ffi_call("be_smoke.add_one", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x)
 print("sum %.0f" % float(out.sum()), "on", next(iter(out.devices())).platform)
 """
-"""A child process runs it: this package knows neither JAX nor be_runtime, but the machine may have both."""
+"""The program of a child process: this package imports neither JAX nor be_runtime, but the machine may have both."""
 
 Outcome = Literal["ok", "fail", "skipped"]
 

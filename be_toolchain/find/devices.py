@@ -146,7 +146,7 @@ def _check(call: str, status: int) -> None:
 
 
 def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
-    """Ask libcuda; if it is missing or fails, the report's `problem` says so."""
+    """Ask libcuda; the report's `problem` has the reason if it is missing or fails."""
     try:
         cuda = system.open_library(LIBCUDA)
     except OSError:

@@ -1,4 +1,4 @@
-"""The ordered steps of the search for a CUDA toolkit; every hit says how it was found, every miss why it failed."""
+"""The ordered steps of the search for a CUDA toolkit, which yield candidates, and probes with reasons for misses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from be_toolchain import settings
 from be_toolchain.errors import Probe, correct
 from be_toolchain.find.compilers import Candidate, Found, conda_prefixes
 from be_toolchain.known import layouts
-from be_toolchain.known.layouts import ComponentRow, Layout, parse_dist_infos
+from be_toolchain.known.layouts import Layout, parse_dist_infos
 from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
 from be_toolchain.machine.files import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.machine.system import System
@@ -18,8 +18,6 @@ from be_toolchain.settings import GROUPS, Preferences
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-Versions = dict[str, str]
-Names = Callable[[ComponentRow], tuple[str, ...]]
 Step = Callable[[System, Preferences], Iterator[Found]]
 
 
@@ -41,34 +39,30 @@ def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, t
         Component to (version, source); a component without a record is left out.
     """
     found: dict[str, tuple[str, str]] = {}
-    for versions, names, source in _records(system, root, layout):
+    for versions, packaging, source in _records(system, root, layout):
         for row in layouts.COMPONENTS:
-            version = next((versions[name] for name in names(row) if name in versions), "")
+            names = (row.pip,) if packaging == "pip" else getattr(row, packaging)
+            version = next((versions[name] for name in names if name in versions), "")
             if version:
                 found.setdefault(row.name, (version, source))
     return found
 
 
-def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[Versions, Names, str]]:
-    """Yield each record: its versions, its names for a component, and its source in messages."""
+def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[dict[str, str], str, str]]:
+    """Yield each record: its versions, the field of `ComponentRow` with its names, and its source in messages."""
     if layout.name == "pip":
-        yield parse_dist_infos(system.list_dir(root.parent.parent)), _pip, "dist-info"
+        yield parse_dist_infos(system.list_dir(root.parent.parent)), "pip", "dist-info"
         return
     if layout.name == "conda":
-        yield parse_conda_meta(system.list_dir(root / "conda-meta")), lambda row: row.conda, "conda-meta"
+        yield parse_conda_meta(system.list_dir(root / "conda-meta")), "conda", "conda-meta"
         return
     if layout.name == "debian":
         text = system.read_text(DPKG_STATUS, limit_bytes=64 << 20) or ""
-        yield parse_dpkg_status(text), lambda row: row.debian, "dpkg"
+        yield parse_dpkg_status(text), "debian", "dpkg"
     text = system.read_text(root / "version.json") or ""
-    yield parse_version_json(text), lambda row: row.version_json, "version.json"
+    yield parse_version_json(text), "version_json", "version.json"
     # A toolkit that was put together from wheels keeps their records inside.
-    yield parse_dist_infos(system.list_dir(root / "dist-info")), _pip, "dist-info"
-
-
-def _pip(row: ComponentRow) -> tuple[str, ...]:
-    """Return the wheel of a component."""
-    return (row.pip,)
+    yield parse_dist_infos(system.list_dir(root / "dist-info")), "pip", "dist-info"
 
 
 def _in_root(system: System, found_via: str, root: Path) -> Found:
@@ -159,7 +153,7 @@ _MANAGED, _USE = layouts.MANAGED_STEPS
 
 
 def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
-    """Find the managed toolchain that ``use`` chose, unless a setting says which places come first."""
+    """Find the managed toolchain that ``use`` chose, unless a setting orders the places."""
     store = find_store(system)
     name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
     if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
@@ -197,7 +191,7 @@ def from_modules(system: System, preferences: Preferences) -> Iterator[Found]:
 
 
 def from_well_known(system: System, _: Preferences) -> Iterator[Found]:
-    """Search the folders in which installers and distributions put toolkits, newest first where there are several."""
+    """Search the folders in which installers and distributions put toolkits, newest first."""
     for text in layouts.SYSTEM_ROOTS:
         yield _in_root(system, "well-known folder", Path(text))
     for parent, prefix in layouts.VERSIONED_ROOTS:

@@ -32,7 +32,7 @@ class Answers(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The files and folders of a toolkit; `missing` names those that were not found."""
+    """The files and folders of a toolkit; `missing` names the parts that were not found."""
 
     root: Path
     layout: Layout
@@ -117,7 +117,7 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
 
 
 def find_parts(system: System, answers: Answers) -> Parts:
-    """Look for each part: first where nvcc says, then where the layout has it."""
+    """Find each part: first in the folders that nvcc names, then in the folders of the layout."""
     places = answers.places
     here = places.here or answers.nvcc.parent
     root = places.top or here.parent
@@ -175,7 +175,7 @@ def _layout_of(system: System, root: Path) -> Layout:
 
 
 def _folders(system: System, root: Path, named: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
-    """Return the folders that exist, those that nvcc named first."""
+    """Return the folders that exist: first the named ones, then the folders of a layout's rows."""
     targets = layouts.TARGETS.get(system.machine, (f"{system.machine}-linux",))
     multiarch = f"{system.machine}-linux-gnu"
     known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
@@ -341,7 +341,7 @@ def _what_to_do(candidate: Candidate, preferences: Preferences) -> str:
 
 
 def _is_fallback(candidate: Candidate) -> bool:
-    """Return whether nobody asked for wheels that only clang can use: they are used only where there is no nvcc."""
+    """Return whether these are wheels for clang that nobody asked for, which are used only if there is no nvcc."""
     return candidate.is_joined and candidate.found_via == MANAGED_STEPS[0]
 
 
@@ -359,7 +359,7 @@ def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
 def _examine_wheels(
     system: System, candidate: Candidate, compilers: Compilers
 ) -> tuple[tuple[Probe, ...], CudaToolkit | Rejection]:
-    """Look for a clang for the CUDA 12 wheels, and examine both."""
+    """Find a clang for the CUDA 12 wheels, and examine both."""
     probes, clang = find_clang(system, compilers.each(for_cuda=True))
     if clang is None:
         least = layouts.MIN_CLANG_FOR_CUDA

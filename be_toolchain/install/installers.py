@@ -50,7 +50,7 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
     folders = dist_infos_of(site, name)
     if [found for _, found in folders] != [normalize(name, version)[1]]:
         listed = ", ".join(folder.name for folder, _ in folders) or "none"
-        yield f"{name} {version} is not what is installed in {site} (found: {listed})"
+        yield f"{name} {version} is not installed in {site} (found: {listed})"
         return
     try:
         rows = read_record(folders[0][0])
@@ -139,7 +139,7 @@ class Installer(ABC):
 
     @abstractmethod
     def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
-        """Exchange packages of the environment for those that `download` fetched; raise InstallError on failure."""
+        """Install the wheels that `download` fetched into the environment; raise InstallError on failure."""
 
     @abstractmethod
     def download(self, requirements: Path, work: Path) -> None:
@@ -177,7 +177,7 @@ def explain_failure(text: str, wheels: Path | None = None) -> str:
     Parameters
     ----------
     text : str
-        All of its output. pip ends with "No matching distribution" even where it reached no index.
+        All of its output. pip ends with "No matching distribution" even if it reached no index.
     wheels : Path, optional
         The folder that was asked instead of an index.
 

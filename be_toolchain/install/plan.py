@@ -198,18 +198,15 @@ class InstallPlan(NamedTuple):
             ``kind``, ``version``, ``into``, ``folder``, ``wheels`` with ``hashes``, ``replaces``, ``repairs``,
             ``is_done``, ``download_mb``, ``installed_mb``, ``why`` and ``notes``.
         """
+        names = ("version", "repairs", "is_done", "download_mb", "installed_mb")
         wheels = [{"name": each.name, "version": each.version, "hashes": list(each.hashes)} for each in self.wheels]
         return {
             "kind": self.goal.kind,
-            "version": self.version,
             "into": self.goal.into,
             "folder": str(self.folder),
             "wheels": wheels,
             "replaces": [{"name": name, "version": version} for name, version in self.replaces],
-            "repairs": self.repairs,
-            "is_done": self.is_done,
-            "download_mb": self.download_mb,
-            "installed_mb": self.installed_mb,
+            **{name: getattr(self, name) for name in names},
             "why": list(self.goal.why),
             "notes": list(self.goal.notes),
         }

@@ -3,7 +3,7 @@
 The CUDA 12 wheels lack the ``fatbinary`` program that writes it. This file is one: it needs nothing but Python's
 standard library and is also copied, as ``bin/fatbinary``, into the folder that clang is given as its CUDA installation.
 
-NVIDIA documents how a fat binary is embedded (``fatbinary_section.h``) but not what is inside. The layout below was
+NVIDIA documents how a fat binary is embedded (``fatbinary_section.h``) but not its content. The layout below was
 read off the output of NVIDIA's program with ``--compress-mode=none`` (CUDA 13.0), which this one equals byte for byte
 but for the white space in PTX::
 

@@ -95,7 +95,7 @@ CLANG_ROOT = "nvidia/cu12"
 """Below a managed toolchain: the CUDA 12 wheels joined into one folder, as clang takes it for a CUDA installation."""
 
 MIN_CLANG_FOR_CUDA = 16
-"""The first clang whose CUDA headers fit those of CUDA 12: 14 and 15 fail in their texture functions, 16 compiles."""
+"""The first clang that compiles with the headers of CUDA 12: 14 and 15 fail in their texture functions."""
 
 SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 """Installer, Arch Linux, Debian and Ubuntu."""

@@ -36,7 +36,7 @@ SELECTED = "selected"
 """The file that ``use`` writes: the name of one CUDA toolchain."""
 
 INTERRUPTED = ".be-toolchain-installing.json"
-"""The marker in a site-packages folder whose CUDA wheels are being exchanged, or were when that was interrupted."""
+"""The marker in a site-packages folder during an exchange of CUDA wheels, and after an interrupted one."""
 
 
 def store_dir(environ: Mapping[str, str]) -> Path | None:

@@ -50,7 +50,9 @@ class Watch:
         self._is_left = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # that of a TLS socket changes it as well
+                socket.socket.shutdown(
+                    self._socket, socket.SHUT_RDWR
+                )  # the method of a TLS socket would also change it
 
 
 def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) -> T:

@@ -184,7 +184,7 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
 
 
 def distrust_owner(status: os.stat_result, uid: int) -> str:
-    """Return the reason why the owner of a file or link is not trusted, whoever may write to it; empty if he is.
+    """Return the reason why the owner of a file or link is not trusted, regardless of the mode; empty if it is.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *ho
         elif is_folder and sticky:
             continue
         elif sticky and not stat.S_ISLNK(status.st_mode):
-            # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
+            # Only its owner can replace it, but anybody who can move a file of the user's could have put it there.
             yield path, "is in a folder that other users may write to; one of your own is safe"
         elif problem := distrust_entry(status, uid):
             yield path, problem
@@ -259,7 +259,7 @@ def is_open(status: os.stat_result, uid: int) -> bool:
 
 
 def is_closed(status: os.stat_result, uid: int) -> bool:
-    """Return whether nobody but the user may enter a folder, and so reach what is below it."""
+    """Return whether only the user may enter a folder, and so reach the files below it."""
     return not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP)
 
 
@@ -311,7 +311,7 @@ def against_libraries(facts: FolderFacts) -> Iterator[str]:
 
 
 def against_building(facts: FolderFacts) -> Iterator[str]:
-    """Yield the reasons against writing and running files in a folder, whoever else may write to it."""
+    """Yield the reasons against writing and running files in a folder, regardless of other users' rights."""
     if not facts.writable:
         is_there = facts.standing == facts.path
         yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
@@ -406,7 +406,7 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
         if not ways or not system.distrust(standing):  # else the file is, or would be, not believed
             own = dict.fromkeys((*read_own_settings(system).safe, *texts))
             ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
-    return f"if you trust whoever can write there: {', or '.join(ways)}"
+    return f"if you trust everybody who can write there: {', or '.join(ways)}"
 
 
 def _listed(system: System) -> tuple[str, ...]:

@@ -218,7 +218,9 @@ def test_what_is_passed_over_is_said_with_the_settings_that_work():
     machine = project()  # whose user has no settings that would be believed
     machine.write("/root/.config/other/settings")
     machine.plant("/root/.config")
-    assert passed_by(machine).remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
+    assert (
+        passed_by(machine).remedy == "if you trust everybody who can write there: export BE_SAFE_FOLDERS=/mnt/project"
+    )
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
     try:
         path = record_path(record_dir, key)
         data = unseal(read_regular(path, LARGE, judge=distrust_owner, follows_link=False))  # it names programs that run
-        if data["key"] != key or not _unchanged(data, system):
+        if data["key"] != key or not _is_unchanged(data, system):
             return None
         toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
         toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
@@ -219,7 +219,7 @@ def _listing(stamp: FileStamp | None) -> list[int]:
     return [] if stamp is None else [stamp.inode, stamp.mtime_ns, stamp.ctime_ns]
 
 
-def _unchanged(data: Any, system: System) -> bool:
+def _is_unchanged(data: Any, system: System) -> bool:
     """Return whether every observation still holds."""
     stat = system.stat
     return all(shape == _shape(stat(path)) for path, shape in data["seen"].items()) and all(

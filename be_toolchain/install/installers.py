@@ -186,14 +186,13 @@ def explain_failure(text: str, wheels: Path | None = None) -> str:
     >>> explain_failure("ERROR: No matching distribution found for cuda-toolkit<100,>=99")
     'the package index has no such version for this Python and machine: name another one, or auto'
     """
-    offline = any(words in text for words in _UNREACHABLE)
-    if any(words in text for words in _NOT_OFFERED) and not offline:
+    if any(words in text for words in _UNREACHABLE):
+        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
+    if any(words in text for words in _NOT_OFFERED):
         if wheels is not None:
             return f"{wheels} lacks a wheel of that version for this Python and machine: add it, or leave --wheels out"
         if "(from versions: none)" not in text:
             return "the package index has no such version for this Python and machine: name another one, or auto"
-    if offline:
-        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
     return "without a network, give a folder of downloaded wheels with --wheels FOLDER"
 
 

@@ -284,11 +284,6 @@ class _Choice(NamedTuple):
     notes: tuple[str, ...] = ()
     clang: str = ""
 
-    @property
-    def requirement(self) -> str:
-        """The requirement that pins all of its parts."""
-        return f"{layouts.PIP_TOOLKIT_12 if self.clang else layouts.PIP_TOOLKIT}{self.specifier}"
-
 
 def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, ...]:
     """Decide what to ask the package index for.
@@ -328,20 +323,14 @@ def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
     choice = _choose_release(request, into, situation)
     if choice.clang:
         if request.into == "env":
-            raise InstallError(
-                f"CUDA {choice.release} can't go into this environment: clang needs its wheels joined into one folder",
-                hints=("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"'),
-            )
+            problem = "clang needs its wheels joined into one folder"
+            hints = ("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"')
+            raise InstallError(f"CUDA {choice.release} can't go into this environment: {problem}", hints=hints)
         into, why = "managed", "a folder of its own: clang needs the wheels joined into one"
-    return Goal(
-        kind="cuda-clang" if choice.clang else "cuda",
-        requirement=choice.requirement,
-        into=into,
-        folder=situation.site if into == "env" else require_store(situation.store),
-        why=(choice.why, why),
-        notes=choice.notes,
-        clang=choice.clang,
-    )
+    kind: Kind = "cuda-clang" if choice.clang else "cuda"
+    requirement = f"{layouts.PIP_TOOLKIT_12 if choice.clang else layouts.PIP_TOOLKIT}{choice.specifier}"
+    folder = situation.site if into == "env" else require_store(situation.store)
+    return Goal(kind, requirement, into, folder, (choice.why, why), choice.notes, choice.clang)
 
 
 def require_store(store: Path | None) -> Path:
@@ -352,8 +341,10 @@ def require_store(store: Path | None) -> Path:
 
 
 def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Target, str]:
-    """Choose between the environment and the store, and say why."""
-    obstacle = _obstacle(situation)
+    """Choose between the environment and the store; return the choice and its reason."""
+    obstacle = "" if situation.writable else f"{situation.site} is not writable"
+    if situation.is_external:
+        obstacle = "its distribution manages this Python (PEP 668)"
     if request.into == "env":
         if obstacle:
             raise InstallError(f"CUDA can't go into this environment: {obstacle}", hints=("use --into managed",))
@@ -366,15 +357,8 @@ def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Targe
     return "managed", f"a folder of its own, because {reason}"
 
 
-def _obstacle(situation: Situation) -> str:
-    """Return the reason why pip can't write to the environment; empty when it can."""
-    if situation.is_external:
-        return "its distribution manages this Python (PEP 668)"
-    return "" if situation.writable else f"{situation.site} is not writable"
-
-
 def _choose_release(request: InstallRequest, into: Target, situation: Situation) -> _Choice:
-    """Choose a release, and say why."""
+    """Choose a release, with its reason."""
     asked = request.cuda
     why = request.why or f"CUDA {asked} was asked for"
     minimums = [release_of(version) for name, version in situation.minimums if name in PARTS]
@@ -387,7 +371,7 @@ def _choose_release(request: InstallRequest, into: Target, situation: Situation)
     if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
         raise _no_nvcc(why, situation)
     if len(numbers) == 1:
-        specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.{99}"
+        specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.99"
     else:
         release = release_of(asked)
         specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
@@ -398,15 +382,13 @@ def _choose_release(request: InstallRequest, into: Target, situation: Situation)
     if numbers[0] == CLANG_MAJOR:
         return _for_clang(specifier, asked, why, notes, situation)
     if least and version_key(release) < version_key(least):
-        raise InstallError(
-            f"CUDA {asked} can't go into this environment: the jax in it needs {least} or newer",
-            hints=(f"use --into managed, or --cuda {least}",),
-        )
+        problem, hint = f"the jax in it needs {least} or newer", f"use --into managed, or --cuda {least}"
+        raise InstallError(f"CUDA {asked} can't go into this environment: {problem}", hints=(hint,))
     return _Choice(specifier, release, why, notes)
 
 
 def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:
-    """Choose CUDA 12's wheels, to be compiled with by this machine's clang."""
+    """Choose CUDA 12's wheels for this machine's clang."""
     named = f"clang {situation.clang_version} ({situation.clang})"
     why = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
     note = f"an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use {release}"

@@ -9,12 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    import ssl
-
 
 T = TypeVar("T")
 
@@ -207,7 +203,12 @@ def exchange(
         try:
             watch.hold(sock)
             if server.is_tls:
-                connection.sock = secured = _wrapped(sock, server.host)
+                import ssl
+
+                # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
+                context = ssl.create_default_context()
+                secured = context.wrap_socket(sock, server_hostname=server.host, do_handshake_on_connect=False)
+                connection.sock = secured
                 watch.hold(secured)
                 secured.do_handshake()
             connection.sock.settimeout(
@@ -228,14 +229,6 @@ def exchange(
             connection.close()
 
     return run_bounded(talk, FIRST_S, whole_s)
-
-
-def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
-    """Return the socket with TLS, before the handshake."""
-    import ssl
-
-    # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
-    return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
 
 
 def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:

@@ -487,7 +487,10 @@ def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, st
         return ()
     # Seldom needed, and the user database may be on the network.
     home, unknown = account_home(), _unmapped_owner()
-    known = ((place, _given_to_root(status) if status.st_uid == unknown else status) for place, status in places)
+    known = []
+    for place, status in places:
+        is_roots = status.st_uid == unknown and stat.S_ISDIR(status.st_mode)
+        known.append((place, os.stat_result((*status[:4], 0, *status[5:10])) if is_roots else status))
     return tuple(distrusted_places(known, uid, *({home, os.path.realpath(home)} if home else ())))
 
 
@@ -512,11 +515,6 @@ def _unmapped_owner() -> int | None:
         return None if sum(lengths) >= _ALL_IDS else int(Path("/proc/sys/kernel/overflowuid").read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def _given_to_root(status: os.stat_result) -> os.stat_result:
-    """Return the status of a folder as if root owned it; a file's or a link's is left as it is."""
-    return os.stat_result((*status[:4], 0, *status[5:10])) if stat.S_ISDIR(status.st_mode) else status
 
 
 def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolder:

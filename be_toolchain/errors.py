@@ -50,11 +50,11 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
       PATH  nvcc: not there
     """
     width = max((len(probe.found_via) for probe in probes), default=0)
-
-    def verdict(probe: Probe) -> str:
-        return ", ".join(filter(None, ("chosen" if probe.chosen else "", probe.reason)))
-
-    return "\n".join(f"  {probe.found_via:<{width}}  {probe.place}: {verdict(probe)}" for probe in probes)
+    lines = []
+    for found_via, place, reason, _, chosen in probes:
+        verdict = ", ".join(filter(None, ("chosen" if chosen else "", reason)))
+        lines.append(f"  {found_via:<{width}}  {place}: {verdict}")
+    return "\n".join(lines)
 
 
 def page_of(code: str) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from be_toolchain.cli.guard import guarded
-from be_toolchain.cli.parser import CHANGING, PARTS, build_parser
+from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say
-from be_toolchain.values import ClangCuda, Nvcc, Toolchain
+from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain
 
 
 def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -237,12 +237,26 @@ def _which(part: str, system: System) -> int:
         say(f"{error.code}: {error}", file=sys.stderr)
         return NO_CXX if part == "cxx" else NO_CUDA
     compiler, toolkit = toolchain.cxx, toolchain.cuda
-    path = compiler and compiler.path if part == "cxx" else toolkit and PARTS[part](toolkit)
+    path = compiler and compiler.path if part == "cxx" else toolkit and _find_part(toolkit, part)
     if path is None:
         say(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
         return NO_CUDA
     hand_over(str(path))
     return WORKS
+
+
+def _find_part(toolkit: CudaToolkit, part: str) -> Path | None:
+    """Return the path of one of `parser.PARTS`; None if the toolkit lacks it."""
+    places: dict[str, Path | None] = {
+        **{component.name: component.path for component in toolkit.components},
+        **toolkit.flat(),
+        "cudafe++": toolkit.flat()["cudafe"],
+        "cudart": toolkit.cudart_shared or toolkit.cudart_static,
+        "cudart-static": toolkit.cudart_static,
+        "include": next(iter(toolkit.include_dirs), None),
+        "host": toolkit.host_compiler.path,
+    }
+    return places.get(part)
 
 
 def _env(shell: str, system: System) -> int:

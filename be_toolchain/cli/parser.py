@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from be_toolchain import __version__
 from be_toolchain.terminal import USAGE_ERROR
-
-if TYPE_CHECKING:
-    from be_toolchain.values import CudaToolkit
 
 PROGRAM = "python -m be_toolchain"
 
 CHANGING = ("install", "list", "use", "remove", "prune")
 """The commands that list or change installations."""
 
-PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
-    "root": lambda toolkit: toolkit.root,
-    "nvcc": lambda toolkit: toolkit.nvcc,
-    "cicc": lambda toolkit: toolkit.flat()["cicc"],
-    "ptxas": lambda toolkit: toolkit.ptxas,
-    "cudafe++": lambda toolkit: toolkit.flat()["cudafe"],
-    "fatbinary": lambda toolkit: toolkit.fatbinary,
-    "nvlink": lambda toolkit: toolkit.flat()["nvlink"],
-    "libdevice": lambda toolkit: toolkit.libdevice,
-    "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
-    "cudart-static": lambda toolkit: toolkit.cudart_static,
-    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
-    "crt": lambda toolkit: _component(toolkit, "crt"),
-    "cccl": lambda toolkit: _component(toolkit, "cccl"),
-    "host": lambda toolkit: toolkit.host_compiler.path,
-}
-"""The parts of a CUDA toolkit that ``which`` prints, each with the function that finds it."""
+PARTS = (
+    *("root", "nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink", "libdevice"),
+    *("cudart", "cudart-static", "include", "crt", "cccl", "host"),
+)
+"""The parts of a CUDA toolkit that ``which`` prints."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -149,8 +133,3 @@ def add_explain(commands: _Commands) -> None:
     )
     code = "the code at the end of an error's text, such as BE301 or TC301"
     explain.add_argument("code", metavar="CODE", nargs="?", help=code)
-
-
-def _component(toolkit: CudaToolkit, name: str) -> Path | None:
-    """Return the file that identifies a component; None if the toolkit lacks it."""
-    return next((component.path for component in toolkit.components if component.name == name), None)

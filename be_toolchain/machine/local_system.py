@@ -111,8 +111,7 @@ class LocalSystem(System):
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
         readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
-        judged = trust.judge_folder_at(self, path, standing)._asdict()
-        facts = FolderFacts(path, standing, writable=writable, readable=readable, **judged)
+        facts = trust.judge_folder_at(self, path, standing)._replace(writable=writable, readable=readable)
         try:
             mounted = os.statvfs(standing)
         except OSError:

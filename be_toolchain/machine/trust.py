@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.files import ENV_STORE, MANIFEST, parse_toml, store_dir, user_file
-from be_toolchain.machine.system import System
+from be_toolchain.machine.system import FolderFacts, System
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from packaging.version import Version
-
-    from be_toolchain.machine.system import FolderFacts
 
 
 SMALL, LARGE = 1 << 16, 1 << 26
@@ -433,14 +431,6 @@ _ALL_IDS = (1 << 32) - 1
 """The number of users in the machine's first namespace."""
 
 
-class JudgedFolder(NamedTuple):
-    """The reasons against a folder for libraries; see `FolderFacts` for the fields."""
-
-    obstacle: str
-    own_part: Path | None = None
-    doubtful: tuple[Path, ...] = ()
-
-
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every folder and link that leads to an absolute path, from the root on, and the path itself."""
     yield "/", os.lstat("/")
@@ -517,7 +507,7 @@ def _unmapped_owner() -> int | None:
         return None
 
 
-def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolder:
+def judge_folder_at(system: System, folder: Path, standing: Path) -> FolderFacts:
     """Judge a folder for libraries, and every place on the way to it.
 
     Parameters
@@ -526,19 +516,26 @@ def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolde
         The machine, for the folders that the user vouches for.
     folder, standing : Path
         The folder, and the folder itself or its nearest existing parent.
+
+    Returns
+    -------
+    FolderFacts
+        The obstacle, the user's own part, and the doubtful places; the other facts are left to the caller.
     """
     problem, own = _judge_alone(folder, standing)
+    facts = FolderFacts(folder, standing, obstacle=problem, own_part=own)
     if problem:
-        return JudgedFolder(problem, own)
+        return facts
     try:
         found = distrusted_on_way(standing, to_it=standing == folder)
     except OSError:
-        return JudgedFolder(problem, own)
+        return facts
     doubtful = [(Path(place), reason) for place, reason in found]
     doubtful = [row for row in doubtful if not _is_sheltered(row[0]) and not _is_vouched(system, row[0])]
-    if doubtful:
-        problem = f"can't be trusted: {doubtful[0][0]} {doubtful[0][1]}"
-    return JudgedFolder(problem, own, tuple(place for place, _ in doubtful))
+    if not doubtful:
+        return facts
+    problem = f"can't be trusted: {doubtful[0][0]} {doubtful[0][1]}"
+    return facts._replace(obstacle=problem, doubtful=tuple(place for place, _ in doubtful))
 
 
 def _is_sheltered(place: Path) -> bool:

@@ -17,9 +17,9 @@ class Probe(NamedTuple):
     place : str
         The path, name or value that was tried.
     reason : str
-        Why it was rejected, or why it was chosen.
+        The reason for rejecting or choosing it.
     hint : str
-        How to repair it, where something was found or named but can't be used.
+        The repair, if something was found or named but can't be used.
     chosen : bool
         Whether this is the one in use.
     """

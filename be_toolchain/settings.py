@@ -276,7 +276,7 @@ class PassedOverWarning(UserWarning):
 
 
 class Configuration(NamedTuple):
-    """The settings of a project's file; empty where the file does not set one.
+    """The settings of a project's file; empty if the file does not set them.
 
     Parameters
     ----------
@@ -592,7 +592,7 @@ class RemoteSource(NamedTuple):
     may_write : bool
         False for the remote cache of a project's file.
     problem : str
-        Why the remote cache that a project's file names is not used; empty if there is none.
+        The reason why the remote cache in a project's file is not used; empty if there is none.
     """
 
     url: str = ""

@@ -10,7 +10,7 @@ from be_toolchain.cli.parser import NONE, build_parser
 from be_toolchain.known import layouts
 
 COMMAND = "be-toolchain"
-"""The program that the distribution installs; shells cannot complete what follows ``python -m``."""
+"""The program that the distribution installs; shells cannot complete the words after ``python -m``."""
 
 STORED = f"{COMMAND} list --names 2>/dev/null"
 """The command that prints the names in the store."""

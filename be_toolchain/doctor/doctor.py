@@ -306,7 +306,7 @@ def _report_passed_file(passed: PassedOver) -> Remark:
 
 
 def _report_refusal(error: ToolchainError) -> Remark:
-    """Report a setting with which nothing can be loaded."""
+    """Report a setting that makes every load fail."""
     return Remark("fail", "settings", error.message, *error.hints[:1])
 
 
@@ -406,7 +406,7 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Itera
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
-    """List the sources asked for the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
+    """List the sources of the facts about the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
     answer = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
     if devices.found_via == "nvidia-smi":
         yield Probe("libcuda", LIBCUDA, "it reported no driver version")
@@ -419,7 +419,7 @@ def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
 
 
 def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain: Toolchain) -> Iterator[Remark]:
-    """Report jax's CUDA, the folders, and what else changes the work of the compilers."""
+    """Report jax's CUDA, the folders, and the warnings and variables that concern the compilers."""
     if around.jaxlib:
         plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
         yield Remark("ok", "jax", f"jaxlib {around.jaxlib}, {plugins}")

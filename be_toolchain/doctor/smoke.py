@@ -98,7 +98,7 @@ class SmokeResult(NamedTuple):
     outcome : {"ok", "fail", "skipped"}
         The outcome.
     message : str
-        One line: what happened, or why the trial was skipped.
+        One line: the result, or the reason why the trial was skipped.
     detail : str
         The end of a failed program's output.
     wall_s : float

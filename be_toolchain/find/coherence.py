@@ -171,7 +171,7 @@ def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str
     release : str
         The release of nvcc.
     layout, root, found_via
-        As in `CudaToolkit`.
+        The fields of `CudaToolkit`.
 
     Examples
     --------
@@ -337,7 +337,7 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
     facts : FolderFacts
         The facts about the folder.
     remedy : str
-        The hint: what to set instead.
+        The hint, which names a setting.
     keeps_libraries : bool
         Whether files in the folder are loaded later, so that nobody else may be able to put one there.
 

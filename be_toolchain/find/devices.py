@@ -56,7 +56,7 @@ class DeviceReport(NamedTuple):
     found_via : str
         ``"libcuda"``, ``"nvidia-smi"`` or empty.
     problem : str or None
-        Why there are no devices.
+        The reason why there are no devices.
     """
 
     driver_version: str | None = None
@@ -183,7 +183,7 @@ def _describe(cuda: Any, index: int) -> Device:
 
 
 def _ask_nvidia_smi(system: System) -> DeviceReport | None:
-    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; None when it is missing or fails."""
+    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; return None when it is missing or fails."""
     program = system.which("nvidia-smi")
     if program is None:
         return None

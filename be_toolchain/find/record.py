@@ -28,7 +28,7 @@ Key = list[list[str]]
 
 
 class ObservingSystem(System):
-    """A system that remembers each file, folder and listing that was asked for, whether or not it exists.
+    """A system that remembers each file, folder and listing that a search asks for, whether or not it exists.
 
     Parameters
     ----------

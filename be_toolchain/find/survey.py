@@ -19,7 +19,7 @@ from be_toolchain.values import ClangCuda, HostCompiler, HostLimits, Nvcc, Toolc
 
 
 class Survey(NamedTuple):
-    """All that a search found.
+    """The result of a search.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Survey(NamedTuple):
     cxx_probes, cuda_probes, host_probes : tuple of Probe
         Every place that was searched for a C++ compiler, for a CUDA toolkit, and for a host compiler for it.
     cxx_problem, cuda_problem : ToolchainError, optional
-        Why there is none.
+        The reason why there is none.
     """
 
     toolchain: Toolchain
@@ -67,14 +67,12 @@ def survey(
     Raises
     ------
     PreferenceError
-        An environment variable, or the file, that steers the search has a value that means nothing.
+        An environment variable, or the file, that steers the search has an invalid value.
     """
     preferences = parse_preferences(system.environ, parse_configuration(configuration))
     compilers = Compilers(system, preferences, request.cxx)
-    environment = tuple(
-        (name, system.environ[name]) for name in sorted(layouts.COMPILE_VARIABLES) if system.environ.get(name)
-    )
-    result = Survey(toolchain=Toolchain(environment=environment))
+    variables = ((name, system.environ.get(name, "")) for name in sorted(layouts.COMPILE_VARIABLES))
+    result = Survey(Toolchain(environment=tuple(row for row in variables if row[1])))
     if request.need_cxx or request.need_cuda:
         result = _with_cxx(result, system, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
     if request.need_cuda:

@@ -245,7 +245,7 @@ def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Co
 
 
 def _recorded(system: System, parts: Parts) -> Iterator[Component]:
-    """Yield the parts that can't be asked for a version, with the one in the packaging's records or in a header."""
+    """Yield the parts that print no version, with the version from the packaging's records or from a header."""
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
     recorded = recorded_versions(system, parts.root, parts.layout)
     cudart_header = parts.headers["cudart"].parent / "cuda_runtime_api.h"

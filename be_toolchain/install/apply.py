@@ -1,4 +1,4 @@
-"""Plans of installations are made and applied, and repairs for the doctor's problems are chosen."""
+"""Make and apply plans of installations, and choose repairs for the doctor's problems."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_plan(goal: Goal, situation: Situation, installer: Installer) -> Install
 
 
 def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: None) -> Path:
-    """Carry out a plan.
+    """Apply a plan.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
 
 
 def _take(lock: int) -> bool | None:
-    """Take a lock and return whether it was free; None on a file system without locks, where nothing is swept."""
+    """Take a lock and return whether it was free; None on a file system without locks, on which nothing is swept."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -257,7 +257,7 @@ class ManagedStore:
         Raises
         ------
         StoreError
-            Another user could exchange the store, or what leads to it; or it can't be made.
+            Another user could exchange the store, or a folder above it; or it can't be made.
         """
         system = LocalSystem()
         facts = system.folder_facts(self.root)

@@ -1,4 +1,4 @@
-"""Decide what an installation puts where, and why; plans are values that a user can read. Pure."""
+"""Choose the wheels and the folder of an installation, with reasons; a plan is a value that a user can read. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InstallRequest(NamedTuple):
     host_compiler : bool
         Install a C++ compiler.
     why : str
-        The reason for `cuda` where a repair chose it; empty where the user did.
+        The reason for `cuda` if a repair chose it; empty if the user did.
     """
 
     cuda: str = ""
@@ -68,7 +68,7 @@ class Situation(NamedTuple):
     clang, clang_version : str
         The path and version of a clang++ that compiles CUDA 12, or empty.
     clang_problem : str
-        Why the clang on this machine can't compile CUDA 12; empty without a clang.
+        The reason why the clang on this machine can't compile CUDA 12; empty without a clang.
     distribution : str
         ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
     """
@@ -103,7 +103,7 @@ class Wheel(NamedTuple):
     hashes : tuple of str
         The accepted hashes, ``"sha256:<hex>"``; a download must have one of them.
     size_bytes : int, optional
-        The size of the download, where known.
+        The size of the download; None if it is unknown.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Goal(NamedTuple):
     why, notes : tuple of str
         The reason for each choice, and remarks for the user.
     clang : str
-        The clang that compiles with it; empty where nvcc does.
+        The clang that compiles with it; empty if nvcc compiles.
     """
 
     kind: Kind
@@ -286,7 +286,7 @@ class _Choice(NamedTuple):
 
 
 def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, ...]:
-    """Decide what to ask the package index for.
+    """Choose the requirements to ask the package index for.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
     CudaUnavailableError
         The index has no such compiler, or the driver supports none that it has.
     InstallError
-        The compiler can't be installed where the user asked for it.
+        The compiler can't be installed into the requested place.
     """
     goals = []
     if request.cuda:
@@ -450,7 +450,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
     Parameters
     ----------
     goal : Goal
-        The goal that the index was asked for.
+        The goal.
     wheels : tuple of Wheel
         The index's answer: the wheels to install, including the meta package.
     situation : Situation

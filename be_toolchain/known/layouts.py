@@ -180,10 +180,10 @@ CUDA12_WHEELS = {
     "nvidia-cuda-runtime-cu12": "cudart",
     "nvidia-cuda-cccl-cu12": "cccl",
 }
-"""The CUDA 12 wheels that clang compiles with, and what each is needed for."""
+"""The CUDA 12 wheels that clang compiles with, each with its component."""
 
 PIP_TOOLKIT_12 = "cuda-toolkit[nvcc,cudart,cccl]"
-"""The requirement that pins them to one release of CUDA 12."""
+"""The requirement that pins these wheels to one release of CUDA 12."""
 
 CONDA_TRIPLETS = {
     "x86_64": ("x86_64-conda-linux-gnu", "x86_64-conda_cos6-linux-gnu"),
@@ -201,10 +201,10 @@ MODULE_VARIABLES = (
     *("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "CUDAToolkit_ROOT"),
     *("CRAY_CUDATOOLKIT_DIR", "EBROOTCUDA", "NVHPC_CUDA_HOME"),
 )
-"""Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
+"""Variables of environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
 PLACE_VARIABLES = ("PATH", *MODULE_VARIABLES, "CONDA_PREFIX", "LD_LIBRARY_PATH")
-"""What others set: where programs and libraries are."""
+"""Variables with the folders of programs and libraries, which other programs set."""
 
 COMPILE_VARIABLES = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX"),
@@ -213,18 +213,17 @@ COMPILE_VARIABLES = (
     *("LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH"),
     *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"),
 )
-"""Variables that change what nvcc, gcc or clang produce from one command line.
+"""Variables that change the output of nvcc, gcc or clang for one command line.
 
-``INCLUDES`` to ``PTXAS_FLAGS`` are extended, not replaced, by ``nvcc.profile``, so that nvcc honours the
+``INCLUDES`` to ``PTXAS_FLAGS`` are extended, not replaced, by ``nvcc.profile``, so that nvcc honors the
 environment's values.
 """
 
 PROBE_UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-"""Removed while a tool is asked for its version: they may hold flags that stop it, or make it write files."""
+"""Variables that are unset while a tool prints its version: flags in them may stop it, or make it write files."""
 
 OUTPUT_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-"""They make gcc write files beside its output."""
-
+"""Variables that make gcc write files beside its output."""
 
 JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 """jax's CUDA plugin by its normalized name, and the CUDA major version that it is for."""

@@ -133,7 +133,7 @@ def seal(document: dict[str, Any]) -> str:
 
 
 def unseal(text: str | bytes) -> Any:
-    """Read what `seal` wrote.
+    """Parse a text that `seal` returned.
 
     Raises
     ------

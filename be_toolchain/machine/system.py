@@ -42,7 +42,7 @@ class RunResult(NamedTuple):
     stdout, stderr : str
         Its output, undecodable bytes replaced.
     problem : str
-        Why `returncode` is None.
+        The reason why `returncode` is None.
     """
 
     argv: tuple[str, ...]
@@ -159,7 +159,7 @@ class System(ABC):
 
     @abstractmethod
     def ask_server(self, url: str, name: str) -> str:
-        """Return why a web server can't be asked for a file below a URL; empty if it answers, in about a second."""
+        """Ask a web server for a file below a URL, for about a second; return the problem, empty if it answers."""
 
     @abstractmethod
     def has_package(self, name: str) -> bool:
@@ -171,7 +171,7 @@ class System(ABC):
 
     @abstractmethod
     def distrust(self, path: Path) -> str:
-        """Return why a file is not believed: another user may have put it there, or could; see `trust`."""
+        """Return the reason to distrust a file: another user may have written it, or could; empty if there is none."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""

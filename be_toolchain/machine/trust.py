@@ -394,7 +394,7 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
 
 
 def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
-    """Return the hint that names the settings by which a project's file in some folders is believed."""
+    """Return the hint that names the settings for trusting a project's file in some folders."""
     file = user_file(system.environ)
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))

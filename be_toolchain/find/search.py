@@ -100,9 +100,8 @@ def _from_variable(system: System, name: str, value: str) -> Iterator[Found]:
 
 def from_homes(system: System, preferences: Preferences) -> Iterator[Found]:
     """Search CUDA_HOME, then CUDA_PATH."""
-    set_names = {name for name, _ in preferences.homes}
     for name in settings.HOMES.variables:
-        if name not in set_names:
+        if name not in dict(preferences.homes):
             yield Probe(name, "environment", "not set")
     for name, value in preferences.homes:
         yield from _from_variable(system, name, value)
@@ -203,15 +202,9 @@ def from_well_known(system: System, _: Preferences) -> Iterator[Found]:
 def from_hpc_sdk(system: System, _: Preferences) -> Iterator[Found]:
     """Search the toolkits inside NVIDIA's HPC SDK, newest first."""
     base = Path(layouts.HPC_SDK_ROOT)
-    roots = [
-        base / arch / version / "cuda" / release
-        for arch in system.list_dir(base)
-        if arch.startswith("Linux_")
-        for version in system.list_dir(base / arch)
-        if version[:1].isdigit()
-        for release in system.list_dir(base / arch / version / "cuda")
-        if release[:1].isdigit()
-    ]
+    archs = [base / name for name in system.list_dir(base) if name.startswith("Linux_")]
+    folders = [arch / name / "cuda" for arch in archs for name in system.list_dir(arch) if name[:1].isdigit()]
+    roots = [folder / name for folder in folders for name in system.list_dir(folder) if name[:1].isdigit()]
     for root in sorted(roots, key=lambda root: (version_key(root.name), str(root)), reverse=True):
         yield _in_root(system, "HPC SDK", root)
 

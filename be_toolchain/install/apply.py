@@ -241,14 +241,12 @@ def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> 
         if isinstance(problem, errors.HostCompilerNotFoundError):
             requests.append((problem.message, InstallRequest(host_compiler=True)))
             manual.append(f"for nvcc, and as the better C++ compiler: {host_package(situation.distribution)}")
-        elif isinstance(problem, errors.UnsupportedHostCompilerError):
-            manual.extend(problem.hints[:1])
-        elif isinstance(problem, errors.IncoherentToolchainError) and broken is None:
-            manual.extend(problem.hints)
-        elif isinstance(problem, errors.CudaNotFoundError) and broken is None:
-            requests.append((problem.message, InstallRequest(cuda="auto")))
         elif not isinstance(problem, errors.CudaNotFoundError):
             manual.extend(problem.hints[:1])
+        elif broken is None and isinstance(problem, errors.IncoherentToolchainError):
+            manual.extend(problem.hints)
+        elif broken is None:
+            requests.append((problem.message, InstallRequest(cuda="auto")))
     return Repairs(requests=tuple(requests), manual=tuple(dict.fromkeys(manual)))
 
 

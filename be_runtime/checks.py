@@ -1,7 +1,4 @@
-"""Checked mode: the names of its checks, and whether it is on.
-
-Pure, but for the variables that say which checks are on.
-"""
+"""Checked mode: its checks and findings, and the variables that turn it on for a thread or for the process."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol, get_args, overload
 
 from be_runtime.errors import ArgumentError
 
@@ -17,32 +14,32 @@ _ACCESS = re.compile(r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a kernel.
+    """One error of a kernel.
 
     Parameters
     ----------
     kind : str
-        A name of `be_runtime.checks.CHECKS`, or of what a tool found.
+        A name in `be_runtime.checks.CHECKS`, or a name of the tool's.
     kernel : str
         ``module.function``.
     message : str
-        All of it in a sentence that names the kernel.
+        A full sentence that names the kernel.
     array : str
-        ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty where no array is meant.
+        ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no array.
     index : tuple of int
-        The first element that it concerns.
+        Index of the first element.
     count : int
         Number of elements, or of bytes outside of an array.
     certain : bool
-        False where a kernel with side effects ran once, so that a result may have its old bytes by chance.
+        False if a kernel with side effects ran once: a result may then have its old bytes by chance.
     caller : str
-        The line that calls the kernel, as ``train.py:33 in step``; empty where it is not known.
+        The line that calls the kernel, as ``train.py:33 in step``; empty if it is unknown.
     source : str
-        The kernel's own line, as ``k.cu:12``, where it is known.
+        The kernel's own line, as ``k.cu:12``; empty if it is unknown.
     device : str
     tool : str
     hints : tuple of str
-        What to do next.
+        Next steps.
     """
 
     kind: str
@@ -59,13 +56,12 @@ class Finding(NamedTuple):
     hints: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        is_told = self.source in self.message
-        places = ("" if is_told else f"kernel: {self.source}", f"called at {self.caller}" if self.caller else "")
-        return "\n  ".join((self.message, *filter(None, places)))
+        kernel = [] if self.source in self.message else [f"kernel: {self.source}"]
+        return "\n  ".join([self.message, *kernel, *([f"called at {self.caller}"] if self.caller else [])])
 
 
 def with_source(finding: Finding) -> Finding:
-    """Return the error of a kernel with the kernel's line, if it is that of an access through a tensor.
+    """Return a finding with the kernel's line, if its message is about an access through a tensor.
 
     Examples
     --------
@@ -80,17 +76,17 @@ def with_source(finding: Finding) -> Finding:
 
 
 class Findings(Sequence[Finding]):
-    """Findings of a checked mode, in the order in which they were made.
+    """The findings of a checked mode, in order.
 
     Parameters
     ----------
     fetch : callable
-        Function that brings what was found since its last call: findings, and notes on what was not checked.
+        Function that adds the findings and notes since its last call.
 
     Attributes
     ----------
     calls : dict of str to dict
-        The kernels that were checked, and the lines that call each of them.
+        The kernels that were checked, each with the lines that call it.
     """
 
     def __init__(self, fetch: Callable[[], object] = tuple) -> None:
@@ -100,13 +96,13 @@ class Findings(Sequence[Finding]):
         self._notes: dict[str, None] = {}
 
     def add(self, found: Sequence[Finding], notes: Sequence[str]) -> None:
-        """Add findings and notes; the same again changes nothing."""
+        """Add findings and notes, except for those that are known."""
         self._found.update(dict.fromkeys(found))
         self._notes.update(dict.fromkeys(notes))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on calls that were not checked, and on results that differ from run to run."""
+        """The notes on calls that were not checked, and on results that differ from run to run."""
         self._fetch()
         return tuple(self._notes)
 
@@ -133,7 +129,7 @@ class Findings(Sequence[Finding]):
         return self.report()
 
     def report(self) -> str:
-        """Write all findings and notes as a text."""
+        """Return all findings and notes as a text."""
         self._fetch()
         blocks = ["\n".join((str(each), *(f"  hint: {hint}" for hint in each.hints))) for each in self._found]
         blocks.extend(f"note: {note}" for note in self._notes)
@@ -153,7 +149,7 @@ CHECKS = {
     "stream": "results that are written outside of the call's stream",
     "repeat": "results that differ from run to run, of a kernel that is not declared as `random`",
 }
-"""Each check and what it finds. The order gives the bits of `Checks.bits`."""
+"""Each check and its findings. The order gives the bits of `Checks.bits`."""
 
 ATTRIBUTE = "be_check"
 """The attribute of a checked call, see `call_text`."""
@@ -182,23 +178,24 @@ class Checks(NamedTuple):
         return chosen if self.on_finding == "raise" else chosen | _QUIET
 
     def without(self, name: str) -> Checks:
-        """Return the same checks but one."""
+        """Return the checks without one of them."""
         return self._replace(names=tuple(each for each in self.names if each != name))
 
 
 def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") -> Checks:
-    """Read the names of checks.
+    """Return the checks that a user names.
 
     Parameters
     ----------
     checks : bool, str or sequence of str
-        True and "all" stand for all. A name with a minus leaves that check out of those before it, or of all.
+        True and "all" stand for all checks. A name with a minus removes that check from the checks before it, or, as
+        the first name, from all checks.
     on_finding : str
 
     Raises
     ------
     ArgumentError
-        There is no such check, or no such way to report.
+        A check or `on_finding` is unknown.
 
     Examples
     --------
@@ -207,61 +204,50 @@ def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") 
     >>> "values" in parse_checks("-values").names
     False
     """
-    if on_finding not in ("raise", "warn", "collect"):
+    hints = (f"the checks are {', '.join(CHECKS)}, or all; -name leaves one out",)
+    if on_finding not in get_args(OnFinding):
         raise ArgumentError(f"on_finding must be 'raise', 'warn' or 'collect', not {on_finding!r}")
-    given: object = checks
-    if not isinstance(given, str | Sequence | bool) or not all(isinstance(each, str) for each in _listed(given)):
-        raise ArgumentError(f"checks must be a bool or names of checks, not {checks!r}", hints=_hints())
-    names = _listed(checks)
+    given: object = ["all"] if isinstance(checks, bool) else checks.split(",") if isinstance(checks, str) else checks
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise ArgumentError(f"checks must be a bool or names of checks, not {checks!r}", hints=hints)
+    names = [each.strip() for each in given if each]
     chosen: set[str] = set(CHECKS) if not names or names[0].startswith("-") else set()
     for name in names:
         bare = name.removeprefix("-")
         if bare != "all" and bare not in CHECKS:
-            raise ArgumentError(f"there is no check {bare!r}", hints=_hints())
+            raise ArgumentError(f"there is no check {bare!r}", hints=hints)
         meant = set(CHECKS) if bare == "all" else {bare}
         chosen = chosen - meant if name.startswith("-") else chosen | meant
     return Checks(tuple(name for name in CHECKS if name in chosen), on_finding)  # type: ignore[arg-type]
 
 
-def _listed(checks: Any) -> list[str]:
-    if isinstance(checks, bool):
-        return ["all"]
-    parts = checks.split(",") if isinstance(checks, str) else list(checks)
-    return [part.strip() if isinstance(part, str) else part for part in parts if part != ""]
-
-
-def _hints() -> tuple[str, ...]:
-    return (f"the checks are {', '.join(CHECKS)}, or all; -name leaves one out",)
-
-
 class Active(Protocol):
-    """The part of a checked mode that calls use."""
+    """The part of a checked mode that calls use; `be_runtime.load.checked_mode` has the implementation."""
 
     @property
     def checks(self) -> Checks:
         """The checks that are on."""
 
     def guard(self, targets: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Replace targets by ones that check each call."""
+        """Return targets that check each call and then run the given targets."""
 
     def note(self, text: str) -> None:
-        """Say what is not checked."""
+        """Add a note on a call that is not checked."""
 
     def note_call(self, kernel: str, caller: str) -> None:
-        """Keep the line that calls a kernel."""
+        """Record the line that calls a kernel."""
 
     def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
-        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+        """Return a handler for ``jax.ffi.ffi_call`` that checks the calls of another handler."""
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Make a call, wait for its results where they are no tracers, and raise what was found."""
+        """Run a call, wait for its results unless they are tracers, and raise its findings."""
 
 
 class State:
     """The checked mode of the whole process."""
 
-    def __init__(self) -> None:
-        self.everywhere: Active | None = None
+    everywhere: Active | None = None
 
 
 STATE = State()
@@ -269,13 +255,13 @@ _HERE: ContextVar[Active | None] = ContextVar("the checked mode of this thread",
 
 
 def active() -> Active | None:
-    """Return the checked mode that is on in this thread, else in the process; None if there is none."""
+    """Return the active checked mode of this thread, else of the process; None without one."""
     return _HERE.get() or STATE.everywhere
 
 
 @contextlib.contextmanager
 def using(mode: Active) -> Iterator[None]:
-    """Check the calls that this thread traces meanwhile."""
+    """Check the calls that this thread traces in the block."""
     token = _HERE.set(mode)
     try:
         yield
@@ -286,7 +272,7 @@ def using(mode: Active) -> Iterator[None]:
 def call_text(
     label: str, caller: str, checks: Checks, *, once: bool, hidden: int, layouts: Sequence[Axes | None] = ()
 ) -> str:
-    """Write what a checked call tells the native library, its attribute ``be_check``.
+    """Return the attribute ``be_check`` of a checked call, a text for the native library.
 
     Parameters
     ----------
@@ -296,11 +282,11 @@ def call_text(
         The line that calls it.
     checks : Checks
     once : bool
-        True for a kernel that does more than compute its results.
+        True for a kernel with side effects, which must not run twice.
     hidden : int
-        Number of the last results that are scratch memory.
+        Number of results at the end that are scratch memory.
     layouts : sequence
-        For each argument and each result its axes from major to minor in memory, or None for their own order.
+        Axes of each argument and each result from major to minor in memory, or None for the usual order.
     """
     runs = 1 if once or not {"unwritten", "repeat"} & {*checks.names} else 2
     orders = " ".join("-" if axes is None else ",".join(map(str, axes)) for axes in layouts)

@@ -1,4 +1,4 @@
-"""The public functions that control the process: cache folder, architectures, registered targets."""
+"""Public functions that control the process: the cache, architectures, backends, targets, live editing and checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def set_cache_dir(path: StrPath | None) -> None:
     Parameters
     ----------
     path : str or Path or None
-        Folder, created on the first build; None restores the one of the environment, or the default.
+        Folder, created on the first build; None restores the environment's folder, or the default.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str, optional
-        Name of the modules to remove; by default all.
+        Name of the modules to remove; by default all modules.
 
     Returns
     -------
@@ -77,12 +77,12 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     Parameters
     ----------
     path : str or Path
-        Folder, made if it does not exist. Modules of earlier exports stay, or are replaced by the same ones.
+        Folder, made if it does not exist. Modules of earlier exports stay, or are replaced by equal modules.
 
     Returns
     -------
     tuple of Path
-        The folder of each module that was copied.
+        The folder of each copied module.
 
     Raises
     ------
@@ -99,21 +99,21 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     """Follow changes of kernels' sources, until the returned context ends or `unwatch` is called.
 
-    It concerns what the load functions load from then on. A changed source under the same name is no error: functions
-    of the new module call the new code. A module of files follows them: a file that is saved is compiled in the
-    background, and the next call of the module's functions uses it, and waits for the compiler if need be. What can't
-    be compiled is shown, and the code before stays.
+    This concerns modules that the load functions load from then on. A changed source under the same name is no error:
+    functions of the new module call the new code. A module of files follows them: a saved file is compiled in the
+    background. The next call of the module's functions uses the new code, and waits for the compiler if necessary. If a
+    file can't be compiled, the error is shown, and the code before stays.
 
-    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. So does a name that
-    a program calls by ``jax.ffi.ffi_call``: a changed source for it is refused.
+    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. A name for
+    ``jax.ffi.ffi_call`` keeps the code that was registered first.
 
     Parameters
     ----------
     retrace : bool
-        True to drop all of JAX's compiled programs when code changes, so that they are traced anew. They are all that
-        this process has, with and without kernels: it is ``jax.clear_caches()``.
+        True to call ``jax.clear_caches()`` when code changes. It drops all compiled programs of this process, with and
+        without kernels, so that they are traced again.
     interval_s : float
-        Seconds between two looks at the files in the background. A call of a module's function looks itself.
+        Seconds between two checks of the files in the background. Each call of a module's function checks them too.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
 
 def unwatch() -> None:
-    """End what `watch` began; modules keep the code that they have."""
+    """End all calls of `watch`; modules keep their current code."""
     from be_runtime.debugging.watch import watcher
 
     watcher().end()
@@ -154,12 +154,12 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     Parameters
     ----------
     path : str or Path
-        The file to write, in the format that clangd and other tools read; an older one is replaced.
+        The file to write, in the format that clangd and other tools read; an older file is replaced.
 
     Returns
     -------
     Path
-        The absolute path of the file. Missing sources are left out, and so are those given as text.
+        The absolute path of the file. It lacks sources that are missing, and sources that were given as text.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = []
     for entry in modules:
-        with contextlib.suppress(OSError):  # modules of text have no such file, and others may remove entries
+        with contextlib.suppress(OSError):  # modules of text have no such file, and processes may remove entries
             found.append(Path(entry.path, FILE).read_text(encoding="utf-8", errors="replace"))
     text = merge_commands(found)
     try:
@@ -189,12 +189,13 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
 
 @public
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
-    """Compile CUDA for these architectures from now on, if a load call names none.
+    """Compile CUDA code for these architectures from now on, if a load names none.
 
     Parameters
     ----------
     archs : str, sequence of str or None
-        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such; None restores the environment and the devices.
+        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such names; None restores the environment's architectures, or
+        the architectures of the devices.
 
     Raises
     ------
@@ -207,10 +208,10 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 
 @public
 def set_backend(platform: str, backend: str | None) -> None:
-    """Prefer a backend for a platform in all operations that have a kernel of it, from now on.
+    """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    It comes before an operation's own default, and after the argument ``backend`` of a call. Jitted functions follow
-    it: if it is a change, JAX traces and compiles again whatever is called. Call it before threads use operations.
+    The argument ``backend`` of a call comes before this choice, and the operation's own default after it. Jitted
+    functions follow it: after a change, JAX traces and compiles them again. Call it before threads use operations.
 
     Parameters
     ----------
@@ -227,7 +228,7 @@ def set_backend(platform: str, backend: str | None) -> None:
 
 @public
 def get_backend(platform: str) -> str | None:
-    """Return the backend that `set_backend` chose for a platform; None if it chose none."""
+    """Return the backend that `set_backend` chose for a platform; None if there is no choice."""
     from be_runtime.kernels.dispatch import check_platform
 
     return PROCESS.backends.get(check_platform(platform))
@@ -253,7 +254,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     Parameters
     ----------
     platform : {"cpu", "CUDA"}, optional
-        Platform whose targets are listed; by default all.
+        Platform whose targets are listed; by default all platforms.
 
     Raises
     ------
@@ -267,7 +268,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
 def register_ffi_target(
     name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
 ) -> None:
-    """Register an FFI handler under a name, and keep track of it as the load functions do.
+    """Register an FFI handler under a name, as the load functions do.
 
     Parameters
     ----------
@@ -276,13 +277,13 @@ def register_ffi_target(
     handler : CompiledModule or capsule
         Module, or a handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; after a handler, its platform may stand here.
+        Name of the module's function; for a handler, this argument may be its platform.
     platform : {"cpu", "CUDA"}, optional
-        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. By default the module's, ``"cpu"`` for a
-        handler.
+        Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. By default the module's platform, and
+        ``"cpu"`` for a handler.
     content : str, optional
-        Identity of the handler's code: registering the same content again does nothing. By default that of the
-        module's function; each other handler object has its own.
+        Identity of the handler's code: registering the same content again does nothing. By default the identity of the
+        module's function; each handler object has an identity of its own.
 
     Raises
     ------
@@ -300,8 +301,8 @@ def register_ffi_target(
         usual, identity = info.platform, info.identity(str(function))
         carry = partial(info.carry, str(function))
     else:
-        capsule, usual, identity = handler, "cpu" if function is None else function, f"object:{id(handler)}"
-        carry = None
+        capsule, usual = handler, "cpu" if function is None else function
+        identity, carry = f"object:{id(handler)}", None
     where = _platform(usual if platform is None else platform)
     target = Target(name=name, platform=where, content=identity if content is None else content, carry=carry)
     PROCESS.registry.add([target], {name: lambda: capsule})
@@ -311,25 +312,26 @@ def register_ffi_target(
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that is traced from now on, until the returned context ends.
 
-    Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes
-    where nothing was written. Functions that JAX compiled before are traced anew inside of the context, and are as they
-    were after it. Without ``with``, calls of the whole process are checked until ``debug(False)``; then call it before
-    other threads start, since what they have compiled is not traced anew.
+    Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes in
+    unwritten elements. Functions that JAX compiled before are traced again inside of the context, and are restored
+    after it. Without ``with``, calls of the whole process are checked until ``debug(False)``. Then call it before other
+    threads start, since their compiled functions are not traced again.
 
     Parameters
     ----------
     checks : bool, str or sequence of str
-        Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and "all" stand for all,
-        and a minus leaves one out: ``"all,-repeat"``. False ends what `debug` and ``BE_DEBUG`` began for the process.
+        Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and "all" mean all
+        checks, and a minus leaves a check out: ``"all,-repeat"``. False ends the checks that `debug` or ``BE_DEBUG``
+        began for the process.
     on_finding : {"raise", "warn", "collect"}
-        Raise a `FindingError` at the call, warn with a `FindingWarning`, or keep the findings alone. Within a function
-        that JAX compiled, XLA raises; the context makes a `FindingError` of it.
+        Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. Within a function
+        that JAX compiled, XLA raises an error, and the context raises it as a `FindingError`.
 
     Returns
     -------
     Debugging
-        A context manager, whose value is a sequence of `Finding`, with ``report()`` and with ``notes``: what was not
-        checked, and why.
+        A context manager. Its value is a sequence of `Finding` with ``report()``, and with ``notes`` that name calls
+        that were not checked, and why.
 
     Raises
     ------

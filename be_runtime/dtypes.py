@@ -1,6 +1,6 @@
-"""The one table of element types in Python: the names that a kernel's author may use, and the type that each one is.
+"""The table of element types: their names in an arg_spec, in numpy and in C++, and how XLA carries attributes of them.
 
-Its rows are those of ``BE_INTERNAL_ELEMENT_TYPES`` in ``brainevent/dtype.h``, which a test compares with them.
+``BE_INTERNAL_ELEMENT_TYPES`` in ``brainevent/dtype.h`` has the same rows; a test compares the tables.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ Kind = Literal["bool", "int", "uint", "float", "complex"]
 
 
 class DType(NamedTuple):
-    """One element type under all its names.
+    """One element type with all its names.
 
     Parameters
     ----------
     name : str
-        In an arg_spec and in numpy, such as ``"float32"``.
+        Name in an arg_spec and in numpy, such as ``"float32"``.
     kind : {"bool", "int", "uint", "float", "complex"}
     bits : int
-        Of one element. An array of fewer than 8 is packed: XLA hands over ``ceil(n * bits / 8)`` bytes.
+        Bits of one element. Elements of fewer than 8 bits are packed: XLA passes ``ceil(n * bits / 8)`` bytes.
     xla_code : int
-        The value of ``XLA_FFI_DataType`` in ``xla/ffi/api/c_api.h``.
+        Value of ``XLA_FFI_DataType`` in ``xla/ffi/api/c_api.h``.
     cpp_types : tuple of str
-        Its names in C++ apart from those that only the compiler tells from each other, such as ``long``. The first is
-        that of the elements of a ``BE::Tensor``, or of a byte of them.
+        Names in C++, without names such as ``long`` that depend on the compiler. The first is the type of an element of
+        a ``BE::Tensor``, or of a byte of packed elements.
     module : str
-        The Python module that has its scalars.
+        Python module with its scalars.
     """
 
     name: str
@@ -38,29 +38,29 @@ class DType(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of one element; 0 where several share a byte."""
+        """The bytes of one element; 0 if several elements share a byte."""
         return self.bits // 8
 
     @property
     def is_for_arrays_only(self) -> bool:
-        """A type of at most 8 bits that numpy lacks. XLA has no attributes of it, and C++ no numbers."""
+        """True for a type of at most 8 bits that numpy lacks: XLA has no attributes of it, and C++ no numbers."""
         return self.module != "np" and self.bits <= 8
 
     @property
     def is_narrow(self) -> bool:
-        """A float of 16 bits or fewer, which neither C++ nor XLA's attributes have: its raw bits are passed."""
+        """True for a float of at most 16 bits: C++ and XLA's attributes lack it, so a call passes its raw bits."""
         return self.kind == "float" and self.bits < 32
 
     @property
     def attr_type(self) -> DType:
-        """The type in which XLA carries an attribute: one of `attr_parts` numbers where there are several."""
+        """The type in which XLA carries an attribute, or each of its `attr_parts` numbers."""
         if self.is_narrow:
             return BY_NAME[f"uint{self.bits}"]
         return BY_NAME[f"float{self.bits // 2}"] if self.kind == "complex" else self
 
     @property
     def array_type(self) -> DType:
-        """The type in which XLA carries each of several numbers in one attribute: it has no arrays of bools."""
+        """The type in which XLA carries an element of an array attribute: it has no arrays of bools."""
         return BY_NAME["uint8"] if self.kind == "bool" else self.attr_type
 
     @property
@@ -70,7 +70,7 @@ class DType(NamedTuple):
 
     @property
     def attr_instead(self) -> str:
-        """The attribute to take in place of one of a type that is for arrays only."""
+        """Advice for an attribute of a type that is for arrays only."""
         return f"take {'a float32' if self.kind == 'float' else 'an int32'} and convert it in the kernel, or an array"
 
     @property
@@ -89,7 +89,7 @@ class DType(NamedTuple):
 
     @property
     def array_usage(self) -> str:
-        """The spelling of an array of them in a call from Python.
+        """The spelling of an array attribute in a call from Python.
 
         Examples
         --------
@@ -134,4 +134,4 @@ DTYPES: tuple[DType, ...] = (
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
 
 ATTR_TYPES: dict[str, DType] = {row.name: row for row in DTYPES if not row.is_for_arrays_only}
-"""Those that an attribute may have."""
+"""Element types of attributes, by name."""

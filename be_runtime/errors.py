@@ -1,4 +1,4 @@
-"""The error tree of be_runtime: state in fields, a stable code each, text only when rendered."""
+"""The errors and warnings of be_runtime: state in fields, a stable code each, text only when rendered."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 """Packages whose frames are not a user's."""
 
 _SHORT_LINES, _WIDEST = 16, 240
-"""The number of lines of output that an error's text shows whole, and the most characters of one."""
+"""Limits for the lines of output that an error's text shows in full, and for the characters of a line."""
 
 _QUOTED = 160
-"""The characters that are left at each end of a message that is shortened."""
+"""Number of characters at each end of a shortened message."""
 
 
 class SourceSpan(NamedTuple):
@@ -52,7 +52,7 @@ class SourceSpan(NamedTuple):
     text: str
 
     def render(self) -> str:
-        """The location, the source line and a caret under the span; of a long line the part around it."""
+        """Return the location, the source line and a caret under the span; a long line is cut around the span."""
         first = max(0, self.column - 1 - _WIDEST // 4) if len(self.text) > _WIDEST else 0
         shown = self.text[first : first + _WIDEST]
         before, after = self.text[first : self.column - 1], shown[self.column - 1 - first :]
@@ -70,14 +70,14 @@ class BeRuntimeError(KernelError):
     message : str
         What failed, naming the offending input.
     span : SourceSpan, optional
-        Where in the user's source.
+        Place in the user's source.
     hints : tuple of str
-        What to do next, most likely first.
+        Next steps, most likely first.
     """
 
     code: ClassVar[str] = "BE000"
     longest: ClassVar[int] = sys.maxsize
-    """From how many characters on a message or a hint is shortened, since it quotes what was given."""
+    """Limit for the characters of a message or a hint, which may quote the input; longer text is shortened."""
 
     def __init__(self, message: str, *, span: SourceSpan | None = None, hints: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class BeRuntimeError(KernelError):
         return printable(f"{self._text()}\nsee {page_of(self.code)}")
 
     def _text(self) -> str:
-        """All that there is to say."""
+        """Return the text without the page of the documentation."""
         parts = [self._shortened(self.message)]
         if self.span is not None:
             parts.append(self.span.render())
@@ -117,7 +117,7 @@ class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
 
 
 class KernelNotAvailableError(ArgumentError):
-    """An operation has no kernel for a platform, or none of the backend that was asked for."""
+    """An operation has no kernel for a platform, or no kernel of the requested backend."""
 
     code = "BE704"
 
@@ -155,13 +155,13 @@ class BuildError(BeRuntimeError, CompilationError, RuntimeError):
     message : str
         What failed, in one line.
     command : tuple of str
-        The command that failed, empty when none was started.
+        The command that failed; empty if none was started.
     output : str
-        All it printed; the error's text has no more of it than a terminal shows at once.
+        Its whole output; the error's text shows at most a screen of it.
     first_error : str
         The first real diagnostic in `output`, with its source lines.
     further : str
-        What follows it, for the text: a line for each.
+        The diagnostics after it, one line each.
     """
 
     code = "BE301"
@@ -196,7 +196,7 @@ class BuildError(BeRuntimeError, CompilationError, RuntimeError):
         return "\n".join(parts)
 
     def _shown_output(self) -> str:
-        """All of it where it is short and names nothing of ours; else the other errors, and where the rest is."""
+        """Return the whole output if it is short and names no internal symbol; else the other errors."""
         lines = self.output.rstrip().splitlines()
         if len(lines) <= _SHORT_LINES and max(map(len, lines)) <= _WIDEST and "BE::detail" not in self.output:
             return "\n".join(("full output:", *lines))
@@ -238,7 +238,7 @@ class TransformError(BeRuntimeError, RuntimeError):
 
 
 class GradientError(BeRuntimeError, AssertionError):
-    """A derivative is not what finite differences give."""
+    """A derivative differs from finite differences."""
 
     code = "BE702"
 
@@ -250,12 +250,12 @@ class GeneratorError(BeRuntimeError, KernelCompilationError, RuntimeError):
 
 
 class FindingError(BeRuntimeError, RuntimeError):
-    """A kernel does what it must not, as checked mode sees it.
+    """Checked mode found an error of a kernel.
 
     Parameters
     ----------
     message : str
-        What was found, and the line that calls the kernel.
+        The finding, and the line that calls the kernel.
     findings : tuple of be_runtime.Finding
     hints : tuple of str
     """
@@ -267,7 +267,7 @@ class FindingError(BeRuntimeError, RuntimeError):
         self.findings = findings
 
 
-# brainevent's names of these errors: a program that catches them runs after `import be_runtime as brainevent`.
+# brainevent's names of these errors: a program that catches them also runs with `import be_runtime as brainevent`.
 BrainEventError = KernelError
 CUDANotInstalledError = NvccNotFoundError = CudaNotFoundError
 GpuArchDetectionError = UnsupportedArchError = ArchError
@@ -288,19 +288,19 @@ class UnsupportedOperationError(KernelError):
 
 
 class FindingWarning(UserWarning):
-    """Checked mode found something that it reports as a warning, or that is not certain."""
+    """Checked mode reports a finding as a warning, or is not certain of it."""
 
 
 class GatherWarning(UserWarning):
-    """An argument of a kernel is gathered on each device, since the kernel can't be split along one of its axes."""
+    """An argument of a kernel is gathered on each device: the kernel can't be split along one of its axes."""
 
 
 class StreamWarning(UserWarning):
-    """A CUDA function launches kernels that are in no order with the rest of the program."""
+    """A CUDA function launches kernels in no order with the rest of the program."""
 
 
 def shown_path(path: str) -> str:
-    """Return a path as messages show it: relative to the working folder, if it is below one that is still there."""
+    """Return a path for messages: relative to the working folder, if the folder exists and contains the path."""
     try:
         return path.removeprefix(f"{Path.cwd()}/")
     except OSError:
@@ -308,7 +308,7 @@ def shown_path(path: str) -> str:
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that calls this package, whatever is between; Python shows each text once."""
+    """Warn at the user's line that led to this call; Python shows each text once."""
     frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         frame, level = frame.f_back, level + 1
@@ -316,7 +316,7 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """Call an author's function; where it does not take the arguments, the error says `what` it is.
+    """Call an author's function; if it does not take the arguments, the error names it by `what`.
 
     Examples
     --------
@@ -328,5 +328,5 @@ def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywo
         return function(*arguments, **keywords)
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise  # from within the function
+            raise  # the function itself raised it
         raise TypeError(f"{what}: {error}") from None

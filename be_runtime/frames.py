@@ -1,4 +1,4 @@
-"""Frames of errors: those of the package and of JAX are removed at the public edge, as JAX removes its own."""
+"""Tracebacks at the public edge: remove the frames of the packages and of JAX, as JAX removes its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTE = "be_runtime has removed its frames from the traceback; JAX_TRACEBACK_FIL
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that users call: an error that leaves it ends at their line, see `hide_frames`."""
+    """Decorate a public function: tracebacks of its errors end at the user's line, see `hide_frames`."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -37,10 +37,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Remove frames of the package and of JAX from an error, and from the errors of ours that it follows from.
+    """Remove the frames of the packages and of JAX from an error, and from its causes that these frames caught.
 
-    Frames of others stay, such as an author's function that the package called. After it, ``raise`` adds no frame for
-    the function that it is in. JAX's option ``jax_traceback_filtering`` keeps all frames if it is "off".
+    Other frames stay, such as an author's function that the package called. A ``raise`` afterwards adds no frame of its
+    own function. If JAX's option ``jax_traceback_filtering`` is "off", all frames stay.
     """
     if filtering() == "off":
         return
@@ -48,14 +48,17 @@ def hide_frames(error: BaseException) -> None:
     while within is not None and within.tb_next is not None:
         within = within.tb_next
     is_ours = within is not None and within.tb_frame.f_code.co_filename.startswith(_OURS)
-    if is_ours and not isinstance(error, BeRuntimeError | ToolchainError) and _NOTE not in _notes(error):
+    notes = getattr(error, "__notes__", [])
+    if is_ours and not isinstance(error, BeRuntimeError | ToolchainError) and _NOTE not in notes:
         error.add_note(_NOTE)
-    hidden = _hidden()
+    jax = getattr(sys.modules.get("jax"), "__file__", None)
+    theirs = (os.path.join(os.path.dirname(jax), ""),) if jax else ()  # noqa: PTH118, PTH120
+    hidden = (*_OURS, *theirs, contextlib.__file__, functools.__file__)  # the last two call decorated functions
     each: BaseException | None = error
     while each is not None:
         each.__traceback__ = _shown(each.__traceback__, hidden)
         before = each.__cause__ or each.__context__
-        if before is None or not _began_in(before, hidden):  # an error that its user was handling
+        if before is None or not _began_in(before, hidden):  # the user was handling it
             return
         if each.__cause__ is None and _shown(before.__traceback__, hidden) is None:
             each.__suppress_context__ = True
@@ -64,26 +67,15 @@ def hide_frames(error: BaseException) -> None:
 
 
 def filtering() -> str:
-    """Return JAX's option for frames, without an import of JAX."""
+    """Return JAX's option for tracebacks, without an import of JAX."""
     config = getattr(sys.modules.get("jax"), "config", None)
     return getattr(config, "jax_traceback_filtering", None) or LocalSystem().environ.get(
         "JAX_TRACEBACK_FILTERING", "auto"
     )
 
 
-def _notes(error: BaseException) -> list[str]:
-    return getattr(error, "__notes__", [])
-
-
-def _hidden() -> tuple[str, ...]:
-    """Return how the paths of files begin whose frames are removed."""
-    jax = getattr(sys.modules.get("jax"), "__file__", None)
-    theirs = (os.path.join(os.path.dirname(jax), ""),) if jax else ()  # noqa: PTH118, PTH120
-    return (*_OURS, *theirs, contextlib.__file__, functools.__file__)  # the last two call decorated functions
-
-
 def _began_in(error: BaseException, hidden: tuple[str, ...]) -> bool:
-    """Return whether an error was caught in a hidden frame."""
+    """Return whether a hidden frame caught an error."""
     traceback = error.__traceback__
     return traceback is None or traceback.tb_frame.f_code.co_filename.startswith(hidden)
 

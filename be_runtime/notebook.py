@@ -1,4 +1,4 @@
-"""Notebooks: cells of C++ and CUDA, and errors as a notebook shows them."""
+"""The extension of IPython: cells of C++ and CUDA, and errors as HTML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from be_toolchain.terminal import printable
 
 
 class CellOptions(NamedTuple):
-    """A cell's options.
+    """The options of a cell.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class CellOptions(NamedTuple):
         Name of the module, and of the variable that it is bound to.
     functions : list of str or None
     flags : list of str
-        For the compiler.
+        Flags of the compiler.
     load : dict
         Other keyword arguments of the load function.
     """
@@ -48,10 +48,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def cell_parser(magic: str) -> argparse.ArgumentParser:
-    """Make the parser of a magic's line."""
+    """Return the parser of a magic's line."""
     parser = _Parser(prog=f"%%{magic}", add_help=False, allow_abbrev=False)
     parser.add_argument("name", metavar="NAME", help="name of the module, and of the variable that it is bound to")
-    parser.add_argument("--functions", metavar="A,B", help="entry points; by default those with // @BE")
+    parser.add_argument("--functions", metavar="A,B", help="entry points; by default functions with // @BE")
     parser.add_argument("-O", dest="optimization_level", type=int, default=3, metavar="N", help="0 to 3; by default 3")
     parser.add_argument("--fast-math", dest="use_fast_math", action="store_true")
     parser.add_argument("-I", dest="extra_include_paths", action="append", metavar="FOLDER", help="folder of headers")
@@ -59,7 +59,7 @@ def cell_parser(magic: str) -> argparse.ArgumentParser:
     parser.add_argument("--ldflag", dest="extra_ldflags", action="append", metavar="X", help="flag of the linker")
     parser.add_argument("--debug", action="store_true", help="check every call, see be_runtime.debug")
     parser.add_argument("--line-info", action="store_true", help="keep source lines for profilers")
-    parser.add_argument("--verbose", action="store_true", help="print the commands and what they said")
+    parser.add_argument("--verbose", action="store_true", help="print the commands and their output")
     return parser
 
 
@@ -69,7 +69,7 @@ def parse_cell_options(magic: str, line: str) -> CellOptions:
     Raises
     ------
     ArgumentError
-        It has no name, or something that is no option.
+        The line has no name, or an unknown option.
 
     Examples
     --------
@@ -97,7 +97,7 @@ _PRE = '<pre style="margin: 0.3em 0; padding: 0; overflow-x: auto; white-space: 
 
 
 def error_html(error: BeRuntimeError | ToolchainError) -> str:
-    """Render an error as HTML; what it quotes is escaped.
+    """Return an error as HTML; all its texts are escaped.
 
     Examples
     --------
@@ -105,7 +105,11 @@ def error_html(error: BeRuntimeError | ToolchainError) -> str:
     '<div><b style="color: var(--jp-error-color1, #c62828)">BeRuntimeError</b>: no &lt;b&gt;</div>'
     """
     parts = [f'<b style="color: {_RED}">{type(error).__name__}</b>: {_text(error.message)}']
-    place = _place(error)
+    place = ""
+    if isinstance(error, BuildError):
+        place = error.first_error
+    elif isinstance(error, BeRuntimeError) and error.span is not None:
+        place = error.span.render()
     if place:
         parts.append(f"{_PRE}{chr(10).join(map(_line, place.splitlines()))}</pre>")
     parts += [f'<div style="color: {_GREY}">hint: {_text(hint)}</div>' for hint in error.hints]
@@ -118,14 +122,8 @@ def error_html(error: BeRuntimeError | ToolchainError) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def _place(error: BeRuntimeError | ToolchainError) -> str:
-    """Return the lines that show where an error is."""
-    if isinstance(error, BuildError):
-        return error.first_error
-    return error.span.render() if isinstance(error, BeRuntimeError) and error.span is not None else ""
-
-
 def _line(line: str) -> str:
+    """Return a line of a source as HTML; carets are red."""
     caret = _CARET.fullmatch(line)
     return _text(line) if caret is None else f'{caret[1]}<b style="color: {_RED}">{caret[2]}</b>'
 
@@ -138,13 +136,10 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-Load = Callable[[str, CellOptions], CompiledModule]
-
-
 def load_ipython_extension(shell: Any) -> None:
-    """Add the magics ``%%cuda_kernel`` and ``%%cpp_kernel`` to IPython, and follow what is edited; see `watch`.
+    """Add the magics ``%%cuda_kernel`` and ``%%cpp_kernel`` to IPython, and follow edited files, see `watch`.
 
-    IPython calls it for ``%load_ext be_runtime``.
+    IPython calls this function for ``%load_ext be_runtime``.
 
     Parameters
     ----------
@@ -158,7 +153,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Follow nothing more; IPython calls it for ``%unload_ext be_runtime``.
+    """Stop following files; IPython calls this function for ``%unload_ext be_runtime``.
 
     Parameters
     ----------
@@ -179,8 +174,8 @@ class _Extension:
         self._shown = watcher().show
 
     def begin(self, shell: Any) -> None:
-        for magic, load in (("cuda_kernel", _load_cuda), ("cpp_kernel", _load_cpp)):
-            shell.register_magic_function(_cell_magic(shell, magic, load), "cell", magic)
+        for magic in ("cuda_kernel", "cpp_kernel"):
+            shell.register_magic_function(_cell_magic(shell, magic), "cell", magic)
         if self._watching is None:
             self._watching = watch()
             watcher().show = lambda name, error: _show(shell, error, f"{name} was saved, but the code before it stays")
@@ -194,22 +189,24 @@ class _Extension:
             self._watching = None
 
     def _follow(self, _info: object) -> None:
-        """Follow what was saved before a cell runs, since a jitted function doesn't look itself."""
+        """Compile saved files before a cell runs, since a jitted function does not check its files."""
         watcher().follow_all()
 
 
-def _cell_magic(shell: Any, magic: str, load: Load) -> Callable[[str, str], None]:
+def _cell_magic(shell: Any, magic: str) -> Callable[[str, str], None]:
+    """Return the function of a magic."""
+
     def run(line: str, cell: str) -> None:
         try:
             options = parse_cell_options(magic, line)
             began = time.perf_counter()
-            module = load(f"\n{cell}", options)  # so that the lines of messages are the cell's
+            module = _load(magic, f"\n{cell}", options)  # the first line of the notebook's cell is the magic
         except (BeRuntimeError, ToolchainError) as error:
             _show(shell, error)
             lines = [f"{type(error).__name__}: {error.message}"]
             failure: Any = error
             if filtering() != "off":
-                failure._render_traceback_ = lambda: lines  # IPython's protocol; all frames are ours or IPython's
+                failure._render_traceback_ = lambda: lines  # IPython's protocol; no frame is the user's
             raise
         shell.user_ns[options.name] = module
         functions = ", ".join(ModuleInfo.of(module).function_names)
@@ -219,18 +216,15 @@ def _cell_magic(shell: Any, magic: str, load: Load) -> Callable[[str, str], None
     return run
 
 
-def _load_cuda(text: str, options: CellOptions) -> CompiledModule:
-    return load_cuda_inline(options.name, text, options.functions, extra_cuda_cflags=options.flags, **options.load)
-
-
-def _load_cpp(text: str, options: CellOptions) -> CompiledModule:
-    return load_cpp_inline(options.name, text, options.functions, extra_cflags=options.flags, **options.load)
+def _load(magic: str, text: str, options: CellOptions) -> CompiledModule:
+    name, functions = options.name, options.functions
+    if magic == "cuda_kernel":
+        return load_cuda_inline(name, text, functions, extra_cuda_cflags=options.flags, **options.load)
+    return load_cpp_inline(name, text, functions, extra_cflags=options.flags, **options.load)
 
 
 def _show(shell: Any, error: Exception, before: str = "") -> None:
     """Show an error in the cell's output, for front ends with and without HTML."""
-    plain = f"{before}: {error}" if before else str(error)
     assert isinstance(error, BeRuntimeError | ToolchainError)
-    shell.display_pub.publish(
-        {"text/plain": plain, "text/html": (f"{escape(before)}: " if before else "") + error_html(error)}
-    )
+    before = f"{before}: " if before else ""
+    shell.display_pub.publish({"text/plain": f"{before}{error}", "text/html": escape(before) + error_html(error)})

@@ -1,4 +1,4 @@
-"""Stubs: the text of ``.pyi`` files, from entry points and from an author's Python module. Pure."""
+"""Stubs: the text of ``.pyi`` files for entry points and for an author's Python module. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from be_runtime.signature.model import Param
 from be_toolchain.terminal import printable
 
 MARK = "# Written by `python -m be_runtime stubs`, which replaces it."
-"""First line of every stub; a file without it is somebody else's."""
+"""First line of every stub; a file without it is not a stub of ours."""
 
 _IMPORTS = ("be_runtime", "collections.abc", "jax", "jax.typing", "numpy.typing", "typing")
 _DECORATOR = """\
@@ -26,7 +26,7 @@ def _kernel(function: collections.abc.Callable[_P, _R], /) -> be_runtime.KernelF
 _USED = frozenset(
     {"_kernel", "be_runtime", "collections", "complex", "jax", "numpy", "staticmethod", "str", "tuple", "typing"}
 )
-"""Names that the text of a class uses, and that no function in it may have."""
+"""Names in the text of a class; no function of the class may have one of them."""
 
 _WIDTH = 120
 
@@ -39,7 +39,7 @@ class StubFunction(NamedTuple):
     name : str
     signature : CallSignature
     has_outs : bool
-        True if it has `outs` among its options.
+        True if `outs` is among its options.
     """
 
     name: str
@@ -48,7 +48,7 @@ class StubFunction(NamedTuple):
 
 
 def class_name(text: str) -> str:
-    """Make a class's name of a module's.
+    """Return the name of the class for a module.
 
     Examples
     --------
@@ -60,16 +60,16 @@ def class_name(text: str) -> str:
 
 
 def render_class(name: str, functions: Iterable[StubFunction], *, hidden: Collection[str]) -> str:
-    """Write the class of a module.
+    """Return the text of the class for a module.
 
     Parameters
     ----------
     name : str
         Name of the class.
     functions : iterable of StubFunction
+        Functions. A function whose name is no identifier, or is used otherwise in the class, is only an item.
     hidden : collection of str
-        Names of each module's own attributes, which an entry point of that name hides. One whose name is no identifier,
-        or stands for something else in the class, is only an item.
+        Attributes of every module; an entry point of the same name hides them.
     """
     shown = [each for each in functions if _is_name(each.name) and each.name not in _USED]
     parts = [_render(each, prefix=name, indent="    ", hides=each.name in hidden) for each in shown]
@@ -81,15 +81,15 @@ def render_class(name: str, functions: Iterable[StubFunction], *, hidden: Collec
 def render_package(
     name: str, modules: Mapping[str, Sequence[StubFunction]], kernels: Iterable[str], *, hidden: Collection[str]
 ) -> str:
-    """Write the classes of a package's kernels: one for each module, and one that has the modules.
+    """Return the text of the classes for a package's kernels: one for each module, and one with all modules.
 
     Parameters
     ----------
     name : str
-        Name of the class that has the modules.
+        Name of the class with the modules.
     modules : dict of str to sequence of StubFunction
     kernels : iterable of str
-        Names of kernels without host code, which can be called with anything.
+        Names of kernels without host code, whose calls take any arguments.
     hidden : collection of str
         See `render_class`.
     """
@@ -113,13 +113,13 @@ def _is_name(name: str) -> bool:
 
 
 def render_function(function: StubFunction) -> str:
-    """Write a function that a Python module has among its names."""
+    """Return the text of a function among the names of a Python module."""
     structs, text = _render(function, prefix="_", indent="")
     return f"{structs}\n{text}".lstrip("\n")
 
 
 def _render(function: StubFunction, *, prefix: str, indent: str, hides: bool = False) -> tuple[str, str]:
-    """Write the types of attributes that a function needs, and its definition."""
+    """Return the text of the types for a function's attributes, and of its definition."""
     structs: list[str] = []
 
     def struct(param: Param) -> str:
@@ -134,12 +134,12 @@ def _render(function: StubFunction, *, prefix: str, indent: str, hides: bool = F
     doc = _docstring(describe(function.signature), indent + "    ")
     text = f"{head} -> {result_type(function.signature)}:\n"
     if hides:
-        text = text.replace("\n", "  # type: ignore\n", 1)  # it overrides what each module has
+        text = text.replace("\n", "  # type: ignore\n", 1)  # it overrides an attribute of every module
     return "".join(structs), f"{''.join(decorators)}{text}{doc}"
 
 
 def _wrapped(start: str, texts: Sequence[str], indent: str) -> str:
-    """Write parameters in one line, or each in its own."""
+    """Return the text of a definition, with all parameters in one line or one in each."""
     line = f"{start}{', '.join(texts)})"
     if len(line) <= _WIDTH:
         return line
@@ -153,14 +153,14 @@ def _docstring(text: str, indent: str) -> str:
 
 
 def render_stub(parts: Iterable[str], *, python: str = "") -> str:
-    """Write a stub.
+    """Return the text of a stub.
 
     Parameters
     ----------
     parts : iterable of str
         Classes and functions.
     python : str
-        Stub of the other names of a Python module; it comes first, since it may begin with a docstring.
+        Stub of the other names of a Python module; it comes first: it may begin with a docstring.
     """
     body = "\n".join([_DECORATOR, *parts])
     imports = "".join(f"import {name}\n" for name in _IMPORTS if f"{name}." in python + body)
@@ -171,20 +171,20 @@ _LONGEST_TEXT = 200
 _CONSTANTS = (bool, bytes, complex, float, int, str)
 _NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _AS_THEY_ARE = ("Import", "ImportFrom", "AugAssign", "TypeAlias")
-"""Statements that a stub has too; Python 3.11 has no node for the last."""
+"""Names of the statements that a stub keeps; Python 3.11 has no node for the last."""
 
 
 def python_stub(source: str, kernels: Collection[str], names: Collection[str]) -> str:
-    r"""Write the stub of a module.
+    r"""Return the text of the stub for a Python module.
 
     Parameters
     ----------
     source : str
         Python code.
     kernels : collection of str
-        Names that the stub leaves out, because they are kernels or modules of kernels.
+        Names of kernels and modules of kernels, which the stub leaves out.
     names : collection of str
-        Public names of the module when it is imported; those that no statement of the stub binds can be anything.
+        Public names of the imported module; a name that no statement of the stub binds gets the type Any.
 
     Raises
     ------
@@ -204,12 +204,12 @@ def python_stub(source: str, kernels: Collection[str], names: Collection[str]) -
     tree.body = [*_doc(tree), *_kept(tree.body, frozenset(kernels))]
     bound = {*kernels, *_bound(tree)}
     if "*" not in bound:
-        tree.body += [_declared(name, _parsed("typing.Any")) for name in names if name not in bound]
+        tree.body += [_declared(name, "typing.Any") for name in names if name not in bound]
     return ast.unparse(ast.fix_missing_locations(_Shortened().visit(tree))) + "\n"
 
 
 def imported_names(source: str) -> frozenset[str]:
-    """Return the names that import statements of a module bind."""
+    """Return the names that the import statements of a module bind."""
     aliases = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.alias))
     return frozenset(name for alias in aliases for name in _bound(alias))
 
@@ -226,7 +226,7 @@ def _bound(tree: ast.AST) -> Iterator[str]:
 
 
 def _kept(statements: Sequence[ast.stmt], kernels: frozenset[str], *, in_class: bool = False) -> list[ast.stmt]:
-    """Return the statements of a stub for those of a module, a branch or a class."""
+    """Return the statements of a stub for the statements of a module, a branch or a class."""
     kept: list[ast.stmt] = []
     for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -237,27 +237,24 @@ def _kept(statements: Sequence[ast.stmt], kernels: frozenset[str], *, in_class: 
         elif isinstance(node, ast.If):
             node.body = _kept(node.body, kernels, in_class=in_class) or [_nothing()]
             node.orelse = _kept(node.orelse, kernels, in_class=in_class)
-        elif isinstance(node, ast.With | ast.Try):
+        if isinstance(node, ast.With | ast.Try):
             kept += _kept([*node.body, *getattr(node, "orelse", ())], kernels, in_class=in_class)
-            continue
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             kept += [node] if in_class else _assigned(node, kernels)
-            continue
-        elif type(node).__name__ not in _AS_THEY_ARE:
-            continue
-        kept.append(node)
+        elif isinstance(node, _NAMED | ast.If) or type(node).__name__ in _AS_THEY_ARE:
+            kept.append(node)
     return kept
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign, kernels: frozenset[str]) -> list[ast.stmt]:
-    """Keep an assignment; a constant becomes its type, and a kernel nothing."""
+    """Return the statements for an assignment: the type of a constant, nothing for a kernel, else the assignment."""
     names = list(_bound(node))
     kind = _constant_type(node.value) if isinstance(node, ast.Assign) else ""
     if not kernels.isdisjoint(names):
         kind = "typing.Any"
     elif not kind or any(name.startswith("__") for name in names):
         return [node] if names else []
-    return [_declared(name, _parsed(kind)) for name in names if name not in kernels]
+    return [_declared(name, kind) for name in names if name not in kernels]
 
 
 def _constant_type(value: ast.expr) -> str:
@@ -270,7 +267,7 @@ def _constant_type(value: ast.expr) -> str:
 
 def _attributes(node: ast.ClassDef) -> list[ast.stmt]:
     """Declare the attributes that methods give to their first parameter."""
-    found: dict[str, ast.expr] = {}
+    found: dict[str, ast.expr | str] = {}
     known: set[str] = set()
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.args.args:
@@ -279,11 +276,11 @@ def _attributes(node: ast.ClassDef) -> list[ast.stmt]:
     return [_declared(name, kind) for name, kind in found.items() if name not in known]
 
 
-def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Map the attributes that a method gives to its first parameter to their types, as far as they are written."""
+def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr | str]:
+    """Map the attributes that a method gives to its first parameter to their annotated types, or to Any."""
     first = method.args.args[0].arg
     types = {argument.arg: argument.annotation for argument in (*method.args.args, *method.args.kwonlyargs)}
-    found: dict[str, ast.expr] = {}
+    found: dict[str, ast.expr | str] = {}
     for node in ast.walk(method):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
@@ -291,7 +288,7 @@ def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr]:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == first:
                 kind = node.annotation if isinstance(node, ast.AnnAssign) else written
-                found.setdefault(target.attr, kind or _parsed("typing.Any"))
+                found.setdefault(target.attr, kind or "typing.Any")
     return found
 
 
@@ -303,16 +300,13 @@ def _nothing() -> ast.stmt:
     return ast.Expr(ast.Constant(...))
 
 
-def _parsed(kind: str) -> ast.expr:
-    return ast.parse(kind, mode="eval").body
-
-
-def _declared(name: str, kind: ast.expr) -> ast.stmt:
-    return ast.AnnAssign(ast.Name(name, ast.Store()), kind, simple=1)
+def _declared(name: str, kind: ast.expr | str) -> ast.stmt:
+    annotation = ast.parse(kind, mode="eval").body if isinstance(kind, str) else kind
+    return ast.AnnAssign(ast.Name(name, ast.Store()), annotation, simple=1)
 
 
 class _Shortened(ast.NodeTransformer):
-    """Empties long texts, such as sources of kernels, but no docstrings."""
+    """Replace long texts, such as sources of kernels, by empty texts; docstrings stay."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         """Keep a docstring."""

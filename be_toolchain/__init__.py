@@ -1,4 +1,4 @@
-"""Finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
+"""Find everything that compiling CUDA and C++ needs on this machine, and return it as one value."""
 
 # Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first
 # on the path, see __main__.
@@ -22,21 +22,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Arch": "arch",
-    "gencode_flags": "arch",
-    "parse_archs": "arch",
-    "device_archs": "find.record",
-    "Device": "find.devices",
-    "DeviceReport": "find.devices",
-    "probe_devices": "find.devices",
-    "ToolchainError": "errors",
-    "Component": "values",
-    "CudaToolkit": "values",
-    "HostCompiler": "values",
-    "Toolchain": "values",
-    "ToolchainRequest": "values",
-    "check_archs": "values",
-    "resolve": "find.record",
+    "arch": ("Arch", "gencode_flags", "parse_archs"),
+    "errors": ("ToolchainError",),
+    "find.devices": ("Device", "DeviceReport", "probe_devices"),
+    "find.record": ("device_archs", "resolve"),
+    "values": ("Component", "CudaToolkit", "HostCompiler", "Toolchain", "ToolchainRequest", "check_archs"),
 }
 
 __all__ = [
@@ -61,7 +51,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name on its first use: importing the package alone stays cheap."""
-    home = _HOMES.get(name)
+    home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -72,5 +62,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, those not yet imported included."""
+    """Return the public names, whether they are imported already or not."""
     return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ import os
 import sys
 
 try:
-    # -m puts the working folder first: whoever can write there could stand in for a module of Python's own.
+    # -m puts the working folder first: anybody who can write there could replace a module of Python's own.
     if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109 - pathlib is not imported yet
         del sys.path[0]
 except OSError:  # the folder is gone

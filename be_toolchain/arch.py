@@ -1,4 +1,4 @@
-"""GPU architectures: every spelling in, one canonical value, nvcc flags out. Pure."""
+"""GPU architectures: parse every spelling into one canonical value, and make nvcc flags of it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from be_toolchain.errors import ArchError
 ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter where one exists ("sm_90a", "10.0f")'
 
 _ARCH = re.compile(r"(?:sm_|compute_)?(?:(\d{1,2})\.(\d)|(\d{1,2})(\d))([af]?)", re.ASCII | re.IGNORECASE)
-
 
 _OLDEST_MAJOR = 2
 

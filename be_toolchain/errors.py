@@ -1,4 +1,4 @@
-"""The error tree of be_toolchain: state in fields, a stable code each, text only when rendered."""
+"""The error tree of be_toolchain: each error has a stable code and fields, and renders its text on demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Probe(NamedTuple):
     place : str
         The path, name or value that was tried.
     reason : str
-        Why it was rejected, or why it was chosen.
+        The reason for rejecting or choosing it.
     hint : str
-        How to repair it, where something was found or named but can't be used.
+        The repair, if something was found or named but can't be used.
     chosen : bool
         Whether this is the one in use.
     """
@@ -50,11 +50,11 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
       PATH  nvcc: not there
     """
     width = max((len(probe.found_via) for probe in probes), default=0)
-
-    def verdict(probe: Probe) -> str:
-        return ", ".join(filter(None, ("chosen" if probe.chosen else "", probe.reason)))
-
-    return "\n".join(f"  {probe.found_via:<{width}}  {probe.place}: {verdict(probe)}" for probe in probes)
+    lines = []
+    for found_via, place, reason, _, chosen in probes:
+        verdict = ", ".join(filter(None, ("chosen" if chosen else "", reason)))
+        lines.append(f"  {found_via:<{width}}  {place}: {verdict}")
+    return "\n".join(lines)
 
 
 def page_of(code: str) -> str:
@@ -81,7 +81,7 @@ def correct(variable: str) -> str:
 
 
 class KernelError(Exception):
-    """Base class of every error that either package raises on purpose, by the name that brainevent has for it."""
+    """Base class of every error that either package raises on purpose, with brainevent's name for it."""
 
 
 class KernelCompilationError(KernelError):
@@ -89,7 +89,7 @@ class KernelCompilationError(KernelError):
 
 
 class CompilationError(KernelCompilationError):
-    """Base class of errors of compilers: one failed, or can't be used with the others."""
+    """Base class of errors of compilers, which failed or can't be used together."""
 
 
 class ToolchainError(KernelError):
@@ -98,11 +98,11 @@ class ToolchainError(KernelError):
     Parameters
     ----------
     message : str
-        What failed, naming the offending input.
+        The failure, with the offending input.
     probes : tuple of Probe
         Every place that was searched, with the reason why it was rejected.
     hints : tuple of str
-        What to do next, most likely first.
+        The next steps, most likely first.
     """
 
     code: ClassVar[str] = "TC000"
@@ -116,20 +116,20 @@ class ToolchainError(KernelError):
     def __str__(self) -> str:
         parts = [self.message]
         if self.probes:
-            parts.append(f"looked at:\n{render_probes(self.probes)}")
+            parts.append(f"places searched:\n{render_probes(self.probes)}")
         parts.extend(f"hint: {hint}" for hint in self.hints)
         parts.append(f"see {page_of(self.code)}")
         return printable("\n".join(parts))
 
 
 class ArchError(ToolchainError, ValueError):
-    """A text names no GPU architecture, or one that the toolkit cannot target."""
+    """A text is no GPU architecture, or the toolkit cannot target it."""
 
     code = "TC101"
 
 
 class PreferenceError(ToolchainError, ValueError):
-    """An environment variable, or a key of a project's file, has a value that means nothing or can't be used."""
+    """An environment variable, or a key of a project's file, has an invalid value."""
 
     code = "TC102"
 
@@ -141,13 +141,13 @@ class CudaNotFoundError(ToolchainError, RuntimeError):
 
 
 class IncoherentToolchainError(CudaNotFoundError):
-    """The CUDA toolkits that are here mix components of different releases."""
+    """The CUDA toolkits on this machine mix components of different releases."""
 
     code = "TC202"
 
 
 class HeaderNotFoundError(ToolchainError, RuntimeError):
-    """The headers that every kernel includes, those of XLA's FFI, are not installed."""
+    """The headers of XLA's FFI, which every kernel includes, are not installed."""
 
     code = "TC203"
 
@@ -165,18 +165,18 @@ class UnsupportedHostCompilerError(ToolchainError, CompilationError, RuntimeErro
 
 
 class InstallError(ToolchainError, RuntimeError):
-    """An installation was not possible, or failed; what was there before is still there."""
+    """An installation was not possible, or failed; the previous files are still installed."""
 
     code = "TC401"
 
 
 class CudaUnavailableError(InstallError):
-    """No package index has the CUDA compiler that was asked for, or this machine cannot use one that it has."""
+    """No package index has the requested CUDA compiler, or this machine cannot use any that it has."""
 
     code = "TC402"
 
 
 class StoreError(InstallError):
-    """The folder of managed toolchains can't be used, or lacks what was asked for."""
+    """The folder of managed toolchains can't be used, or lacks the requested toolchain."""
 
     code = "TC403"

@@ -1,4 +1,4 @@
-"""Settings of both packages: the project's file, the user's own file, environment variables."""
+"""Settings of both packages: environment variables, a project's file, and the preferences that they make."""
 
 from __future__ import annotations
 
@@ -11,17 +11,9 @@ from typing import Any, NamedTuple
 from be_toolchain.arch import ACCEPTED_SPELLINGS, parse_archs
 from be_toolchain.errors import ArchError, PreferenceError
 from be_toolchain.known import layouts
+from be_toolchain.machine import trust
 from be_toolchain.machine.files import ENV_STORE, FILE, STORE_VARIABLES, parse_toml
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import (
-    ENV_SAFE,
-    REMOTE_CACHE,
-    REMOTE_CACHE_KEY,
-    OwnSettings,
-    are_safe,
-    how_to_vouch,
-    read_own_settings,
-)
 from be_toolchain.terminal import printable_line, shown_url
 
 JIT_MODES = ("never", "missing", "always")
@@ -46,9 +38,9 @@ class Setting(NamedTuple):
     Parameters
     ----------
     variables : tuple of str
-        Its variable and the aliases; the first that is set counts.
+        Its variable and the aliases; the first one that is set counts.
     parse : callable
-        From the text and the environment to a value; a ValueError says what is expected.
+        The parser of the text, given the environment too; its ValueError names the expected form.
     """
 
     variables: tuple[str, ...]
@@ -61,7 +53,7 @@ class Setting(NamedTuple):
 
 
 def set_variables(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return those of some variables that are set, each with its value; an empty or blank one is not set.
+    """Return the variables that are set, each with its value; an empty or blank variable is not set.
 
     Examples
     --------
@@ -78,7 +70,7 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
     Raises
     ------
     PreferenceError
-        The text is not of the setting's kind.
+        The text is not valid for the setting.
 
     Examples
     --------
@@ -90,13 +82,12 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
             return setting.parse(text, environ)
         except ValueError as error:
             hints = (f"unset {name} to use the default",)
-            shown = shown_url(text)
-            raise PreferenceError(f"{name} is {shown!r}, expected {error}", hints=hints) from None
+            raise PreferenceError(f"{name} is {shown_url(text)!r}, expected {error}", hints=hints) from None
     return None
 
 
 def _take_text(text: str, _: Mapping[str, str]) -> str:
-    """Take any text; it is understood where it is used."""
+    """Accept any text; its user parses it."""
     return text
 
 
@@ -167,7 +158,7 @@ def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
-    """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
+    """Check that a text looks like the URL of a remote cache; raise ValueError with the expected form if not."""
     from urllib.parse import urlsplit
 
     try:
@@ -205,12 +196,12 @@ RUNTIME = {
     "sanitize": Setting(("BE_SANITIZE",), _parse_sanitizers),
     "verbose": Setting(("BE_VERBOSE",), _parse_flag),
 }
-"""What be_runtime reads at each load, by field of its `Settings`, which has the defaults."""
+"""The settings that be_runtime reads at each load, by field of its `Settings`, which has the defaults."""
 
 NVCC = Setting(("BE_NVCC", "BRAINEVENT_NVCC_PATH"), _take_text)
 PREFER = Setting(("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"), _take_text)
 STORE = Setting((ENV_STORE,), _take_text)
-SAFE = Setting((ENV_SAFE,), _take_text)
+SAFE = Setting((trust.ENV_SAFE,), _take_text)
 CXX = Setting(("BE_CXX",), _take_text)
 ALLOW_UNSUPPORTED = Setting(("BE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER"), _parse_flag)
 HOMES = Setting(("CUDA_HOME", "CUDA_PATH"), _take_text)
@@ -218,7 +209,7 @@ PLAIN_CXX = Setting(("CXX",), _take_text)
 CUDA_HOSTS = Setting(("NVCC_CCBIN", "CUDAHOSTCXX"), _take_text)
 
 SEARCH = (NVCC, PREFER, STORE, SAFE, CXX, ALLOW_UNSUPPORTED, HOMES, PLAIN_CXX, CUDA_HOSTS)
-"""What steers the search for compilers."""
+"""The settings that steer the search for compilers."""
 
 RECORD_VARIABLES = tuple(
     sorted(
@@ -230,8 +221,7 @@ RECORD_VARIABLES = tuple(
         }
     )
 )
-"""All that a recorded answer depends on: what steers the search, or the tools while they are asked."""
-
+"""All variables that a recorded answer depends on: they steer the search, or the tools while they are asked."""
 
 PYPROJECT = "pyproject.toml"
 
@@ -239,7 +229,7 @@ _NAME = "be-toolchain"
 _TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]""", re.MULTILINE)
 
 PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
-"""Keys whose value is a program or folder: a name for PATH, or a path, relative ones from the file's folder."""
+"""Keys whose value is a program or folder: a name on PATH, or a path, from the file's folder if relative."""
 
 KEYS = (*PATHS, "prefer", "allow-unsupported-compiler", "remote-cache")
 """All keys of the table."""
@@ -269,7 +259,7 @@ class PassedOver(NamedTuple):
     Parameters
     ----------
     reason : str
-        One line that names the file and says why it is ignored.
+        One line with the file and the reason why it is ignored.
     remedy : str
         How to make it count.
     """
@@ -286,7 +276,7 @@ class PassedOverWarning(UserWarning):
 
 
 class Configuration(NamedTuple):
-    """The settings of a project's file; empty where the file does not set one.
+    """The settings of a project's file; empty if the file does not set them.
 
     Parameters
     ----------
@@ -295,9 +285,9 @@ class Configuration(NamedTuple):
     nvcc, cxx, host_cxx, cuda_home : str
         Programs and a folder; see `PATHS`.
     prefer : tuple of str
-        Groups of places for nvcc, see `preferences.GROUPS`.
+        Groups of places for nvcc, see `GROUPS`.
     allow_unsupported_compiler : bool, optional
-        None when the file does not say.
+        The value in the file; None without one.
     remote_cache : str
         URL of a remote cache.
     """
@@ -353,9 +343,7 @@ def find_configuration(
             if name == PYPROJECT and not (text and _has_table(text)):
                 continue
             real = system.realpath(path)
-            refused = _refuse_file(
-                system, path, real, is_large=found.size_bytes > _LARGEST, is_readable=text is not None
-            )
+            refused = _refuse_file(system, path, real, found.size_bytes, text)
             if refused is None:
                 # Read again: the text that was read before its owner was checked may be another user's.
                 return ConfigurationFile(path, system.read_text(path) or "", None if real == path else real)
@@ -374,22 +362,21 @@ def warn_of(passed: PassedOver) -> None:
 _LARGEST = 1 << 20
 
 
-def _refuse_file(system: System, path: Path, real: Path, *, is_large: bool, is_readable: bool) -> PassedOver | None:
+def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: str | None) -> PassedOver | None:
     """Return the reason why a project's file is ignored; None when it is not."""
     problem = system.distrust(path)
     folders = (path.parent, real.parent)
-    if problem and not are_safe(system, folders):
-        reason = f"{path} is passed over: {problem}"
-        return PassedOver(printable_line(reason), printable_line(how_to_vouch(system, folders)))
-    if is_large:
-        reason, remedy = f"{path} is passed over: it is larger than {_LARGEST >> 20} MiB", "make it smaller"
-    elif is_readable:
+    if problem and not trust.are_safe(system, folders):
+        remedy = trust.how_to_vouch(system, folders)
+    elif size_bytes > _LARGEST:
+        problem, remedy = f"it is larger than {_LARGEST >> 20} MiB", "make it smaller"
+    elif text is not None:
         return None
     elif real == path:
         raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
     else:
-        reason, remedy = f"{path} is passed over: it leads to {real}, which can't be read", f"remove {path}"
-    return PassedOver(printable_line(reason), printable_line(remedy))
+        problem, remedy = f"it leads to {real}, which can't be read", f"remove {path}"
+    return PassedOver(printable_line(f"{path} is passed over: {problem}"), printable_line(remedy))
 
 
 def _has_table(text: str) -> bool:
@@ -433,61 +420,31 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
     table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
     unknown = [key for key in table if key not in KEYS]
     if unknown:
-        raise PreferenceError(
-            f"{file.path} has unknown keys for be-toolchain: {', '.join(unknown)}",
-            hints=(f"the keys are {', '.join(KEYS)}",),
-        )
-    return Configuration(
-        path=file.path,
-        nvcc=_place(file, table, "nvcc"),
-        cxx=_place(file, table, "cxx"),
-        host_cxx=_place(file, table, "host-cxx"),
-        cuda_home=_place(file, table, "cuda-home"),
-        prefer=_words(file, table),
-        allow_unsupported_compiler=_switch(file, table),
-        remote_cache=_text(file, table, "remote-cache").strip(),
-    )
+        hints = (f"the keys are {', '.join(KEYS)}",)
+        raise PreferenceError(f"{file.path} has unknown keys for be-toolchain: {', '.join(unknown)}", hints=hints)
+    fields = {key.replace("-", "_"): _read_value(file, key, value) for key, value in table.items()}
+    return Configuration(path=file.path, **fields)
 
 
-def _refuse(file: ConfigurationFile, key: str, value: object, wanted: str) -> PreferenceError:
-    """Make the error for a value of the wrong type."""
-    return PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
-
-
-def _text(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
-    """Read a text; empty without one."""
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise _refuse(file, key, value, "a text")
-    return value
-
-
-def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
-    """Read a program or folder, made absolute where it is a path."""
-    value = _text(file, table, key)
-    relative = ("/" in value and not value.startswith("/")) or (key == "cuda-home" and value and value[0] != "/")
-    return str((file.real or file.path).parent / value) if relative else value
-
-
-def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:
-    """Read the groups in ``prefer``, a text or a list of texts."""
-    value = table.get("prefer", [])
-    words = [value] if isinstance(value, str) else value
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise _refuse(file, "prefer", value, "a list of texts")
-    return tuple(words)
-
-
-def _switch(file: ConfigurationFile, table: dict[str, Any]) -> bool | None:
-    """Read ``allow-unsupported-compiler``."""
-    value = table.get("allow-unsupported-compiler")
-    if value is not None and not isinstance(value, bool):
-        raise _refuse(file, "allow-unsupported-compiler", value, "true or false")
-    return value
+def _read_value(file: ConfigurationFile, key: str, value: Any) -> Any:
+    """Check the type of a key's value, and make a path in it absolute."""
+    if key == "prefer":
+        words = [value] if isinstance(value, str) else value
+        is_valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        wanted = "a list of texts"
+    elif key == "allow-unsupported-compiler":
+        is_valid, wanted = isinstance(value, bool), "true or false"
+    else:
+        is_valid, wanted = isinstance(value, str), "a text"
+    if not is_valid:
+        raise PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
+    if key in PATHS and value and value[0] != "/" and ("/" in value or key == "cuda-home"):
+        return str((file.real or file.path).parent / value)
+    return tuple(words) if key == "prefer" else value.strip() if key == "remote-cache" else value
 
 
 GROUPS = ("env", "conda", "pip", "managed", "path", "system")
-"""The groups of places for a CUDA toolkit, in the order in which they are searched unless told otherwise.
+"""The groups of places for a CUDA toolkit, in the default order of the search.
 
 ``env`` is CUDA_HOME and CUDA_PATH, ``conda`` the conda prefix, ``pip`` NVIDIA's wheels,
 ``managed`` the toolchains that `install` keeps side by side, ``path`` PATH, and ``system``
@@ -559,54 +516,40 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     ('path', 'system', 'pip', 'env', 'conda', 'managed')
     """
     file = configuration or Configuration()
-
-    def wish(key: str, value: str) -> tuple[tuple[str, str], ...]:
-        return ((file.label(key), value),) if value else ()
-
-    def every(*rows: Setting) -> tuple[tuple[str, str], ...]:
-        return tuple(found for row in rows for found in set_variables(row.variables, environ))
-
-    def first(row: Setting) -> tuple[str, str] | None:
-        return next(iter(every(row)), None)
-
+    # Appended flags override the command line of nvcc, prepended ones don't.
+    flags = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+    flagged = tuple((name, path) for name in flags if (path := parse_ccbin(environ.get(name, ""))))
     allowed = read_setting(ALLOW_UNSUPPORTED, environ)
     return Preferences(
-        nvcc=first(NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
-        cxx=first(CXX) or next(iter(wish("cxx", file.cxx)), None),
-        homes=every(HOMES) + wish("cuda-home", file.cuda_home),
+        nvcc=next(iter(_named(NVCC, environ, file, "nvcc", file.nvcc)), None),
+        cxx=next(iter(_named(CXX, environ, file, "cxx", file.cxx)), None),
+        homes=_named(HOMES, environ, file, "cuda-home", file.cuda_home),
         modules=set_variables(layouts.MODULE_VARIABLES, environ),
-        groups=_ordered_groups(first(PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
-        cuda_hosts=_flagged_hosts(environ) + every(CUDA_HOSTS) + wish("host-cxx", file.host_cxx),
-        plain_cxx=first(PLAIN_CXX),
+        groups=_ordered_groups(_named(PREFER, environ, file, "prefer", ",".join(file.prefer))),
+        cuda_hosts=flagged + _named(CUDA_HOSTS, environ, file, "host-cxx", file.host_cxx),
+        plain_cxx=next(iter(set_variables(PLAIN_CXX.variables, environ)), None),
         conda_prefix=environ.get("CONDA_PREFIX", "").strip(),
         allow_unsupported_compiler=(file.allow_unsupported_compiler or False) if allowed is None else allowed,
     )
 
 
-def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
+def _named(
+    setting: Setting, environ: Mapping[str, str], file: Configuration, key: str, value: str
+) -> tuple[tuple[str, str], ...]:
+    """Return the variables of a setting that are set, then the key of the project's file, each with its value."""
+    return set_variables(setting.variables, environ) + (((file.label(key), value),) if value else ())
+
+
+def _ordered_groups(preferred: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Order all groups, preferred ones first; ``system`` is everything outside Python's environment but CUDA_HOME."""
-    if preferred is None:
-        return GROUPS
-    name, value = preferred
     named: list[str] = []
-    for word in value.lower().replace(",", " ").split():
-        if word not in GROUPS:
-            accepted = ", ".join(GROUPS)
-            raise PreferenceError(
-                f"{name} is {value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
-            )
-        named.extend(("path", "system") if word == "system" else (word,))
+    for name, value in preferred[:1]:
+        for word in value.lower().replace(",", " ").split():
+            if word not in GROUPS:
+                hints = (f"use a comma list of {', '.join(GROUPS)}",)
+                raise PreferenceError(f"{name} is {value!r}: {word!r} is no place for nvcc", hints=hints)
+            named.extend(("path", "system") if word == "system" else (word,))
     return tuple(dict.fromkeys((*named, *GROUPS)))
-
-
-def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Find ``-ccbin`` in nvcc's flag variables: appended flags override the command line, prepended ones don't."""
-    found = []
-    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        path = parse_ccbin(environ.get(name, ""))
-        if path:
-            found.append((name, path))
-    return tuple(found)
 
 
 def parse_ccbin(flags: str) -> str:
@@ -649,7 +592,7 @@ class RemoteSource(NamedTuple):
     may_write : bool
         False for the remote cache of a project's file.
     problem : str
-        Why the remote cache that a project's file names is not used; empty if there is none.
+        The reason why the remote cache in a project's file is not used; empty if there is none.
     """
 
     url: str = ""
@@ -661,37 +604,37 @@ class RemoteSource(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The URL for messages."""
+        """The URL without its secrets, for messages."""
         return shown_url(self.url)
 
 
 def find_remote(system: System, url: str, keys: str) -> RemoteSource:
-    """Find the remote cache that settings name; files are read if the variables don't say all.
+    """Find the remote cache that settings name; read files if the variables don't name both URL and keys.
 
     Parameters
     ----------
     system : System
         The machine.
     url, keys : str
-        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``, empty where they are not set.
+        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``, empty if they are not set.
 
     Raises
     ------
     PreferenceError
-        A file is not valid, or the URL in it is none.
+        A file is not valid, or has an invalid URL.
     """
-    own = OwnSettings() if url and keys else read_own_settings(system)
+    own = trust.OwnSettings() if url and keys else trust.read_own_settings(system)
     variable, key_variable = RUNTIME["remote_cache"].variable, RUNTIME["remote_cache_public_key"].variable
-    by = key_variable if keys else f"{REMOTE_CACHE_KEY} in {own.path}" if own.remote_cache_key else ""
+    by = key_variable if keys else f"{trust.REMOTE_CACHE_KEY} in {own.path}" if own.remote_cache_key else ""
     trusted = RemoteSource(keys=keys or own.remote_cache_key, keys_named_by=by)
     if url:
         return trusted._replace(url=url, named_by=variable)
     if own.remote_cache:
-        return _checked(trusted._replace(url=own.remote_cache, named_by=f"{REMOTE_CACHE} in {own.path}"))
+        return _checked(trusted._replace(url=own.remote_cache, named_by=f"{trust.REMOTE_CACHE} in {own.path}"))
     file = parse_configuration(find_configuration(system))
     if not file.remote_cache:
         return trusted
-    named_by, problem = file.label(REMOTE_CACHE), ""
+    named_by, problem = file.label(trust.REMOTE_CACHE), ""
     if not trusted.keys:
         problem = f"it counts only with a key, since a project may be anybody's; set {key_variable}, or {variable}"
     elif not file.remote_cache.startswith("https://"):
@@ -702,6 +645,7 @@ def find_remote(system: System, url: str, keys: str) -> RemoteSource:
 
 
 def _checked(found: RemoteSource) -> RemoteSource:
+    """Return a remote cache of a file; raise PreferenceError if its URL is invalid."""
     try:
         parse_url(found.url)
     except ValueError as error:

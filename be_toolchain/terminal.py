@@ -1,4 +1,4 @@
-"""Text of any origin, such as paths, files and compilers' output, made safe for terminals."""
+"""Output for people and programs: exit codes, and text of any origin made safe for terminals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "
 
 
 def printable(text: str) -> str:
-    r"""A text with control characters, and those that reorder others, spelt out; line ends and tabs stay.
+    r"""Escape control characters, and characters that reorder others; line ends and tabs stay.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    r"""The same in one line.
+    r"""Escape as `printable` does, also line ends and tabs.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def printable_line(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Spell out halves of characters, which JSON of any origin can have and no stream takes."""
+    """Escape halves of characters, which JSON of any origin may contain and no stream accepts."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def shown_url(text: str) -> str:
-    """Write the parts of a URL that are no secrets; where it can't be split for sure, no part after its scheme.
+    """Return the parts of a URL that are no secrets; only the scheme if the URL can't be split for sure.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def shown_url(text: str) -> str:
 
 
 def url_secrets(text: str) -> tuple[str, ...]:
-    """List the forms in which a server gets the credentials of a URL, for messages that quote what it answers.
+    """List the forms in which a server receives the credentials of a URL, to remove them from quoted answers.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def url_secrets(text: str) -> tuple[str, ...]:
 
 
 def shown_key(text: str) -> str:
-    """Write the name of a file with a key; of a private key in its place only that it is one.
+    """Return the name of a file with a key; of a private key in its place only the kind.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def say(text: object, file: TextIO | None = None) -> None:
 
 
 def hand_over(text: str) -> None:
-    """Print a text for programs, which get it as it is; a terminal does not."""
+    """Print a text for programs, which get it unchanged; a terminal gets it escaped."""
     import sys
 
     print(printable(text) if sys.stdout.isatty() else text)  # noqa: T201 - the same

@@ -22,7 +22,7 @@ class ToolchainRequest(NamedTuple):
     need_cxx : bool
         Ask for a C++ compiler.
     nvcc, cxx : Path, optional
-        The only programs that may be used. One that does not work is an error; the search does not go on.
+        The only programs that may be used. If one does not work, the search ends with an error.
     """
 
     need_cuda: bool = False
@@ -37,19 +37,19 @@ class HostCompiler(NamedTuple):
     Parameters
     ----------
     path : Path
-        Absolute, as it has to be called: a link to ccache stays one.
+        The absolute path by which it is called: a link to ccache stays a link.
     family : {"gcc", "clang"}
-        Whose command line and version numbers it has.
+        The kind of its command line and version numbers.
     version : str
-        Such as ``"12.2.0"``.
+        The version, such as ``"12.2.0"``.
     target : str
         The triple that it compiles for.
-    banner : str
-        Its own version line, which also tells a distribution's rebuild from another.
     found_via : str
         The search step that found it.
+    banner : str
+        The version line that it prints, which differs between the builds of distributions.
     content : str
-        Tells its file from another one: a wrapper script that is edited keeps its compiler's version.
+        A hash of its file: an edited wrapper script keeps its compiler's version.
     """
 
     path: Path
@@ -67,10 +67,10 @@ class HostCompiler(NamedTuple):
 
 
 class HostLimits(NamedTuple):
-    """The host compilers that a toolkit's ``crt/host_config.h`` accepts; None where it sets no limit.
+    """The host compilers that a toolkit's ``crt/host_config.h`` accepts; None for a limit that it does not set.
 
-    `libc_below` is the first release of glibc whose ``math.h`` contradicts the toolkit's own declarations; empty for
-    none.
+    `libc_below` is the first release of glibc whose ``math.h`` contradicts the toolkit's own declarations; empty if
+    there is none.
     """
 
     gcc_max: int | None = None
@@ -87,11 +87,11 @@ class Component(NamedTuple):
     name : str
         ``"nvcc"``, ``"nvvm"``, ``"crt"``, ``"cudart"``, ``"cccl"``, ``"ptxas"`` and so on.
     path : Path
-        A file of it.
+        A file of the part.
     version : str
-        Empty when nothing on disk tells.
+        The version; empty when it is unknown.
     source : str
-        What told the version, such as ``"ptxas --version"``, or why nothing did.
+        The source of the version, such as ``"ptxas --version"``, or the reason why it is unknown.
     """
 
     name: str
@@ -108,17 +108,17 @@ class Nvcc(NamedTuple):
     path : Path
         The nvcc to call, behind wrapper scripts.
     version, build : str
-        Such as ``"13.0.88"`` and its build line.
+        The version, such as ``"13.0.88"``, and the build line.
     content : str
-        Tells its file and its profile from others, as `HostCompiler.content`.
+        A hash of its file and its profile, as `HostCompiler.content`.
     cicc, cudafe, nvlink : Path
-        The programs that it alone calls.
+        The programs that only nvcc calls.
     host : HostCompiler
-        To be passed with ``-ccbin``.
+        The compiler to pass with ``-ccbin``.
     host_limits : HostLimits
-        What its ``crt/host_config.h`` accepts.
+        The compilers that its ``crt/host_config.h`` accepts.
     allow_unsupported_compiler : bool
-        `host` is outside the limits by the user's wish: pass ``-allow-unsupported-compiler``.
+        Whether the user wants a `host` outside the limits: pass ``-allow-unsupported-compiler``.
     """
 
     path: Path
@@ -148,23 +148,14 @@ class Nvcc(NamedTuple):
         return "CUDA release"
 
     def title(self, release: str) -> str:
-        """The compiler in messages: ``"nvcc of CUDA 13.0"``."""
+        """Return the compiler's name in messages: ``"nvcc of CUDA 13.0"``."""
         return f"nvcc of CUDA {release}"
 
     def flat(self) -> dict[str, Any]:
-        """Its part of `CudaToolkit.flat`."""
-        return {
-            "nvcc": self.path,
-            "nvcc_version": self.version,
-            "nvcc_build": self.build,
-            "nvcc_content": self.content,
-            "cicc": self.cicc,
-            "cudafe": self.cudafe,
-            "nvlink": self.nvlink,
-            "host_compiler": self.host,
-            "host_limits": self.host_limits,
-            "allow_unsupported_compiler": self.allow_unsupported_compiler,
-        }
+        """Return the compiler's part of `CudaToolkit.flat`."""
+        prefixed = {"path": "nvcc", "version": "nvcc_version", "build": "nvcc_build", "content": "nvcc_content"}
+        names = prefixed | {"host": "host_compiler"}
+        return {names.get(name, name): value for name, value in self._asdict().items()}
 
 
 class ClangCuda(NamedTuple):
@@ -173,7 +164,7 @@ class ClangCuda(NamedTuple):
     Parameters
     ----------
     host : HostCompiler
-        It.
+        The clang.
     """
 
     host: HostCompiler
@@ -194,11 +185,11 @@ class ClangCuda(NamedTuple):
         return "clang, or nvcc"
 
     def title(self, release: str) -> str:
-        """The compiler in messages: ``"clang 19.1.7 with CUDA 12.9"``."""
+        """Return the compiler's name in messages: ``"clang 19.1.7 with CUDA 12.9"``."""
         return f"clang {self.host.version} with CUDA {release}"
 
     def flat(self) -> dict[str, Any]:
-        """Its part of `CudaToolkit.flat`."""
+        """Return the compiler's part of `CudaToolkit.flat`."""
         return {
             **dict.fromkeys(("nvcc", "cicc", "cudafe", "nvlink")),
             **dict.fromkeys(("nvcc_version", "nvcc_build", "nvcc_content"), ""),
@@ -214,25 +205,25 @@ class CudaToolkit(NamedTuple):
     Parameters
     ----------
     root : Path
-        nvcc's own idea of its root folder; clang's ``--cuda-path``.
+        The root folder according to nvcc; clang's ``--cuda-path``.
     release : str
-        Such as ``"13.0"``.
+        The release, such as ``"13.0"``.
     compiler : Nvcc or ClangCuda
         The compiler of CUDA sources, with the host compiler that it accepts.
-    layout : str
-        The row of `catalog.LAYOUTS` that it follows.
     include_dirs, library_dirs : tuple of Path
-        Where its headers and libraries are, in search order; nvcc itself knows the headers, not always the libraries.
+        The folders of headers and libraries, in search order; nvcc itself knows the headers, not always the libraries.
     cudart_static, cudart_shared : Path, optional
-        At least one is set.
+        The CUDA runtime; at least one is set.
     ptxas, fatbinary, libdevice : Path
         The parts that every compiler calls or reads.
     components : tuple of Component
         Every part with its version.
     archs : tuple of Arch
-        What can be compiled for, sorted.
+        The architectures that it compiles for, sorted.
     found_via : str
         The search step that found it.
+    layout : str
+        The name of its row in `layouts.LAYOUTS`.
     """
 
     root: Path
@@ -262,7 +253,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def nvcc(self) -> Path | None:
-        """The nvcc to call, behind wrapper scripts; None where another compiler compiles."""
+        """The nvcc to call, behind wrapper scripts; None if another compiler compiles."""
         return self.compiler.path if isinstance(self.compiler, Nvcc) else None
 
     @property
@@ -271,10 +262,7 @@ class CudaToolkit(NamedTuple):
         return self.compiler.version if isinstance(self.compiler, Nvcc) else ""
 
     def flat(self) -> dict[str, Any]:
-        """Every fact under the one name that ``doctor --json``, records and keys have for it.
-
-        What the compiler of a toolkit lacks is None or empty.
-        """
+        """Return every fact by its name in ``doctor --json``, records and keys; None or empty if there is none."""
         fields = self._asdict()
         del fields["compiler"]
         return fields | self.compiler.flat()
@@ -307,25 +295,25 @@ def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
 
 
 class Warned(NamedTuple):
-    """Something that works now and is likely to surprise later."""
+    """A warning of something that works now and is likely to surprise later."""
 
     message: str
     hint: str = ""
 
 
 class Toolchain(NamedTuple):
-    """All that is needed to compile here, and all that a cache key has to know about it.
+    """The compilers of this machine, with all facts about them that a cache key needs.
 
     Parameters
     ----------
     cxx : HostCompiler, optional
-        For C++ kernels; also nvcc's host compiler unless nvcc rejects it.
+        The compiler for C++ kernels; also nvcc's host compiler unless nvcc rejects it.
     cuda : CudaToolkit, optional
-        Set when it was asked for.
+        The CUDA toolkit, when it was asked for.
     environment : tuple of tuple of str
-        Names and values of the set environment variables that change what the compilers do, sorted.
+        Names and values of the environment variables that change the output of the compilers, sorted.
     warnings : tuple of Warned
-        For a doctor or a log; not part of the key.
+        Warnings for a doctor or a log; not part of the key.
     """
 
     cxx: HostCompiler | None = None
@@ -334,7 +322,7 @@ class Toolchain(NamedTuple):
     warnings: tuple[Warned, ...] = ()
 
     def key_fields(self) -> tuple[tuple[str, str], ...]:
-        """Labelled fields for a cache key: two toolchains that may compile differently differ in one.
+        """Return labeled fields for a cache key: two toolchains that may compile differently differ in one.
 
         Returns
         -------
@@ -356,7 +344,7 @@ class Toolchain(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the framed `key_fields`, 64 hexadecimal digits."""
+        """The SHA-256 of the framed `key_fields`, 64 hexadecimal digits."""
         import hashlib
 
         digest = hashlib.sha256()
@@ -369,24 +357,19 @@ class Toolchain(NamedTuple):
 
 
 def _compiler_fields(label: str, compiler: HostCompiler) -> Iterator[tuple[str, str]]:
-    """A host compiler's part of the key."""
-    yield f"{label}.path", str(compiler.path)
-    yield f"{label}.family", compiler.family
-    yield f"{label}.version", compiler.version
-    yield f"{label}.target", compiler.target
-    yield f"{label}.banner", compiler.banner
-    yield f"{label}.content", compiler.content
+    """Yield a host compiler's part of the key."""
+    for name in ("path", "family", "version", "target", "banner", "content"):
+        yield f"{label}.{name}", str(getattr(compiler, name))
 
 
 def _toolkit_fields(toolkit: CudaToolkit) -> Iterator[tuple[str, str]]:
-    """A CUDA toolkit's part of the key."""
+    """Yield a CUDA toolkit's part of the key."""
     fields = toolkit.flat()
     for name in _TOOLKIT_FIELDS:
         yield f"cuda.{name}", str(fields[name])
-    for position, folder in enumerate(toolkit.include_dirs):
-        yield f"cuda.include_dirs.{position}", str(folder)
-    for position, folder in enumerate(toolkit.library_dirs):
-        yield f"cuda.library_dirs.{position}", str(folder)
+    for name in ("include_dirs", "library_dirs"):
+        for position, folder in enumerate(fields[name]):
+            yield f"cuda.{name}.{position}", str(folder)
     for component in toolkit.components:
         yield f"cuda.component.{component.name}", f"{component.version} {component.path}"
     yield from _compiler_fields("cuda.host", toolkit.host_compiler)
@@ -396,4 +379,4 @@ _TOOLKIT_FIELDS = (
     *("root", "release", "nvcc", "nvcc_version", "nvcc_build", "nvcc_content", "cicc", "ptxas", "cudafe", "fatbinary"),
     *("nvlink", "libdevice", "cudart_static", "cudart_shared", "allow_unsupported_compiler"),
 )
-"""Those of `CudaToolkit.flat` that are one text of the key each."""
+"""Fields of `CudaToolkit.flat` that are hashed into the key, one text each."""

@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinxcontrib.mermaid",
     "breakable_names",
     "repository_pages",
     "command_lines",
@@ -43,6 +44,7 @@ suppress_warnings = [
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]  # as GitHub draws it
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings have the types, with shapes and units

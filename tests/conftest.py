@@ -30,6 +30,12 @@ LEFT_OUT = pytest.StashKey[int]()
 NUMBA_DOCTESTS = frozenset({"be_runtime/kernels/numba/cpu.py"})
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/load/module.py", *NUMBA_DOCTESTS})
 
+if "jax" not in sys.modules:  # a tier's conftest, which imports it, is loaded before pytest_configure runs
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
+    # Several test processes share one device.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 NEEDS_FULL = ("recipe/", "docker/", "pyproject.toml", "MANIFEST.in")
 """Files whose changes only `make test-full` checks from end to end; so do changes of package data."""
 
@@ -39,7 +45,7 @@ collect_ignore = [name for name, package in _IMPORTS.items() if importlib.util.f
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the tests out of the user's cache, and give the CPU backend two devices."""
+    """Keep the tests out of the user's cache."""
     unknown = PROMISED.difference(TIERS)
     if unknown:
         message = f"BE_REQUIRE_TIERS names unknown tiers: {', '.join(sorted(unknown))}; there are {', '.join(TIERS)}"
@@ -53,12 +59,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PIP_CERT" in os.environ:
         os.environ.setdefault("SSL_CERT_FILE", os.environ["PIP_CERT"])  # what uv calls the same certificates
-    if "jax" not in sys.modules:
-        flags = os.environ.get("XLA_FLAGS", "")
-        if "xla_force_host_platform_device_count" not in flags:
-            os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=2".strip()
-        # Several test processes share one device.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def _tier(path: Path) -> str | None:

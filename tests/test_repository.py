@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
-import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import be_runtime
@@ -13,7 +14,8 @@ import be_toolchain
 from tests.conftest import TIERS
 
 ROOT = Path(__file__).resolve().parent.parent
-_CODE = (path for package in ("be_toolchain", "be_runtime") for path in (ROOT / package).rglob("*.py"))
+PACKAGES = ("be_toolchain", "be_runtime")
+_CODE = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MODULES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in _CODE}
 FOLDERS = ("benchmarks", "constraints", "docker", "docs", "recipe", "release")
 PAGES = {
@@ -58,15 +60,71 @@ def test_nothing_is_left_unfinished():
     assert [name for name, text in MODULES.items() if UNFINISHED.search(text)] == []
 
 
-def test_the_architecture_names_paths_that_exist_and_the_layers_that_are_enforced():
-    architecture = PAGES[ROOT / "ARCHITECTURE.md"]
-    for section in re.split(r"^(?=##)", architecture, flags=re.MULTILINE):
-        bases = [ROOT, *(ROOT / name for name in re.findall(r"`(be_\w+)/`", section.partition("\n")[0]))]
-        paths = PATH.findall(section)
-        assert [path for path in paths if not any((base / path).exists() for base in bases)] == []
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    enforced = [f"{each['containers'][0]} {' → '.join(each['layers'])}" for each in contracts if "layers" in each]
-    assert " ".join(architecture.split("```")[3].split()) == " ".join(enforced)
+def test_the_architecture_names_paths_that_exist():
+    paths = PATH.findall(PAGES[ROOT / "ARCHITECTURE.md"])
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def _room(module: str) -> str:
+    """Name the folder or root module that a module belongs to, as in ``be_runtime.load``."""
+    return ".".join(module.split(".")[:2])
+
+
+def _imported_rooms() -> set[tuple[str, str]]:
+    """List the imports between rooms, as pairs. A room of the other package counts as that package."""
+    names = {name: name.removesuffix(".py").replace("/", ".") for name in MODULES if not name.endswith("/__main__.py")}
+    rooms = {_room(module) for module in names.values() if not module.endswith(".__init__")}
+    found = set()
+    for name, module in names.items():
+        for node in ast.walk(ast.parse(MODULES[name])):
+            match node:
+                case ast.ImportFrom(module=str(base)):
+                    imported = [f"{base}.{each.name}" for each in node.names]
+                case ast.Import():
+                    imported = [each.name for each in node.names]
+                case _:
+                    continue
+            for each in map(_room, imported):
+                package = each.partition(".")[0]
+                found.add((_room(module), each if module.startswith(f"{package}.") else package))
+    targets = {*rooms, *PACKAGES}
+    return {(room, each) for room, each in found if room in rooms and each in targets and room != each}
+
+
+def _drawn_arrows(page: str) -> list[tuple[str, str]]:
+    """List the arrows of a page's only picture, as pairs; ``a --> b & c --> d`` are four."""
+    (picture,) = re.findall(r"^```mermaid\nflowchart TD\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    chains = [[each.split(" & ") for each in line.strip().split(" --> ")] for line in picture.splitlines()]
+    steps = [step for chain in chains for step in itertools.pairwise(chain)]
+    return [arrow for step in steps for arrow in itertools.product(*step)]
+
+
+def _reach(start: str, arrows: Iterable[tuple[str, str]]) -> set[str]:
+    """Follow arrows, and return the rooms at their ends."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        room = left.pop()
+        ends = {end for begin, end in arrows if begin == room} - found
+        found |= ends
+        left.extend(ends)
+    return found
+
+
+def test_the_picture_of_the_architecture_shows_the_imports():
+    """An import against the arrows fails: rooms import what their arrows reach, and each arrow is needed."""
+    arrows, imports = _drawn_arrows(PAGES[ROOT / "ARCHITECTURE.md"]), _imported_rooms()
+    reached = {room: _reach(room, arrows) for room, _ in imports}
+    others = {arrow: [each for each in arrows if each != arrow] for arrow in arrows}
+    wrong = {
+        "arrows that no import stands for": {*arrows} - imports,
+        "imports without a path in the picture": {(room, end) for room, end in imports if end not in reached[room]},
+        "rooms that import each other": {(room, room) for room, ends in reached.items() if room in ends},
+        "arrows beside a longer path": {(room, end) for room, end in arrows if end in _reach(room, others[room, end])},
+    }
+    assert arrows
+    assert [f"{problem}: {sorted(found)}" for problem, found in wrong.items() if found] == []
 
 
 def test_links_between_pages_and_the_make_targets_that_they_name_lead_somewhere():

@@ -1,4 +1,4 @@
-"""Attributes of a call: Python's values become the declared types, or are refused. Pure."""
+"""Options of a function and attributes of a call: convert Python's values to the declared types. Pure."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def check_options(
     *,
     random: bool = False,
 ) -> Options:
-    """Check the options that an author gives.
+    """Return the options of a function, checked.
 
     Raises
     ------
     ArgumentError
-        One is not allowed.
+        An option is not allowed.
 
     Examples
     --------
@@ -81,12 +81,12 @@ def check_options(
 
 
 def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Convert the keyword arguments of a call; those with a default may be left out, and stay so.
+    """Convert the keyword arguments of a call; an attribute with a default may be left out.
 
     Raises
     ------
     ArgumentError
-        One is unknown, missing, or not a value of its type; the error names it.
+        An attribute is unknown or missing, or its value does not fit its type; the error names the attribute.
     """
     known = {param.name: param for param in params}
     unknown = [name for name in given if name not in known]
@@ -97,7 +97,7 @@ def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, 
 
 
 def with_defaults(params: Sequence[Param], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a call that `convert_attributes` takes, with the defaults of those that it leaves out.
+    """Return the attributes of a call, with the defaults of the attributes that it leaves out.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def with_defaults(params: Sequence[Param], given: Mapping[str, Any]) -> dict[str
 
 
 def _may_be_left_out(param: Param) -> bool:
-    """Return whether the kernel has a value of its own: a default, or one for each field of a structure."""
+    """Return whether an attribute has a default, or each field of a structure has one."""
     return param.default is not None or (param.kind is AttrKind.STRUCT and all(map(_may_be_left_out, param.fields)))
 
 
@@ -158,13 +158,13 @@ def _convert(what: str, param: Param, value: Any) -> Value:
 
 
 def known_dtype(param: Param) -> DType:
-    """Return the type of an attribute's numbers, which a compiled entry point knows."""
+    """Return the type of the numbers of an attribute whose entry point was compiled."""
     assert param.dtype is not None, "discovery gives every attribute a type"
     return param.dtype
 
 
 def _refuse_traced(what: str, value: Any) -> None:
-    """Refuse a value that is traced, also where it has a value, whose derivative would be lost."""
+    """Refuse a traced value, even with a known value: its derivative would be lost."""
     if not hasattr(value, "aval"):
         return
     from be_runtime.jax.transforms import is_traced
@@ -189,7 +189,7 @@ def _refused(what: str, value: object, wanted: str) -> ArgumentError:
 
 
 def hold(value: Any, dtype: DType) -> Any:
-    """Convert a number to a numpy scalar of a type that holds it; None if it doesn't.
+    """Convert a number to a numpy scalar of a type; None if the type does not hold it.
 
     Floats are rounded, but never to an infinity.
 
@@ -242,19 +242,17 @@ def _array(what: str, dtype: DType, value: Any) -> Numbers:
         flat = np.asarray(value).ravel()
     except (TypeError, ValueError):
         raise _refused(what, value, f"an array of {dtype.name}") from None
-    if flat.dtype == numpy_dtype(dtype):
-        return Numbers(dtype.array_type.name, flat.tobytes(), is_array=True)
-    cast = _cast(flat, dtype)
+    cast = flat if flat.dtype == numpy_dtype(dtype) else _cast(flat, dtype)
     if cast is not None:
         return Numbers(dtype.array_type.name, cast.tobytes(), is_array=True)
     held = [hold(each, dtype) for each in flat.tolist()]
-    if None in [number if number is None else 0 for number in held]:
+    if any(number is None for number in held):
         raise _refused(what, value, f"an array of {dtype.name}")
     return Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
 
 
 def _cast(flat: Any, dtype: DType) -> Any:
-    """Convert many numbers at once, as `hold` does; None if one does not fit, or they must be looked at one by one."""
+    """Convert many numbers at once, as `hold` does; None if a number does not fit, or `hold` must check each."""
     import numpy as np
 
     if flat.dtype.kind == "f" and dtype.kind == "float":
@@ -274,7 +272,7 @@ def _string(what: str, value: Any) -> str:
         raise _refused(what, value, "a string without NUL")
     if any("\ud800" <= each <= "\udfff" for each in value):
         raise _refused(what, value, "a string that UTF-8 can hold")
-    return str.__str__(value)  # a member of an enumeration may be a string and write another one
+    return str.__str__(value)  # str() of a member of an enumeration may return another text
 
 
 def _choice(what: str, choices: Sequence[str], value: Any) -> str:
@@ -285,7 +283,7 @@ def _choice(what: str, choices: Sequence[str], value: Any) -> str:
 
 
 def dtype_of(what: str, value: Any) -> DType:
-    """Return the element type that a value names: a string, or anything that numpy takes for a dtype."""
+    """Return the element type that a value names: a string, or any value that numpy takes as a dtype."""
     import numpy as np
 
     try:

@@ -1,8 +1,7 @@
-"""The end of a call while JAX traces it: what was checked becomes an operation of the program."""
+"""A function of arrays with a compiled program for each combination of attributes, and the call it traces into."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import faulthandler
 import math
@@ -21,12 +20,12 @@ from be_runtime.jax.arrays import Value, match_layouts
 from be_runtime.jax.fault_names import NAMES
 
 _MOST_PROGRAMS = 256
-"""Combinations of attributes whose programs are kept; the oldest goes first."""
+"""Limit for the combinations of attributes whose programs are kept; the oldest is dropped first."""
 
 Program = Callable[..., Any]
 Converted = tuple[tuple[str, Value], ...]
 Zeros = tuple[tuple[str, float], ...]
-"""Attributes that are 0, and their signs: Python takes 0.0 and -0.0 for one value."""
+"""Attributes that are 0, and their signs: for Python, 0.0 equals -0.0."""
 
 
 class CompiledFunction:
@@ -35,17 +34,17 @@ class CompiledFunction:
     Parameters
     ----------
     name, label, doc : str
-        Name of the function, the beginning of every message, and its description.
+        Name of the function, beginning of every message, and description.
     convert : callable
         Function that checks the attributes of a call and converts them.
     trace : callable
-        Function of described results, attributes and converted attributes; it makes a function of arrays.
+        Function of described results, attributes and converted attributes; it returns a function of arrays.
     report : callable, optional
         Function that makes the kernel's report for block sizes.
     """
 
     mode: checks.Active | None = None
-    """Checked mode of its calls, whatever the thread's is."""
+    """Checked mode of all its calls; without one, the checked mode of the thread counts."""
 
     unchecked: Callable[..., Any]
     """The calls of all functions while no checked mode is on."""
@@ -63,12 +62,12 @@ class CompiledFunction:
         self._convert = convert
         self._trace = trace
         self._report = report
+        self._programs: dict[object, Program] = {}
+        # The programs by keyword arguments, as far as Python's equality tells them apart, and the same programs for the
+        # calls that must be fastest: without keywords, and with one attribute that is not 0, by its name and its value.
         self._known: dict[object, tuple[Program, Zeros]] = {}
-        self._exact: dict[object, Program] = {}
-        # those of calls without `outs`, whose attributes Python can tell apart: of none, of one by its name, of more
         self._plain: Program | None = None
         self._single: dict[str, dict[object, tuple[type, Program]]] = {}
-        self._quick: dict[object, Program] = {}
         if faulthandler.is_enabled():
             _note_lines()
 
@@ -76,12 +75,12 @@ class CompiledFunction:
         return f"<kernel {self.__name__}>"
 
     def clear(self) -> None:
-        """Forget the compiled programs, and all of JAX's that may contain them, so that they are made anew."""
+        """Forget the compiled programs, and all programs of JAX that may contain them."""
         from be_runtime.jax import transforms
 
-        if self._exact:
+        if self._programs:
             transforms.forget_programs()
-        self._exact.clear()
+        self._programs.clear()
         self._forget_keys()
         self._plain = None
 
@@ -91,10 +90,11 @@ class CompiledFunction:
         Parameters
         ----------
         *arrays : array
-            Inputs in the order of the arg_spec. For an optional input, None; for one that takes any number, a sequence.
+            Inputs in the order of the arg_spec. An optional input may be None; an input for any number of arrays is a
+            sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            The shape and dtype of each result, where the arg_spec doesn't tell them. A callable is given the inputs and
-            the attributes. For one struct the result is an array, for a sequence a tuple.
+            Shape and dtype of each result, if the arg_spec doesn't declare them. A callable takes the inputs and the
+            attributes. For one struct the result is an array, for a sequence a tuple.
         **attributes
             Attributes by name; those with a default may be left out.
 
@@ -111,18 +111,15 @@ class CompiledFunction:
         """
         try:
             program = None
-            if outs is None:
+            if outs is None and not attributes:
+                program = self._plain
+            elif outs is None and len(attributes) == 1:
                 try:
-                    if not attributes:
-                        program = self._plain
-                    elif len(attributes) == 1:
-                        (name,) = attributes
-                        value = attributes[name]
-                        kind, known = self._single[name][value]
-                        if value.__class__ is kind:
-                            program = known
-                    else:
-                        program = self._quick[_key(attributes)]
+                    (name,) = attributes
+                    value = attributes[name]
+                    kind, known = self._single[name][value]
+                    if value.__class__ is kind:
+                        program = known
                 except (KeyError, TypeError):
                     pass
             if program is None:
@@ -138,12 +135,12 @@ class CompiledFunction:
             raise
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
-        """Describe what the compiler made of a kernel of `cuda_kernel`, as `CompiledModule.report` does of a module.
+        """Return the compiler's report on a kernel of `cuda_kernel`, as `CompiledModule.report` does for a module.
 
         Raises
         ------
         ArgumentError
-            The kernel is in a module, or it is none of `cuda_kernel`.
+            The kernel is not from `cuda_kernel`; a module has a report of all its kernels.
         """
         if self._report is None:
             raise ArgumentError(
@@ -152,14 +149,14 @@ class CompiledFunction:
         return self._report(block_sizes)
 
     def checked_by(self, mode: checks.Active | None) -> Self:
-        """Check its calls always, and return it; None leaves it as it is."""
+        """Set the checked mode of all calls, and return the function."""
         self.mode = mode
         return self
 
     def as_hijax(self) -> Callable[..., Any]:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
-        It takes what this function takes, and has its rules of today for ``vmap`` and derivatives.
+        It takes the same arguments, and has this function's present rules for ``vmap`` and derivatives.
 
         Returns
         -------
@@ -179,35 +176,44 @@ class CompiledFunction:
         return calls.high_level(self.__name__, lambda keywords: self._program(keywords.pop("outs", None), keywords))
 
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
-        """Return the program for some keyword arguments, by Python's equality if that is theirs."""
-        found = None
-        with contextlib.suppress(KeyError, TypeError):
-            found = self._known[(outs, *_key(attributes))]
-        if found is None:  # not in a handler, whose error a wrong argument's would follow from
-            return self._find(outs, attributes)
-        program, zeros = found
-        if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
-            return self._find(outs, attributes)
-        return program
-
-    def _find(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
-        """Return the program for some keyword arguments, made on their first use."""
+        """Return the program for some keyword arguments, which is made on their first use."""
+        # An enumeration's member, or a complex number, may equal an int: the types count too.
+        try:
+            program, zeros = self._known[(outs, *attributes.items(), *map(type, attributes.values()))]
+            if not zeros or all(math.copysign(1.0, attributes[name]) == sign for name, sign in zeros):
+                return program
+        except (KeyError, TypeError):
+            pass  # not the context of a wrong argument's error
         from be_runtime.jax import calls
 
         described, converted = self._described(outs, attributes)
-        program = self._exact.get((described, converted))
-        if program is None:
+        found = self._programs.get((described, converted))
+        if found is None:
             own = copy.deepcopy(dict(attributes))  # the caller may change an array before a later trace
-            program = calls.compiled(self._trace(described, own, converted))
-            program = self._exact.setdefault((described, converted), program)
-            if len(self._exact) > _MOST_PROGRAMS:
-                self._exact.pop(next(iter(self._exact)))
+            found = calls.compiled(self._trace(described, own, converted))
+            found = self._programs.setdefault((described, converted), found)
+            if len(self._programs) > _MOST_PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
                 self._forget_keys()
-        self._remember(described, attributes, program)
-        return program
+        signs = _zeros(attributes)
+        if signs is None:
+            return found
+        if len(self._known) >= _MOST_PROGRAMS:
+            self._forget_keys()
+        self._known[(described, *attributes.items(), *map(type, attributes.values()))] = found, signs
+        if outs is None and not attributes:
+            self._plain = found
+        elif outs is None and len(attributes) == 1 and not signs:
+            ((name, value),) = attributes.items()
+            self._single.setdefault(name, {}).setdefault(value, (type(value), found))
+        return found
+
+    def _forget_keys(self) -> None:
+        self._known.clear()
+        self._single.clear()
 
     def _described(self, outs: Any, attributes: Mapping[str, Any]) -> tuple[Any, Converted]:
-        """Return the shapes and dtypes of described results, and the converted attributes."""
+        """Return the shapes and dtypes in `outs`, and the converted attributes."""
         converted = self._convert(attributes)
         described = tuple(outs) if isinstance(outs, list) else outs
         if outs is not None and not callable(outs):  # arrays have no hash
@@ -220,44 +226,20 @@ class CompiledFunction:
             ) from None
         return described, converted
 
-    def _remember(self, outs: Any, attributes: Mapping[str, Any], program: Program) -> None:
-        """Find the program sooner in the next call with equal keyword arguments."""
-        zeros = _zeros(attributes)
-        if zeros is None:
-            return
-        if len(self._known) + len(self._quick) + sum(map(len, self._single.values())) >= _MOST_PROGRAMS:
-            self._forget_keys()
-        if outs is not None or zeros:
-            self._known[(outs, *_key(attributes))] = program, zeros
-        elif not attributes:
-            self._plain = program
-        elif len(attributes) == 1:
-            ((name, value),) = attributes.items()
-            kind, _ = self._single.setdefault(name, {}).setdefault(value, (type(value), program))
-            if kind is not type(value):
-                self._known[(None, *_key(attributes))] = program, zeros
-        else:
-            self._quick[_key(attributes)] = program
-
-    def _forget_keys(self) -> None:
-        self._known.clear()
-        self._single.clear()
-        self._quick.clear()
-
 
 _call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
 
 
 @public
 def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
-    """Call the kernel while a fault of the process is told: with its line."""
+    """Call the kernel while Python's fault handler is on: a fault names the line of the call."""
     NAMES.add_line(self.__qualname__)
     return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
 @public
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
-    """Call the kernel while a checked mode is on somewhere: each call is traced, since each has a line of its own."""
+    """Call the kernel while a checked mode is on somewhere: trace each call, since each has a line of its own."""
     mode = self.mode or checks.active()
     if mode is None:
         return self.unchecked(*arrays, outs=outs, **attributes)
@@ -268,24 +250,19 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 
 def check_calls(*, is_on: bool) -> None:
-    """Let all calls look for a checked mode, or none: a call that need not look is as fast as without such modes."""
+    """Let all calls look for a checked mode, or none: without checked modes, calls pay nothing for them."""
     CompiledFunction.__call__ = _call_checked if is_on else CompiledFunction.unchecked  # type: ignore[method-assign]
 
 
 def _note_lines() -> None:
-    """Let all calls note their lines from now on; checked calls have them anyway."""
+    """Let all calls note their lines from now on; checked calls always do."""
     if CompiledFunction.__call__ is CompiledFunction.unchecked:
         CompiledFunction.__call__ = _call_named  # type: ignore[method-assign]
     CompiledFunction.unchecked = _call_named
 
 
-def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return attributes with their types, since an enumeration's member, or a complex number, may equal an int."""
-    return (*attributes.items(), *map(type, attributes.values()))
-
-
 def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
-    """Return the attributes that are 0 with their signs; None if equal attributes may differ in another way."""
+    """Return the attributes that are 0, with their signs; None if equal attributes may differ in another way."""
     zeros = []
     for name, value in attributes.items():
         if isinstance(value, str):
@@ -298,14 +275,14 @@ def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
 
 
 Targets = tuple[tuple[str, str], ...]
-"""Names of JAX's platforms, and the target on each."""
+"""Pairs of a platform of JAX and the target's name on it."""
 
 Computed = tuple[tuple[str, tuple[str, ...]], ...]
 """Attributes that depend on the extents of one device, see `Split`."""
 
 
 class KernelTarget(NamedTuple):
-    """The target of a call without a module, and what XLA is given with it.
+    """The target of a call without a module, and its attributes for XLA.
 
     Parameters
     ----------
@@ -320,12 +297,12 @@ class KernelTarget(NamedTuple):
 
 
 def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:
-    """Choose the `vmap` method that the declared axes allow, where the author gives none.
+    """Return options with the `vmap` method that the declared axes allow, if the author gives none.
 
     Parameters
     ----------
     takes_any_extent : bool
-        True for a kernel that may be called with other extents than those that its call was traced with.
+        True for a kernel whose calls may have other extents at run time than in the trace.
     """
     if options.vmap_method is not None or signature is None:
         return options
@@ -349,12 +326,12 @@ def bind_call(
     Parameters
     ----------
     has_state : bool
-        True for a kernel that keeps something from call to call.
+        True for a kernel that keeps an object from call to call.
 
     Raises
     ------
     ArgumentError
-        The layouts are not those of the call's arrays.
+        The layouts don't fit the arrays of the call.
     """
     from be_runtime.jax import calls
 

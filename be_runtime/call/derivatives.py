@@ -1,4 +1,4 @@
-"""Derivatives of an entry point by other entry points, or by Python functions."""
+"""Derivatives of an entry point by other entry points or Python functions, and the axes that may be split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax import primitive
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.jax.split import Split
-from be_runtime.signature.expressions import Expression
 from be_runtime.signature.model import LEADING, Many, Param, Role
 
 
@@ -19,14 +18,14 @@ def split_of(
     operands: Sequence[tuple[Param, ArraySpec]],
     results: Sequence[tuple[Param, ArraySpec]],
 ) -> Split:
-    """Name each axis of a call's arrays, and say which may be split.
+    """Return the names of all axes of a call's arrays, and the axes that may be split.
 
     Parameters
     ----------
     params : sequence of Param
         All parameters of the entry point, and its ``parallel`` and ``reduce`` tokens.
     operands, results : sequence of (Param, ArraySpec)
-        The arrays of the call.
+        Arrays of the call.
 
     Examples
     --------
@@ -65,7 +64,7 @@ def _names(params: Sequence[Param], role: Role) -> set[str]:
 
 
 def _factors(param: Param, spec: ArraySpec, kept: set[str], what: str) -> tuple[str, ...]:
-    """Name the axes of one array: those that may be split by their own name, others uniquely."""
+    """Name the axes of one array: an axis that may be split by its own name, any other uniquely."""
     axes = param.axes
     if axes is None:
         return tuple(f"{what}: axis {index}" for index in range(spec.ndim))
@@ -73,20 +72,16 @@ def _factors(param: Param, spec: ArraySpec, kept: set[str], what: str) -> tuple[
     prefix = "" if LEADING in kept else f"{what}: "
     leading = tuple(f"{prefix}{LEADING}{index}" for index in range(spec.ndim - len(own)))
     return leading + tuple(
-        axis if isinstance(axis, str) and axis in kept else f"{what}: {_unique(axis, index)}"
+        (axis if axis in kept else f"{what}: {axis}") if isinstance(axis, str) else f"{what}: axis {index}"
         for index, axis in enumerate(own, start=len(leading))
     )
-
-
-def _unique(axis: str | int | Expression, index: int) -> str:
-    return axis if isinstance(axis, str) else f"axis {index}"
 
 
 Run = Callable[..., Any]
 
 
 class Rule(NamedTuple):
-    """A function of a derivative.
+    """A rule of a derivative.
 
     Parameters
     ----------
@@ -95,7 +90,7 @@ class Rule(NamedTuple):
     attributes : tuple of str
         Attributes that it takes.
     is_kernel : bool
-        True for an entry point, which takes and gives arrays in a fixed order.
+        True for an entry point, whose arrays have a fixed order.
     inputs : int
         Number of arrays that an entry point takes.
     """
@@ -107,14 +102,14 @@ class Rule(NamedTuple):
     inputs: int = 0
 
     def bound(self, label: str, attributes: Mapping[str, Any], key: Hashable) -> BoundRule:
-        """Return the rule of a function with those of a call's attributes that it takes; equal ones have one `key`."""
+        """Bind the rule of a function to one call's attributes; equal attributes have one `key`."""
         known = {name: attributes[name] for name in self.attributes if name in attributes}
         return BoundRule(self, label, key, known)
 
 
 @dataclass(frozen=True)
 class BoundRule:
-    """A rule of a function, with the attributes of one call, which may have no hash."""
+    """A rule of a function with the attributes of one call, which need not have a hash."""
 
     rule: Rule
     label: str
@@ -130,7 +125,7 @@ class BoundRule:
         Raises
         ------
         ArgumentError
-            It doesn't take these arrays; the error names it.
+            The rule doesn't take these arrays; the error names the rule.
         """
         try:
             return call_named(str(self), self.rule.function, *arrays, **self.attributes)
@@ -145,7 +140,7 @@ class BoundRule:
         Raises
         ------
         ArgumentError
-            It is no array, or its shape or dtype is another.
+            The cotangent is no array, or its shape or dtype differs from the input's.
         """
         given = getattr(cotangent, "shape", None), getattr(cotangent, "dtype", None)
         if given != (array.shape, array.dtype):
@@ -154,7 +149,7 @@ class BoundRule:
 
 
 class Transpose(NamedTuple):
-    """A rule that maps cotangents of the results to that of one input, in a call with some arrays.
+    """A rule that maps cotangents of the results to the cotangent of one input, in one call.
 
     Parameters
     ----------
@@ -162,7 +157,7 @@ class Transpose(NamedTuple):
     argument : int
         Number of the input.
     counts : tuple of (int or None)
-        For each input of the call the number of its arrays; None for one array that is no sequence.
+        Number of arrays of each input of the call; None for an array that is no sequence.
     """
 
     rule: BoundRule
@@ -170,7 +165,7 @@ class Transpose(NamedTuple):
     counts: tuple[int | None, ...]
 
     def __call__(self, like: Any, *arrays: Any) -> Any:
-        """Compute the cotangent of an input, which must be as `like` is."""
+        """Return the cotangent of an input; its shape and dtype must be those of `like`."""
         rest = iter(arrays)
         inputs = [next(rest) if count is None else [next(rest) for _ in range(count)] or None for count in self.counts]
         found = self.rule(*inputs)
@@ -179,13 +174,13 @@ class Transpose(NamedTuple):
 
 
 class Derivative(NamedTuple):
-    """The rules of one function; none of them by default.
+    """The rules of one function, by default none.
 
     Parameters
     ----------
     forward, backward : Rule or None
     transposes : tuple of (int, Rule)
-        Inputs in which the function is linear, and the rule that maps cotangents of the results to those of the input.
+        Inputs in which the function is linear, each with the rule from cotangents of the results to the input's.
     """
 
     forward: Rule | None = None
@@ -198,7 +193,7 @@ class Derivative(NamedTuple):
         return Derivative(forward, backward, tuple((index, change(rule)) for index, rule in self.transposes))
 
     def wrap(self, label: str, run: Run, params: Sequence[Param], attributes: Mapping[str, Any], key: Hashable) -> Run:
-        """Return `run`, which calls an entry point with `params`, with the backward rule if there is one."""
+        """Return `run`, the call of an entry point with `params`, with the backward rule if there is one."""
         if self.backward is None:
             return run
         forward = None if self.forward is None else self.forward.bound(label, attributes, key)
@@ -217,7 +212,7 @@ class Derivative(NamedTuple):
     def bound_transposes(
         self, label: str, arrays: Sequence[Any], attributes: Mapping[str, Any], key: Hashable
     ) -> tuple[tuple[int, Transpose], ...]:
-        """Return the transposes for a call, by the number of the array among those that are there."""
+        """Return the transposes for a call, by the number of the array among the arrays of the call."""
         counts = tuple(0 if a is None else len(a) if isinstance(a, tuple | list) else None for a in arrays)
         starts = [sum(1 if count is None else count for count in counts[:index]) for index in range(len(counts))]
         return tuple(
@@ -228,9 +223,9 @@ class Derivative(NamedTuple):
 
 
 def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:
-    """Make the two functions that ``jax.custom_vjp`` takes; they keep the inputs and what the forward rule adds.
+    """Return the two functions for ``jax.custom_vjp``; they keep the inputs and the residuals of the forward rule.
 
-    `ruled` has the rule itself, so that derivatives of the first of the two find it.
+    `ruled` has the rule itself, so that derivatives of the first function find it.
     """
 
     def ahead(*arrays: Any) -> tuple[Any, Any]:
@@ -256,7 +251,7 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
 
 
 def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
-    """Call a backward kernel, whose results are the cotangents of the inputs that have derivatives, in order."""
+    """Call a backward kernel; its results are the cotangents of the inputs with derivatives, in order."""
     wanted, flat, kept = backward.rule.inputs, primitive.leaves(arrays), primitive.leaves(residuals)
     choices = ((*kept, *cotangents), (*arrays, *kept, *cotangents), (*flat, *kept, *cotangents))
     given = [each for each in choices if len(each) == wanted]
@@ -274,13 +269,13 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
     found = []
     for array in arrays:
         if array is None and len(results) > moving:
-            next(rest)  # of an optional input that the call leaves out
+            next(rest)  # the cotangent of an optional input that the call leaves out
         found.append(primitive.map_leaves(lambda each: next(rest) if primitive.is_inexact(each) else None, array))
     return found
 
 
 def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tuple[Any, ...]:
-    """Check that each cotangent is like its input."""
+    """Check that each cotangent has the shape and dtype of its input."""
     if not isinstance(cotangents, tuple | list) or len(cotangents) != len(arrays):
         count = len(cotangents) if isinstance(cotangents, tuple | list) else "no tuple of"
         raise ArgumentError(f"{backward} gives {count} cotangents for {len(arrays)} inputs")

@@ -1,4 +1,4 @@
-"""The function of an entry point, as an author calls it: arrays and attributes in, arrays out."""
+"""The functions that authors call: `KernelFunction` for an entry point of a module, `array_function` for a kernel."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class ArrayKernel(NamedTuple):
         Arrays and scalars of the kernel; None if only `scalars` are known.
     scalars : tuple of Param
     make_target : callable
-        Function of the arrays and scalars of a call; it makes the kernel and returns its targets and XLA's attributes.
+        Function of the arrays and scalars of a call; it makes the kernel and returns its target.
     scratch_unit : int
-        Scratch memory is a multiple of so many bytes, so that each of a batch is aligned.
+        Scratch memory is a multiple of so many bytes, so that the memory of each call in a batch is aligned.
     report : callable, optional
         Function that makes the kernel's report for block sizes.
     """
@@ -57,18 +57,18 @@ class ArrayKernel(NamedTuple):
 
 
 def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
-    """Make the function of a kernel; its result has the structure of `outs`, if that is given.
+    """Return the function of a kernel; its result has the structure of `outs`, if that is given.
 
     Raises
     ------
     ArgumentError
-        The results are not described. When the function is called or traced: an array or a scalar is not as declared.
+        The results are not described. A call of the function raises it if an array or a scalar is not as declared.
     SpecError
         A scalar has the name of another argument.
     """
     if options.outs is None and kernel.signature is None:
         raise ArgumentError(
-            f"{kernel.label}: neither outs nor a signature says what the results are",
+            f"{kernel.label}: neither outs nor a signature describes the results",
             hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
         )
     if any(param.name == "outs" for param in kernel.scalars):
@@ -103,10 +103,16 @@ def _run(
         leaves, restore = port.flatten(evaluate(f"outs of {kernel.label}", options.outs, given))
         return leaves
 
-    convert = partial(as_argument, as_array=port.as_array, takes_many=False)
-    given = [convert(kernel.label, number, each) for number, each in enumerate(arrays)]
+    given = [
+        as_argument(kernel.label, number, each, port.as_array, takes_many=False) for number, each in enumerate(arrays)
+    ]
+    signature = kernel.signature
+    if signature is None:  # only the scalars are known
+        inputs = (Param(role=Role.ARG),) * len(given)
+        params = (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars)
+        signature = CallSignature(kernel.label, params)
     resolved = resolve(
-        kernel.signature or _undeclared(kernel, len(given)),
+        signature,
         given,
         None if options.outs is None else describe,
         scalars,
@@ -119,29 +125,18 @@ def _run(
     if made.computed is None and not resolved.scratch:
         from be_runtime.jax.primitive import on_explicit_parts
 
-        again = partial(_run_parts, kernel, options._replace(outs=None), scalars, converted)
-        results = on_explicit_parts(again, resolved.split, resolved.operands)
+        def run_parts(*parts: Any) -> Sequence[Any]:
+            found = _run(kernel, options._replace(outs=None), parts, scalars, converted)
+            return found if isinstance(found, tuple) else (found,)
+
+        results = on_explicit_parts(run_parts, resolved.split, resolved.operands)
     if results is None:
         results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
     return results[0] if resolved.is_single else restore(results)
 
 
-def _run_parts(
-    kernel: ArrayKernel, options: Options, scalars: Mapping[str, Any], converted: Converted, *arrays: Any
-) -> Sequence[Any]:
-    """Call a kernel with the parts of one device."""
-    found = _run(kernel, options, arrays, scalars, converted)
-    return found if isinstance(found, tuple) else (found,)
-
-
-def _undeclared(kernel: ArrayKernel, arrays: int) -> CallSignature:
-    """Return the signature of a kernel of which only the scalars are known."""
-    inputs = (Param(role=Role.ARG),) * arrays
-    return CallSignature(kernel.label, (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars))
-
-
 def known_outs(outs: Any) -> tuple[ArraySpec, ...] | None:
-    """Return the results that are the same for all calls; None if they are not known yet."""
+    """Return the results if all calls have the same; None if they are not known yet."""
     return None if outs is None or _is_function(outs) else check_outs(port.flatten(outs)[0])
 
 
@@ -150,7 +145,7 @@ def _is_function(value: Any) -> bool:
 
 
 def evaluate(what: str, value: Any, inputs: Sequence[Any]) -> Any:
-    """Return a value, or what the author's function of the inputs' shapes and dtypes returns."""
+    """Return a value; for a function of the inputs' shapes and dtypes, return its result."""
     return call_named(what, value, *map(port.shape_of, inputs)) if _is_function(value) else value
 
 
@@ -159,7 +154,7 @@ R = TypeVar("R")
 
 
 class CallOptions(TypedDict, total=False):
-    """The keyword arguments of `KernelFunction.with_options` but `outs`."""
+    """The keyword arguments of `KernelFunction.with_options` except `outs`."""
 
     vmap_method: str | None
     input_output_aliases: Mapping[int, int] | None
@@ -178,9 +173,9 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     ----------
     signature : CallSignature
     targets : callable
-        Function that registers the entry point's targets, and returns the names of JAX's platforms with them.
+        Function that registers the entry point's targets, and returns each with its platform of JAX.
     sibling : callable
-        Function that returns another function of the module by its name.
+        Function that returns another function of the module by name.
     options : Options
     derivative : Derivative
     """
@@ -242,8 +237,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         ----------
         vmap_method : str, optional
             As for ``jax.ffi.ffi_call``. By default it follows from the declared axes: a batch is one call if all arrays
-            have leading axes, and mostly if they have a parallel axis first; ``"sequential"`` for other axes. Without
-            axes there is none.
+            have leading axes, and in most cases if they have a parallel axis first; otherwise ``"sequential"``. Without
+            declared axes there is no method.
         input_output_aliases : dict of int to int, optional
             Inputs whose memory a result may use.
         has_side_effect : bool
@@ -251,14 +246,14 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         ordered : bool
             True to run all calls with this option in the order of the program; it implies `has_side_effect`.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Results of all calls that don't pass `outs`.
+            Results of the calls that don't pass `outs`.
         input_layouts, output_layouts : sequence of (sequence of int or None), optional
             Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
         on_gather : {"warn", "error"}
-            Consequence of an argument that is split over devices along an axis of which the kernel needs all: a
+            Consequence of an argument that is split over devices along an axis that the kernel needs as a whole: a
             `GatherWarning`, or an error.
         random : bool
-            True for a kernel whose results differ from call to call; else checked mode reports that.
+            True for a kernel whose results differ from call to call; without it, checked mode reports the difference.
 
         Returns
         -------
@@ -287,6 +282,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return self._with(options)
 
     def _with(self, options: Options) -> KernelFunction[..., R]:
+        """Return the function with other options; a function that follows its files overrides it."""
         made = KernelFunction[..., R](self.signature, self._targets, self._sibling, options, self._derivative)
         return made.checked_by(self.mode)
 
@@ -294,17 +290,17 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
-        Both rules get the attributes of the call that they declare, also its defaults; Python functions get all as
-        keyword arguments.
+        An entry point gets those attributes of the call, with defaults, that it declares; a Python function gets all
+        attributes as keyword arguments.
 
         Parameters
         ----------
         forward : str, callable or None
             None if the backward rule needs the inputs alone. An entry point of the module, by name, takes the inputs
-            and gives the results, followed by residuals. A Python function returns the results and the residuals.
+            and returns the results, followed by residuals. A Python function returns the results and the residuals.
         backward : str or callable
-            An entry point takes the residuals and the cotangents of the results, or before them the inputs, and gives
-            the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
+            An entry point takes the residuals and the cotangents of the results, optionally after the inputs, and
+            returns the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
             `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
 
         Raises
@@ -327,10 +323,10 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         ----------
         transpose : str or callable
             An entry point of the module, by name, or a Python function. It takes the arrays of a call with the
-            cotangent of the results in place of the input, and gives the cotangent of the input.
+            cotangent of the results in place of the input, and returns the cotangent of the input.
         linear_in : int or sequence of int
-            Numbers of the inputs that `transpose` is for, one array each. A function may be linear in several inputs,
-            each with a transpose of its own.
+            Numbers of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
+            a transpose of its own.
 
         Raises
         ------
@@ -350,7 +346,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         self._derive(self._derivative._replace(transposes=tuple(sorted(known.items(), key=lambda pair: pair[0]))))
 
     def _derive(self, derivative: Derivative) -> None:
-        """Use other rules from now on, in programs that are traced anew."""
+        """Use other rules from now on, in new traces."""
         self._derivative = derivative
         self.clear()
 
@@ -367,7 +363,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return Rule(getattr(rule, "__name__", what), rule, self.signature.attribute_names)
 
     def __getattr__(self, name: str) -> Any:
-        """Make the signature for `inspect.signature`."""
+        """Return the signature for `inspect.signature`, made on first use."""
         if name != "__signature__":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = self.__dict__[name] = inspect_signature(self.signature, has_outs=self.has_outs)
@@ -379,7 +375,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
-        """Make the function of arrays for some attributes."""
+        """Return the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
         has_state = bool(self.signature.with_role(Role.STATE))
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
@@ -404,6 +400,6 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
 
 
 def kernel_rule(function: KernelFunction[..., Any], signature: CallSignature) -> Rule:
-    """Make the rule that calls an entry point with a signature."""
+    """Return the rule that calls an entry point with a signature."""
     arrays = len(signature.with_role(Role.ARG))
     return Rule(signature.label, function, signature.attribute_names, is_kernel=True, inputs=arrays)

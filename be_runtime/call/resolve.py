@@ -1,4 +1,4 @@
-"""One call of an entry point: its arrays and attributes against its signature, and the call that follows. Pure."""
+"""The signature of a call, and the check of one call's arrays against it. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from be_runtime.jax.split import Split
 from be_runtime.signature.model import LEADING, AttrKind, EntryPoint, Many, Param, Role
 
 PRESENT = "be_present"
-"""Attribute that says which optional arrays a call has, a bit for each."""
+"""Name of the attribute with a bit for each optional array that a call has."""
 
 _SCRATCH = BY_NAME["uint8"]
 
 
 class CallSignature(NamedTuple):
-    """An entry point as a call sees it.
+    """The signature of an entry point for its calls.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ class CallSignature(NamedTuple):
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
-        """The names of the attributes, in their order."""
+        """The names of the attributes, in call order."""
         return tuple(param.name for param in self.with_role(Role.ATTR))
 
     @property
     def vmap_method(self) -> str | None:
-        """The method that the declared axes allow: a batch at once, or one element after the other."""
+        """The `vmap` method that the declared axes allow: one call for a batch, or one call after the other."""
         arrays = (*self.with_role(Role.ARG), *self.with_role(Role.RET))
         if any(param.axes is None for param in arrays):
             return None
@@ -57,7 +57,7 @@ class CallSignature(NamedTuple):
 
     @property
     def has_parallel_first(self) -> bool:
-        """True if each result begins with the same parallel axis, and so does each input that has it."""
+        """True if each result begins with the same parallel axis, and so does each input with that axis."""
         arrays = [param.axes for param in (*self.with_role(Role.ARG), *self.with_role(Role.RET))]
         alone = {axis for param in self.with_role(Role.PARALLEL) for axis in param.axes or ()}
         first = next(iter(arrays[-1] or ()), None)
@@ -70,12 +70,12 @@ def signature_of_entry(label: str, entry: EntryPoint) -> CallSignature:
 
 
 class Resolved(NamedTuple):
-    """A call whose arrays have been checked.
+    """A call with checked arrays.
 
     Parameters
     ----------
     operands : list of array
-        Arrays that are there, in order.
+        Arrays of the call in order, without absent ones.
     inputs : tuple of ArraySpec
         Shapes and dtypes of the operands.
     results : tuple of ArraySpec
@@ -85,9 +85,9 @@ class Resolved(NamedTuple):
     is_single : bool
         True if the call returns an array, not a tuple.
     attributes : tuple of (str, Value)
-        Attributes that XLA is given besides those of the caller.
+        Attributes for XLA beyond the caller's.
     values : mapping of str to int
-        Values that an expression over axes may use.
+        Values for expressions over axes.
     split : Split
         Axes that may be split over devices.
     """
@@ -108,7 +108,7 @@ class Resolved(NamedTuple):
 
     @property
     def hidden(self) -> tuple[ArraySpec, ...]:
-        """Scratch memory, an array of bytes each."""
+        """The scratch memory, an array of bytes each."""
         return self.results[len(self.results) - self.scratch :]
 
     @property
@@ -136,10 +136,9 @@ def resolve(
         Arguments of the call.
     outs : ShapeDtypeStruct, sequence of them, callable or None
     attributes : mapping of str to object
-        Attributes as the caller gave them; they were checked before.
+        Attributes as the caller gave them, checked before.
     as_array : callable
-        Function that converts an argument to an array, with a dtype if one is given; TypeError or ValueError if it
-        can't.
+        Function that converts an argument to an array, optionally of a dtype, or raises TypeError or ValueError.
     aliases : mapping of int to int
     scratch_unit : int
         Scratch memory is a multiple of so many bytes.
@@ -158,23 +157,36 @@ def resolve(
     specs = [_spec(label, number, each) for number, each in enumerate(given)]
     padded = [*specs, *[None] * (len(args) - len(specs))]
     shapes.check_presence(label, args, specs)
-    extents = shapes.bind(label, args, padded, _integers(signature, attributes))
+    attrs = [(param, attributes.get(param.name, param.default)) for param in signature.with_role(Role.ATTR)]
+    integers = {
+        f"attr.{param.name}": int(value)
+        for param, value in attrs
+        if param.kind is AttrKind.SCALAR and param.dtype is not None and param.dtype.kind in ("int", "uint")
+    }
+    dtypes = {param.name: dtype_of(param.name, value) for param, value in attrs if param.kind is AttrKind.DTYPE}
+    extents = shapes.bind(label, args, padded, integers)
     singles = [spec for spec in padded if isinstance(spec, ArraySpec)]
-    dtypes = _dtypes(signature, attributes)
     if outs is None:
         results = shapes.derive_results(label, rets, singles, extents, dtypes)
         is_single = len(rets) == 1
     else:
-        described = _described(label, outs, given, attributes)
-        is_single = not isinstance(described, Sequence)
-        results = check_outs([described] if is_single else list(described))
+        if callable(outs) and not hasattr(outs, "shape"):
+            outs = call_named(f"outs of {label}", outs, *given, **attributes)
+        is_single = not isinstance(outs, Sequence)
+        results = check_outs([outs] if is_single else list(outs))
         shapes.check_results(label, rets, results, singles, extents, dtypes)
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
-    inputs = tuple(each for one in specs if one is not None for each in ([one] if isinstance(one, ArraySpec) else one))
+    named = shapes.paired(args, padded)
+    inputs = tuple(spec for _, spec, _ in named)
     match_aliases(aliases, inputs, results)
     scratch = shapes.scratch_bytes(label, signature.params, extents)
     if not any(spec.size for spec in results):  # nothing runs then
         scratch = (0,) * len(scratch)
+    split = split_of(
+        signature.params,
+        [(param, spec) for param, spec, _ in named],
+        list(zip(shapes.repeated(rets, len(results)), results, strict=True)),
+    )
     return Resolved(
         operands,
         inputs,
@@ -183,21 +195,17 @@ def resolve(
         is_single,
         _presence(args, padded),
         extents.values(),
-        split_of(
-            signature.params,
-            [(param, spec) for param, spec, _ in shapes.paired(args, padded)],
-            list(zip(shapes.repeated(rets, len(results)), results, strict=True)),
-        )._replace(integers=tuple(sorted(extents.attributes.items()))),
+        split._replace(integers=tuple(sorted(integers.items()))),
     )
 
 
 def as_argument(label: str, number: int, value: Any, as_array: Callable[[Any], Any], *, takes_many: bool = True) -> Any:
-    """Convert an argument to an array, None, or, where a parameter may take many, a list of arrays.
+    """Convert an argument to an array, None, or, if a parameter may take many, a list of arrays.
 
     Raises
     ------
     ArgumentError
-        It is no array.
+        The argument is no array.
     """
     if value is None:
         return None
@@ -215,7 +223,7 @@ def one_array(label: str, number: int, value: Any, as_array: Callable[[Any], Any
     Raises
     ------
     ArgumentError
-        It is no array.
+        The argument is no array.
     """
     try:
         return as_array(value)
@@ -249,33 +257,8 @@ def _spec(label: str, number: int, value: Any) -> shapes.Argument:
     return array_spec(value, f"{label}: argument {number}")
 
 
-def _value(param: Param, attributes: Mapping[str, Any]) -> Any:
-    return attributes.get(param.name, param.default)
-
-
-def _integers(signature: CallSignature, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the integer attributes, which may be extents."""
-    numbers = (p for p in signature.with_role(Role.ATTR) if p.dtype is not None and p.dtype.kind in ("int", "uint"))
-    return {f"attr.{param.name}": int(_value(param, attributes)) for param in numbers if param.kind is AttrKind.SCALAR}
-
-
-def _dtypes(signature: CallSignature, attributes: Mapping[str, Any]) -> dict[str, DType]:
-    return {
-        param.name: dtype_of(param.name, _value(param, attributes))
-        for param in signature.with_role(Role.ATTR)
-        if param.kind is AttrKind.DTYPE
-    }
-
-
-def _described(label: str, outs: Any, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Return the results that the caller describes."""
-    if not callable(outs) or hasattr(outs, "shape"):
-        return outs
-    return call_named(f"outs of {label}", outs, *given, **attributes)
-
-
 def _presence(args: Sequence[Param], specs: Sequence[shapes.Argument]) -> tuple[tuple[str, Value], ...]:
-    """Return the attribute that says which optional arrays are there, if one of them isn't."""
+    """Return the attribute for the presence of optional arrays, if one of them is absent."""
     optional = [spec for param, spec in zip(args, specs, strict=True) if param.many is Many.OPTIONAL]
     if all(spec is not None for spec in optional):
         return ()

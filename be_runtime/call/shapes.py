@@ -1,4 +1,4 @@
-"""The arrays of a call, against the declaration of its entry point: checks, and the shapes of results. Pure."""
+"""Arrays of a call against the axes that the arg_spec declares: check inputs, derive results and scratch. Pure."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from be_runtime.dtypes import DType
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.signature.expressions import Expression, evaluate
-from be_runtime.signature.model import LEADING, Axes, Many, Param, Role, render_axes
+from be_runtime.signature.model import LEADING, Axes, Axis, Many, Param, Role, render_axes
 
 Argument = ArraySpec | None | Sequence[ArraySpec]
-"""An array, None for one that is left out, or several for a parameter that takes any number."""
-
+"""An array, None for an optional array that is left out, or the arrays of a parameter that takes any number."""
 
 _MOST_BYTES = 2**47
 
 
 class Bound(NamedTuple):
-    """An extent, and the array that it is from."""
+    """An extent, and its array and axis in messages."""
 
     extent: int
     place: str
 
 
 class Extents(NamedTuple):
-    """Extents that are known in one call.
+    """Known extents of one call.
 
     Parameters
     ----------
     axes : dict of str to Bound
         Extents by the names of axes.
     leading : tuple of int, or None
-        Extents of the leading axes; None if no array has declared some.
+        Extents of the leading axes; None if no array declares any.
     attributes : mapping of str to int
         Values of integer attributes by ``attr.NAME``.
     """
@@ -48,7 +47,7 @@ class Extents(NamedTuple):
 
 
 def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], attributes: Mapping[str, int]) -> Extents:
-    """Check the inputs of a call, and bind the names of their axes.
+    """Check the inputs of a call, and return the extents of their axes.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     Raises
     ------
     ArgumentError
-        An array has another dtype, number of axes or extent than declared.
+        The dtype, the number of axes or an extent of an array is not as declared.
 
     Examples
     --------
@@ -81,28 +80,24 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     arrays = paired(params, arguments)
     for param, spec, place in arrays:
         if param.dtype is not None and spec.dtype != param.dtype:
-            raise ArgumentError(
-                f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=(_cast(param.dtype),)
-            )
+            is_wide = param.dtype.size_bytes == (16 if param.dtype.kind == "complex" else 8)
+            wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
+            hint = f'cast it first, x.astype("{param.dtype.name}"){wide}'
+            raise ArgumentError(f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=(hint,))
         if param.axes is not None:
             extents = _bind_array(label, param.axes, spec, place, extents)
     values = extents.values()
     for param, spec, place in arrays:
         own = [axis for axis in param.axes or () if axis != LEADING]
         for index, axis in enumerate(own, start=spec.ndim - len(own)):
-            if isinstance(axis, Expression):
-                _check_extent(label, axis, spec.shape[index], f"{place} (axis {index})", values)
+            if isinstance(axis, Expression) and (expected := compute(label, axis, values)) != spec.shape[index]:
+                given = f"{spec.shape[index]} in {place} (axis {index})"
+                raise ArgumentError(f"{label}: an axis is declared as {axis} = {expected} and is {given}")
     return extents
 
 
-def _cast(dtype: DType) -> str:
-    is_wide = dtype.size_bytes == (16 if dtype.kind == "complex" else 8)
-    wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
-    return f'cast it first, x.astype("{dtype.name}"){wide}'
-
-
 def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
-    """List all arrays of a call, each with its parameter and its name in messages."""
+    """List the arrays of a call, each with its parameter and its name in messages."""
     found = []
     for number, (param, argument) in enumerate(zip(params, arguments, strict=True)):
         if isinstance(argument, ArraySpec):
@@ -118,7 +113,7 @@ def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argu
     Raises
     ------
     ArgumentError
-        There are too few or too many, or one is None or a sequence where the kernel takes an array.
+        There are too few or too many arrays, or an argument is None or a sequence where the kernel takes an array.
     """
     least = sum(param.many is not Many.OPTIONAL for param in params)
     if not least <= len(arguments) <= len(params):
@@ -168,44 +163,30 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     return extents
 
 
-def _check_extent(label: str, axis: Expression, extent: int, place: str, values: Mapping[str, int]) -> None:
-    expected = compute(label, axis, values)
-    if expected != extent:
-        raise ArgumentError(f"{label}: an axis is declared as {axis} = {expected} and is {extent} in {place}")
-
-
-def compute(label: str, expression: Expression, values: Mapping[str, int]) -> int:
-    """Compute an expression over the axes of a call.
+def compute(label: str, axis: Axis, values: Mapping[str, int]) -> int:
+    """Return the extent of an axis: a number, a name, or an expression.
 
     Raises
     ------
     ArgumentError
-        It has no value; the message names expression and values.
+        The axis has no value in this call; the message names the expression and the values.
     """
-    for name in expression.names:
-        _known(label, name, values)
-    try:
-        return evaluate(expression, values)
-    except ValueError as error:
-        known = ", ".join(f"{name} = {values[name]}" for name in expression.names)
-        case = f" for {known}" if known else ""
-        raise ArgumentError(f"{label}: {expression} can't be computed{case}: {error}") from None
-
-
-def _known(label: str, name: str, values: Mapping[str, int]) -> int:
-    """Return the extent of an axis that an array of the call must have."""
-    if name not in values:
-        raise ArgumentError(
-            f"{label}: no array of this call has the axis {name}",
-            hints=("pass an optional array, or a sequence that is not empty, that declares it",),
-        )
-    return values[name]
-
-
-def _extent(label: str, axis: str | int | Expression, values: Mapping[str, int]) -> int:
     if isinstance(axis, int):
         return axis
-    return _known(label, axis, values) if isinstance(axis, str) else compute(label, axis, values)
+    names = (axis,) if isinstance(axis, str) else axis.names
+    for name in names:
+        if name not in values:
+            raise ArgumentError(
+                f"{label}: no array of this call has the axis {name}",
+                hints=("pass an optional array, or a sequence that is not empty, that declares it",),
+            )
+    if isinstance(axis, str):
+        return values[axis]
+    try:
+        return evaluate(axis, values)
+    except ValueError as error:
+        known = ", ".join(f"{name} = {values[name]}" for name in names)
+        raise ArgumentError(f"{label}: {axis} can't be computed{' for ' * bool(known)}{known}: {error}") from None
 
 
 def derive_results(
@@ -218,19 +199,25 @@ def derive_results(
     rets : sequence of Param
         Parameters with ``Role.RET``.
     inputs : sequence of ArraySpec
-        Arguments for parameters that take one array, in order.
+        Arguments of the parameters that take one array, in order.
     dtypes : mapping of str to DType
         Values of the attributes of ``AttrKind.DTYPE``.
 
     Raises
     ------
     ArgumentError
-        The declaration doesn't say it.
+        A shape or a dtype does not follow from the declaration.
     """
-    return tuple(
-        ArraySpec(_dtype(label, number, ret, inputs, dtypes), _shape(label, number, ret, inputs, extents))
-        for number, ret in enumerate(rets)
-    )
+    results = []
+    for number, ret in enumerate(rets):
+        dtype = _declared_dtype(ret, inputs, dtypes)
+        if dtype is None:
+            every = {spec.dtype for spec in inputs}
+            if len(every) != 1:
+                raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)", inputs)
+            (dtype,) = every
+        results.append(ArraySpec(dtype, _shape(label, number, ret, inputs, extents)))
+    return tuple(results)
 
 
 def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], extents: Extents) -> tuple[int, ...]:
@@ -240,24 +227,13 @@ def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], ext
         raise _underived(label, number, "shape", "ret[n] or ret:like(0)")
     leading = extents.leading or () if ret.axes[:1] == (LEADING,) else ()
     values = extents.values()
-    own = (axis for axis in ret.axes if axis != LEADING)
-    return leading + tuple(_extent(label, axis, values) for axis in own)
+    return leading + tuple(compute(label, axis, values) for axis in ret.axes if axis != LEADING)
 
 
 def _declared_dtype(ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType | None:
     if isinstance(ret.like, int):
         return inputs[ret.like].dtype
     return ret.dtype if ret.like is None else dtypes[ret.like]
-
-
-def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType:
-    declared = _declared_dtype(ret, inputs, dtypes)
-    if declared is not None:
-        return declared
-    every = {spec.dtype for spec in inputs}
-    if len(every) != 1:
-        raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)", inputs)
-    return every.pop()
 
 
 def is_derived(ret: Param, args: Sequence[Param]) -> bool:
@@ -293,7 +269,7 @@ def check_results(
     Raises
     ------
     ArgumentError
-        Their number, a dtype or an extent is another.
+        The number of results, a dtype or an extent is not as declared.
     """
     some = [ret for ret in rets if ret.many is Many.ONE]
     if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
@@ -311,11 +287,10 @@ def check_results(
 
 
 def scratch_bytes(label: str, params: Sequence[Param], extents: Extents) -> tuple[int, ...]:
-    """Compute the bytes of each scratch memory that the entry point declares."""
-    values = extents.values()
-    sizes = (param.axes[0] for param in params if param.role is Role.SCRATCH and param.axes is not None)
-    found = [(size, compute(label, size, values)) for size in sizes if isinstance(size, Expression)]
-    for size, count in found:
-        if count > _MOST_BYTES:
-            raise ArgumentError(f"{label}: scratch[{size}] is {count} bytes, more than any machine has")
-    return tuple(count for _, count in found)
+    """Return the bytes of each scratch memory that the entry point declares."""
+    values, found = extents.values(), []
+    for size in (param.axes[0] for param in params if param.role is Role.SCRATCH and param.axes is not None):
+        found.append(compute(label, size, values))
+        if found[-1] > _MOST_BYTES:
+            raise ArgumentError(f"{label}: scratch[{size}] is {found[-1]} bytes, more than any machine has")
+    return tuple(found)

@@ -1,8 +1,9 @@
-"""Signatures of calls from Python."""
+"""The `signature` argument of kernels without host code, and the Python signature of a call: types, help, stubs."""
 
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +29,7 @@ _EXAMPLE = "signature='arg[n k] arg[k] ret[n]:like(0)'"
 def read_signature(
     label: str, given: object, names: Sequence[str] = (), scalars: Sequence[Param] = ()
 ) -> CallSignature | None:
-    """Read the argument ``signature`` of a function that makes a kernel callable.
+    """Read the argument ``signature`` of a function that makes a kernel callable; None gives None.
 
     Parameters
     ----------
@@ -39,12 +40,12 @@ def read_signature(
     names : sequence of str
         Names of the kernel's arrays: inputs, outputs, scratch memory.
     scalars : sequence of Param
-        Scalars of the kernel. Those that have no token are as the kernel declares them.
+        Scalars of the kernel. A scalar without a token is as the kernel declares it.
 
     Raises
     ------
     SpecError
-        A token can't be understood, or does not fit the kernel.
+        A token is unknown, or does not fit the kernel.
 
     Examples
     --------
@@ -54,16 +55,25 @@ def read_signature(
     """
     if given is None:
         return None
-    tokens = _tokens(label, given)
+    if isinstance(given, str):
+        tokens: Sequence[str] = [word for _, word in split_words(given)]
+    elif isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
+        tokens = given
+    else:
+        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))
     mentioned = {match[1] for token in tokens if (match := _ATTRIBUTE.match(token))}
     implied = [f"attr.{each.name}:{known_dtype(each).name}" for each in scalars if each.name not in mentioned]
     params = parse_spec([*tokens, *implied], function=label)
     declared = {param.name: param for param in scalars}
     for param, token in zip(params, tokens, strict=False):
-        problem = _problem(param, declared)
-        if problem:
+        if problem := _problem(param, declared):
             raise SpecError(f"{label}: {token!r} {problem}")
-    _check_order(label, params, tokens)
+    last = 0
+    for param, token in zip(params, tokens, strict=False):
+        place = _ORDER.index(param.role) if param.role in _ORDER else last
+        if place < last:
+            raise SpecError(f"{label}: {token!r} comes too late: a kernel takes inputs, then outputs, then scratch")
+        last = place
     typed = [p._replace(dtype=declared[p.name].dtype) if p.role is Role.ATTR else p for p in params]
     known = integers(typed)
     for param in typed:
@@ -73,22 +83,14 @@ def read_signature(
     return CallSignature(label, tuple(p._replace(name=next(rest, "")) if p.role in _ORDER else p for p in typed))
 
 
-def _tokens(label: str, given: object) -> Sequence[str]:
-    if isinstance(given, str):
-        return [word for _, word in split_words(given)]
-    if isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
-        return given
-    raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))
-
-
 def _problem(param: Param, scalars: dict[str, Param]) -> str:
-    """Say why a kernel without host code can't have a parameter; empty if it can."""
+    """Return the reason a kernel without host code can't have a parameter; empty if it can."""
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:
-        return "does not say how many bytes, as scratch[4*n] does"
+        return "lacks the number of bytes, as in scratch[4*n]"
     if param.role is not Role.ATTR:
         return ""
     scalar = scalars.get(param.name)
@@ -103,18 +105,8 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
     return ""
 
 
-def _check_order(label: str, params: Sequence[Param], tokens: Sequence[str]) -> None:
-    """Check that arrays come in the order of the kernel's parameters."""
-    last = 0
-    for param, token in zip(params, tokens, strict=False):
-        place = _ORDER.index(param.role) if param.role in _ORDER else last
-        if place < last:
-            raise SpecError(f"{label}: {token!r} comes too late: a kernel takes inputs, then outputs, then scratch")
-        last = place
-
-
 def integers(params: Sequence[Param]) -> frozenset[str]:
-    """Return the names that an expression may use: axes of inputs, and integer attributes as ``attr.NAME``."""
+    """Return the names for expressions: axes of inputs, and integer attributes as ``attr.NAME``."""
     numbers = (p for p in params if p.role is Role.ATTR and known_dtype(p).kind in ("int", "uint"))
     axes = axis_names(param.axes for param in params if param.role is Role.ARG)
     return frozenset(axes) | {f"attr.{param.name}" for param in numbers}
@@ -133,7 +125,6 @@ def check_names(what: str, expression: Expression, known: frozenset[str]) -> Non
             raise SpecError(f"{what}: {expression} has {name!r}, which is not {kind}")
 
 
-_NUMBERS = {"uint": "int"}
 _ARRAY, _STRUCT, _LIST = "jax.typing.ArrayLike", "jax.ShapeDtypeStruct", "collections.abc.Sequence"
 _ARRAYS = {Many.ONE: _ARRAY, Many.OPTIONAL: f"{_ARRAY} | None", Many.ANY: f"{_LIST}[{_ARRAY}]"}
 _MODULE = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
@@ -147,11 +138,11 @@ class Argument(NamedTuple):
     name : str
         Name, or ``**attributes``.
     type : str
-        Type, its names with their modules.
+        Type, with the modules of its names.
     default : str
-        Text of the default, ``...`` for one that has no literal; empty if every call passes it.
+        Text of the default, ``...`` for a default without a literal; empty if every call passes the argument.
     is_keyword : bool
-        True if it is passed by name, false if by position.
+        True if calls pass it by name, false if by position.
     """
 
     name: str
@@ -198,7 +189,7 @@ def call_arguments(
 
 
 def _arrays(signature: CallSignature) -> list[Argument]:
-    """List the inputs; the last ones may be left out if they are optional."""
+    """List the inputs; calls may leave out optional inputs at the end."""
     taken = {"outs", *(param.name for param in signature.with_role(Role.ATTR))}
     found: list[Argument] = []
     args = signature.with_role(Role.ARG)
@@ -233,22 +224,20 @@ def _type(param: Param, struct: Callable[[Param], str]) -> str:
 
 
 def _number(param: Param) -> str:
-    kind = known_dtype(param).kind
-    return _NUMBERS.get(kind, kind)
+    return known_dtype(param).kind.removeprefix("u")
 
 
 def _default(param: Param) -> str:
     if param.default is None:
         return ""
-    is_literal = not isinstance(param.default, float) or abs(param.default) < float("inf")
+    is_literal = not isinstance(param.default, float) or math.isfinite(param.default)
     return repr(param.default) if is_literal else "..."
 
 
 def struct_fields(param: Param, struct: Callable[[Param], str]) -> dict[str, str]:
     """Map the fields of an attribute to their types in a ``TypedDict``."""
-    types = {field.name: _type(field, struct) for field in param.fields}
-    has_default = {field.name for field in param.fields if field.default is not None}
-    return {name: f"typing.NotRequired[{kind}]" if name in has_default else kind for name, kind in types.items()}
+    types = [(field, _type(field, struct)) for field in param.fields]
+    return {each.name: kind if each.default is None else f"typing.NotRequired[{kind}]" for each, kind in types}
 
 
 def result_type(signature: CallSignature) -> str:
@@ -261,7 +250,7 @@ def result_type(signature: CallSignature) -> str:
 
 
 def render_arguments(arguments: Sequence[Argument]) -> list[str]:
-    """Write the parameters as they stand between the parentheses of a definition."""
+    """Return the text of each parameter between the parentheses of a definition."""
     texts = [f"{each.name}: {each.type}{f' = {each.default}' if each.default else ''}" for each in arguments]
     count = sum(not each.is_keyword for each in arguments)
     star = ["*"] if any(each.is_keyword and not each.name.startswith("**") for each in arguments) else []
@@ -269,7 +258,7 @@ def render_arguments(arguments: Sequence[Argument]) -> list[str]:
 
 
 def without_modules(text: str) -> str:
-    """Write types by their last names.
+    """Return a text of types without their modules.
 
     Examples
     --------
@@ -286,18 +275,18 @@ def describe(signature: CallSignature) -> str:
 
 
 def call_text(signature: CallSignature, *, has_outs: bool = False) -> str:
-    """Write a call with the types of its arguments and of its result."""
+    """Return the text of a call, with the types of its arguments and of its result."""
     arguments = ", ".join(render_arguments(call_arguments(signature, has_outs=has_outs)))
     return without_modules(f"{signature.label.rpartition('.')[2]}({arguments}) -> {result_type(signature)}")
 
 
 def documentation(signature: CallSignature, *, has_outs: bool = False) -> str:
-    """Return the text that `help` shows, with the call as its first line."""
+    """Return the text for `help`, with the call as its first line."""
     return f"{call_text(signature, has_outs=has_outs)}\n\n{describe(signature)}"
 
 
 def inspect_signature(signature: CallSignature, *, has_outs: bool = False) -> inspect.Signature:
-    """Return the signature that `inspect.signature` gives."""
+    """Return the signature for `inspect.signature`."""
     import ast
     from inspect import Parameter, Signature
 

@@ -1,4 +1,4 @@
-"""The commands ``cache keygen`` and ``cache sign``: keys for entries that others load, and signatures by them."""
+"""The ``cache`` commands that remove entries, carry them to other machines and sign them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from be_runtime.cli.cache_common import (
     SHORT,
     OpenCache,
     entry_json,
-    key_of,
+    manifest_of,
     many,
-    now,
     open_cache,
     share_of,
     with_progress,
 )
-from be_runtime.cli.cache_show import manifest_of
 from be_runtime.cli.main import Answer, size_text
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.load import say
+from be_runtime.load.obtain import say
 from be_runtime.store.archive import ArchiveError, make_keys, read_signer, resigned, unpack, write_private_key
-from be_runtime.store.eviction import EntryInfo, beyond_limits
+from be_runtime.store.eviction import EntryInfo, beyond_limits, read_key
 from be_runtime.store.examine import examine
 from be_runtime.store.folder import cache_errors
 from be_runtime.store.manifest import elsewhere
@@ -37,10 +35,13 @@ from be_toolchain.machine.trust import open_regular, read_regular
 from be_toolchain.terminal import printable_line, table
 
 _DAY_S = 86400
+_TRUST = "their code runs in your programs: import only files that you trust"
+_KEY_FILE = Path("be-cache.key")
+"""The private key's file, unless one is named."""
 
 
 def prune(arguments: argparse.Namespace) -> Answer:
-    """Remove what is old or too much, and what no load can use if asked for, from each part of the cache."""
+    """Remove entries beyond the limits, and on request the entries that no load can use."""
     cache = open_cache()
     settings = cache.session.settings
     size_mib = settings.cache_max_size_mib if arguments.max_size is None else arguments.max_size
@@ -48,12 +49,12 @@ def prune(arguments: argparse.Namespace) -> Answer:
     doomed = {
         info.path: info
         for store in cache.stores
-        for info in beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now())
+        for info in beyond_limits(store.entries(), size_mib << 20, age_days, now_s=cache.now_s)
     }
     if arguments.stale:
-        entries = with_progress(cache.stored(toolchain=True), "looking")
+        entries = with_progress(cache.entries(), "looking")
         doomed |= {info.path: info for info in entries if _is_stale(info)}
-    old = [row for row in cache.imported.archives() if row[1].st_mtime < now() - age_days * _DAY_S]
+    old = [row for row in cache.imported.archives() if row[1].st_mtime < cache.now_s - age_days * _DAY_S]
     return _remove(cache, [*doomed.values()], old, is_dry=arguments.dry_run)
 
 
@@ -63,22 +64,22 @@ def _is_stale(info: EntryInfo) -> bool:
         manifest = manifest_of(info)
     except CacheError:  # damaged, or removed just now
         return False
-    key = key_of(info)
+    key = read_key(info.path)
     if key is not None and key.texts("generator") not in ((), (own_code_digest(),)):
         manifest = elsewhere(manifest)
     return bool(examine(info.path, manifest).problem)
 
 
 def clear(arguments: argparse.Namespace) -> Answer:
-    """Remove the entries of a name, or all.
+    """Remove the entries of a name, or all entries.
 
     Raises
     ------
     ArgumentError
-        There is nothing of the name.
+        No entry has the name.
     """
     cache = open_cache()
-    doomed = cache.stored(toolchain=arguments.everything)
+    doomed = cache.entries(toolchain=arguments.everything)
     if arguments.name is not None:
         return _remove(cache, cache.named(arguments.name, doomed), [], is_dry=arguments.dry_run)
     answer = _remove(cache, doomed, cache.imported.archives(), is_dry=arguments.dry_run)
@@ -90,6 +91,7 @@ def clear(arguments: argparse.Namespace) -> Answer:
 def _remove(
     cache: OpenCache, doomed: list[EntryInfo], archives: list[tuple[Path, os.stat_result]], *, is_dry: bool
 ) -> Answer:
+    """Remove entries and imported archives, or list them in a dry run."""
     carried = [_archive_json(*row) for row in archives]
     removed = doomed if is_dry else cache.remove(doomed)
     if not is_dry:
@@ -105,9 +107,10 @@ def _remove(
             (info.digest[:SHORT], info.name or "(damaged)", info.kind, size_text(info.size_bytes)) for info in doomed
         ]
         rows += [(row["digest"][:SHORT], row["name"], "imported", size_text(row["size_bytes"])) for row in carried]
-        text = "\n".join([text, *([table([("entry", "name", "kind", "size"), *rows])] if rows else [])])
-    names = {"removed": [*map(entry_json, removed)], "imported": carried}
-    return Answer(text, {**names, "size_bytes": size, "is_dry_run": is_dry})
+        if rows:
+            text = f"{text}\n{table([('entry', 'name', 'kind', 'size'), *rows])}"
+    data = {"removed": [*map(entry_json, removed)], "imported": carried, "size_bytes": size, "is_dry_run": is_dry}
+    return Answer(text, data)
 
 
 def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
@@ -118,16 +121,13 @@ def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
     return {"name": name, "digest": path.name, "size_bytes": status.st_size}
 
 
-TRUST = "their code runs in your programs: import only files that you trust"
-
-
 def export(arguments: argparse.Namespace) -> Answer:
     """Write entries to a file.
 
     Raises
     ------
     ArgumentError
-        There is nothing of a name, nothing that other machines can use, or the file can't be written.
+        No entry has a name, other machines can use no entry, or the file can't be written.
     """
     cache = open_cache()
     sign = open_signer(cache.session.settings, cache.session.system, say)
@@ -152,12 +152,12 @@ def export(arguments: argparse.Namespace) -> Answer:
 
 
 def import_file(arguments: argparse.Namespace) -> Answer:
-    """Keep the entries of a file, after all of them were checked.
+    """Add the entries of a file to the cache, after all of them were checked.
 
     Raises
     ------
     ArgumentError
-        There is no such file, or it is damaged, or not signed as asked for.
+        There is no such file, it is damaged, or it lacks the signature that was asked for.
     """
     cache = open_cache()
     session = cache.session
@@ -168,7 +168,7 @@ def import_file(arguments: argparse.Namespace) -> Answer:
     heads = [head for head, _ in with_progress(read_export(arguments.file, verify), "checking")]
     for head, data in read_export(arguments.file, verify):
         cache.imported.store(head.digest, data)
-    signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {TRUST}"
+    signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {_TRUST}"
     names = ", ".join(sorted({head.name for head in heads}))
     text = f"{many(len(heads), 'entry', 'entries')} in {cache.imported.folder}, {signed}\n{printable_line(names)}"
     listed = [{"name": head.name, "kind": head.kind, "digest": head.digest, "host": head.host} for head in heads]
@@ -176,32 +176,29 @@ def import_file(arguments: argparse.Namespace) -> Answer:
 
 
 def _chosen(cache: OpenCache, names: list[str]) -> list[EntryInfo]:
-    """Return the entries to export; without names, our own libraries as well."""
-    entries = [info for info in cache.entries(everything=not names) if not info.is_damaged]
-    if not names:
-        return [info for info in entries if info.kind in KERNELS or _is_own_library(info)]
-    return [info for name in dict.fromkeys(names) for info in cache.named(name, entries)]
+    """Return the entries to export; without names, all kernels and the package's libraries for them."""
+    if names:
+        kernels = cache.kernels()
+        return [info for name in dict.fromkeys(names) for info in cache.named(name, kernels)]
+    entries = [info for info in cache.entries() if not info.is_damaged]
+    return [info for info in entries if info.kind in KERNELS or _is_own_library(info)]
 
 
 def _is_own_library(info: EntryInfo) -> bool:
-    """Return whether it is a library of ours that is loaded beside kernels, such as their launcher."""
-    key = key_of(info)
+    """Return whether an entry is a library of this package that kernels need, such as their launcher."""
+    key = read_key(info.path)
     return info.kind == "native" and key is not None and bool(key.texts("commands"))
 
 
-KEY_FILE = Path("be-cache.key")
-"""The private key's file, unless one is named."""
-
-
 def keygen(arguments: argparse.Namespace) -> Answer:
-    """Make a pair of keys: the private one in the file `arguments.out`, the public one in the answer.
+    """Write a private key to the file `arguments.out`, and print the public key.
 
     Raises
     ------
     ArgumentError
         The file exists or can't be written, or the package cryptography is missing.
     """
-    path = Path(arguments.out or KEY_FILE).absolute()  # a setting is read in any working folder
+    path = Path(arguments.out or _KEY_FILE).absolute()  # a setting is read in any working folder
     private, public = make_keys()
     write_private_key(path, private)
     text = (
@@ -217,7 +214,7 @@ def sign(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        One of them is not what it should be, or the package cryptography is missing.
+        The file or the key is damaged, or the package cryptography is missing.
     """
     path: Path = arguments.file
     signer = read_signer(arguments.key, "--key")
@@ -229,18 +226,14 @@ def sign(arguments: argparse.Namespace) -> Answer:
             with ExportWriter(path) as file:
                 for head, data in read_export(path):
                     file.add(head.digest, resigned(data, signer))
-            return _signed(path)
-        data = resigned(read_regular(path), signer)
-        with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
-            opened.write(data)
-        temporary.replace(path)
+        else:
+            data = resigned(read_regular(path), signer)
+            with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
+                opened.write(data)
+            temporary.replace(path)
     except ArchiveError as error:
         raise ArgumentError(f"{path} {error}") from None
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None
-    return _signed(path)
-
-
-def _signed(path: Path) -> Answer:
     return Answer(f"{path} is signed", {"file": str(path)})

@@ -1,4 +1,4 @@
-"""The part of an entry in the cache that other machines can use, by its kind."""
+"""The cache that the ``cache`` commands work with: its entries, and the words in which the commands print them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from string import hexdigits
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.kernels.launcher import Origin, share_kernel
 from be_runtime.kernels.raw_compiler import stored_origin
-from be_runtime.load.load import shareable
+from be_runtime.load.obtain import shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.store.archive import ArchiveError
 from be_runtime.store.cache import Store
 from be_runtime.store.contents import CONTENTS, LIBRARY
-from be_runtime.store.eviction import EntryInfo, read_key
+from be_runtime.store.eviction import EntryInfo, read_entry, read_key
 from be_runtime.store.folder import find_base
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.manifest import Making
+from be_runtime.store.manifest import Making, Manifest
 from be_runtime.store.travelling import Imported, Shareable
 
 T = TypeVar("T")
@@ -31,11 +30,152 @@ T = TypeVar("T")
 SHORT = 12
 """Digits of a digest in a table."""
 
+KERNELS = ("module", "kernel", "numba-cuda", "host-kernel")
+"""The kinds of entries that users load; entries of the other kinds save work in builds."""
+
+_FEWEST_DIGITS = 4
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
+class OpenCache(NamedTuple):
+    """The cache of this environment.
+
+    Parameters
+    ----------
+    session : Session
+        The session of a load in this environment.
+    now_s : float
+        The current time, in seconds since the epoch.
+    """
+
+    session: Session
+    now_s: float
+
+    @property
+    def folder(self) -> Path:
+        """The cache's folder, which need not exist."""
+        return self.session.cache.root
+
+    @property
+    def stores(self) -> tuple[Store, Store]:
+        """The store of modules, kernels and their parts, and the store of the toolchain's entries."""
+        return self.session.cache, self.session.toolchain_store
+
+    @property
+    def imported(self) -> Imported:
+        """The imported archives."""
+        return Imported(self.folder)
+
+    def entries(self, *, toolchain: bool = True) -> list[EntryInfo]:
+        """List all entries, newest first, with or without the toolchain's."""
+        stores = self.stores if toolchain else self.stores[:1]
+        found = [info for store in stores for info in store.entries()]
+        return sorted(found, key=lambda info: info.created_ns, reverse=True)
+
+    def kernels(self) -> list[EntryInfo]:
+        """List modules, kernels and damaged entries, newest first."""
+        return [info for info in self.entries(toolchain=False) if info.is_damaged or info.kind in KERNELS]
+
+    def named(self, name: str, entries: Sequence[EntryInfo]) -> list[EntryInfo]:
+        """Return the entries of a name.
+
+        Raises
+        ------
+        ArgumentError
+            No entry has the name.
+        """
+        return [info for info in entries if info.name == name and not info.is_damaged] or self._refuse(name, entries)
+
+    def chosen(self, text: str) -> EntryInfo:
+        """Return the newest entry that has a name, or whose digest begins with a text; kernels come first.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such entry, or several digests begin with the text.
+        """
+        entries = [info for info in self.entries() if not info.is_damaged]
+        found = [info for info in entries if info.name == text]
+        if not found and len(text) >= _FEWEST_DIGITS:
+            found = [info for info in entries if info.digest.startswith(text.lower())]
+            digests = sorted({info.digest for info in found})
+            if len(digests) > 1:
+                shown = ", ".join(digest[:16] for digest in digests)
+                raise ArgumentError(f"several entries begin with {text}: {shown}", hints=("write more of the digest",))
+        if not found:
+            self._refuse(text, entries)
+        return next((info for info in found if info.kind in KERNELS), found[0])
+
+    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+        """Remove entries, and return the entries that were still there."""
+        doomed = [*entries]
+        removed = []
+        for store in self.stores:
+            base = find_base(str(store.root))
+            below = [info for info in doomed if info.path.startswith(f"{base}/")]
+            removed += store.remove(below) if below else []
+        return removed
+
+    def _refuse(self, name: str, entries: Sequence[EntryInfo]) -> NoReturn:
+        """Raise the error for a name that no entry has."""
+        near = get_close_matches(name, sorted({info.name for info in entries if info.name}), n=3)
+        hints = [f"did you mean {', '.join(near)}?"] if near else []
+        if 0 < len(name) < _FEWEST_DIGITS and not set(name.lower()) - set(hexdigits):
+            hints.append(f"for the beginning of a digest, write at least {_FEWEST_DIGITS} digits")
+        shown = ("python -m be_runtime cache list --all shows what there is", "BE_CACHE_DIR names another cache")
+        raise ArgumentError(f"{self.folder} has no entry named {name}", hints=(*hints, *shown))
+
+
+def open_cache() -> OpenCache:
+    """Find the cache that a load in this environment uses.
+
+    Raises
+    ------
+    CacheError
+        The cache can't be used.
+    """
+    return OpenCache(PROCESS.session(), time.time())
+
+
+def manifest_of(info: EntryInfo) -> Manifest:
+    """Return the manifest of an entry.
+
+    Raises
+    ------
+    CacheError
+        The entry was removed after it was listed.
+    """
+    try:
+        return read_entry(info.path)[0]
+    except (OSError, ValueError) as error:
+        raise CacheError(f"{info.path} was removed just now") from error
+
+
+def share_of(info: EntryInfo, session: Session) -> Shareable:
+    """Return the part of an entry that other machines can use.
+
+    Raises
+    ------
+    ArchiveError
+        The entry is for this machine alone.
+    """
+    key = read_key(info.path)
+    if key is None:
+        raise ArchiveError("has no key that can be read")
+    if key.kind == "module":
+        return shareable(key, session, (LIBRARY, CONTENTS))
+    if key.kind == "native":
+        return shareable(key, session, (LIBRARY,))
+    if key.kind == "numba-cuda":
+        return share_kernel(key, Origin(key), session)
+    origin = stored_origin(key, session) if key.kind == "kernel" else None
+    if origin is None:
+        raise ArchiveError("is for this machine alone")
+    return share_kernel(key, origin, session)
+
+
 def many(count: int, noun: str, plural: str = "") -> str:
-    """Write a number of things.
+    """Return a count with its noun.
 
     Examples
     --------
@@ -46,7 +186,7 @@ def many(count: int, noun: str, plural: str = "") -> str:
 
 
 def ago(then_s: float, now_s: float) -> str:
-    """Write how long ago something was.
+    """Return a time as text, relative to now.
 
     Examples
     --------
@@ -54,14 +194,14 @@ def ago(then_s: float, now_s: float) -> str:
     ('2 hours ago', 'now', 'in the future')
     """
     spent = int(now_s - then_s)
-    found = next(((spent // size, unit) for size, unit in _UNITS if spent >= size), None)
-    if found is None:
-        return "in the future" if spent < 0 else "now"
-    return f"{many(*found)} ago"
+    for size, unit in _UNITS:
+        if spent >= size:
+            return f"{many(spent // size, unit)} ago"
+    return "in the future" if spent < 0 else "now"
 
 
 def day(then_s: float, now_s: float) -> str:
-    """Write a time of which only the day is known.
+    """Return a day as text, relative to today.
 
     Examples
     --------
@@ -74,8 +214,12 @@ def day(then_s: float, now_s: float) -> str:
     return ("today", "yesterday")[days] if days < 2 else f"{many(days, 'day')} ago"
 
 
+def _date(time_s: float) -> date:
+    return datetime.fromtimestamp(time_s).astimezone().date()
+
+
 def by(made: Making) -> str:
-    """Write who made an entry, and in how long.
+    """Return the builder of an entry, and the time of the build.
 
     Examples
     --------
@@ -102,156 +246,15 @@ def entry_json(info: EntryInfo) -> dict[str, object]:
 
 
 def stamp(time_s: float) -> str:
-    """Write a time for programs."""
+    """Return a time in the format of ISO 8601."""
     return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
 
 
 def with_progress(items: Iterable[T], doing: str) -> Iterable[T]:
-    """Iterate over items, with a bar on standard error if that is a terminal and it takes long."""
+    """Iterate over items, and draw a progress bar on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         return items
     from rich.console import Console
     from rich.progress import track
 
     return track(items, doing, console=Console(stderr=True), transient=True)
-
-
-def now() -> float:
-    """Return the time, in seconds since the epoch."""
-    return time.time()
-
-
-def _date(time_s: float) -> date:
-    return datetime.fromtimestamp(time_s).astimezone().date()
-
-
-KERNELS = ("module", "kernel", "numba-cuda", "host-kernel")
-"""The kinds of what users load; entries of the other kinds save work in builds."""
-
-_FEWEST_DIGITS = 4
-
-
-class OpenCache(NamedTuple):
-    """The cache.
-
-    Parameters
-    ----------
-    session : Session
-        The session of a load in this environment.
-    """
-
-    session: Session
-
-    @property
-    def folder(self) -> Path:
-        """The cache's folder, which need not exist."""
-        return self.session.cache.root
-
-    @property
-    def stores(self) -> tuple[Store, Store]:
-        """The store of modules, kernels and parts of them, and that of what belongs to the toolchain."""
-        return self.session.cache, self.session.toolchain_store
-
-    @property
-    def imported(self) -> Imported:
-        """The imported archives."""
-        return Imported(self.folder)
-
-    def stored(self, *, toolchain: bool) -> list[EntryInfo]:
-        """List every entry, newest first, also those of the toolchain if they are asked for."""
-        stores = self.stores if toolchain else self.stores[:1]
-        found = [info for store in stores for info in store.entries()]
-        return sorted(found, key=lambda info: info.created_ns, reverse=True)
-
-    def entries(self, *, everything: bool) -> list[EntryInfo]:
-        """List modules, kernels and what is damaged, or every entry of both stores, newest first."""
-        found = self.stored(toolchain=everything)
-        return [info for info in found if everything or info.is_damaged or info.kind in KERNELS]
-
-    def named(self, name: str, entries: Sequence[EntryInfo]) -> list[EntryInfo]:
-        """Return the entries of a name.
-
-        Raises
-        ------
-        ArgumentError
-            There is none.
-        """
-        return [info for info in entries if info.name == name and not info.is_damaged] or self._refuse(name, entries)
-
-    def chosen(self, text: str) -> EntryInfo:
-        """Return the newest entry of a name, or of the one digest that begins so; one of a kernel before others.
-
-        Raises
-        ------
-        ArgumentError
-            There is none, or several digests begin so.
-        """
-        entries = [info for info in self.entries(everything=True) if not info.is_damaged]
-        found = [info for info in entries if info.name == text]
-        if not found and len(text) >= _FEWEST_DIGITS:
-            found = [info for info in entries if info.digest.startswith(text.lower())]
-            digests = sorted({info.digest for info in found})
-            if len(digests) > 1:
-                shown = ", ".join(digest[:16] for digest in digests)
-                raise ArgumentError(f"several entries begin with {text}: {shown}", hints=("write more of the digest",))
-        return next((info for info in found if info.kind in KERNELS), None) or next(
-            iter(found or self._refuse(text, entries))
-        )
-
-    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-        """Remove entries, and return those that were still there."""
-        doomed = [*entries]
-        removed = []
-        for store in self.stores:
-            base = find_base(str(store.root))
-            below = [info for info in doomed if info.path.startswith(f"{base}/")]
-            removed += store.remove(below) if below else []
-        return removed
-
-    def _refuse(self, name: str, entries: Sequence[EntryInfo]) -> list[EntryInfo]:
-        """Raise the error for a name that no entry has."""
-        near = get_close_matches(name, sorted({info.name for info in entries if info.name}), n=3)
-        hints = [f"did you mean {', '.join(near)}?"] if near else []
-        if 0 < len(name) < _FEWEST_DIGITS and not set(name.lower()) - set(hexdigits):
-            hints.append(f"for the beginning of a digest, write at least {_FEWEST_DIGITS} digits")
-        shown = ("python -m be_runtime cache list --all shows what there is", "BE_CACHE_DIR names another cache")
-        raise ArgumentError(f"{self.folder} has no entry named {name}", hints=(*hints, *shown))
-
-
-def open_cache() -> OpenCache:
-    """Find the cache that a load in this environment uses.
-
-    Raises
-    ------
-    CacheError
-        It can't be used.
-    """
-    return OpenCache(PROCESS.session())
-
-
-def key_of(info: EntryInfo) -> CacheKey | None:
-    """Return the key of an entry; None if it can't be read."""
-    return read_key(info.path)
-
-
-def share_of(info: EntryInfo, session: Session) -> Shareable:
-    """Return the part of an entry that other machines can use.
-
-    Raises
-    ------
-    ArchiveError
-        It has none.
-    """
-    key = key_of(info)
-    if key is None:
-        raise ArchiveError("has no key that can be read")
-    if key.kind == "module":
-        return shareable(key, session, (LIBRARY, CONTENTS))
-    if key.kind == "native":
-        return shareable(key, session, (LIBRARY,))
-    if key.kind == "numba-cuda":
-        return share_kernel(key, Origin(key), session)
-    origin = stored_origin(key, session) if key.kind == "kernel" else None
-    if origin is None:
-        raise ArchiveError("is for this machine alone")
-    return share_kernel(key, origin, session)

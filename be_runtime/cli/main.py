@@ -1,4 +1,4 @@
-"""The command line, ``python -m be_runtime``. Each command loads its own module."""
+"""The command line ``python -m be_runtime``, and the outcomes of its commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import WORKS, hand_over, say
 
 SCHEMA = 1
-"""Raised whenever a field of the JSON changes its meaning."""
+"""Version of the JSON: it rises if a field changes its meaning."""
 
 FAILED = 1
 """The exit code of a command that was not possible."""
@@ -27,9 +27,9 @@ class Answer(NamedTuple):
     Parameters
     ----------
     text : str
-        Text for people.
+        Text that is printed.
     data : dict
-        Fields for programs, as JSON has them.
+        Fields of the JSON.
     code : int
         Exit code.
     """
@@ -46,7 +46,7 @@ def refusal(error: BeRuntimeError | ToolchainError) -> Answer:
 
 
 def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
-    """Print an outcome, that of a command that raised an error to standard error, and return its exit code."""
+    """Print an outcome, to standard error if the command raised an error, and return its exit code."""
     if as_json:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
     else:
@@ -55,7 +55,7 @@ def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
 
 
 def size_text(size: int) -> str:
-    """Write a number of bytes for people.
+    """Return a number of bytes as text.
 
     Examples
     --------
@@ -68,17 +68,28 @@ def size_text(size: int) -> str:
 
 
 COMMANDS = {
-    "build": "run_build",
-    "cache": "run_cache",
-    "check": "run_check",
-    "cmake-dir": "run_cmake",
-    "explain": "run_explain",
-    "report": "run_report",
-    "show": "run_show",
-    "stubs": "run_stubs",
-    "tune": "run_tune",
+    "build": "commands.run_build",
+    "cache clear": "cache_change.clear",
+    "cache export": "cache_change.export",
+    "cache import": "cache_change.import_file",
+    "cache keygen": "cache_change.keygen",
+    "cache list": "cache_show.list_entries",
+    "cache path": "cache_show.path",
+    "cache prune": "cache_change.prune",
+    "cache show": "cache_show.show",
+    "cache sign": "cache_change.sign",
+    "cache stats": "cache_show.stats",
+    "cache verify": "cache_show.verify",
+    "cache why": "cache_show.why",
+    "check": "check.run_check",
+    "cmake-dir": "commands.run_cmake",
+    "explain": "commands.run_explain",
+    "report": "report.run_report",
+    "show": "commands.run_show",
+    "stubs": "stubs.run_stubs",
+    "tune": "commands.run_tune",
 }
-"""The function of each command in `be_runtime.cli.commands`. It takes the parsed arguments and returns an `Answer`."""
+"""The module and the function of each command. It takes the parsed arguments and returns an `Answer`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,12 +98,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments; those of the process unless given.
+        Arguments; by default the arguments of the process.
 
     Returns
     -------
     int
-        Exit code; usage errors leave through SystemExit, as argparse does.
+        Exit code. Usage errors raise SystemExit, as in argparse.
     """
     return guarded(lambda: _main(argv), "be_runtime")
 
@@ -103,9 +114,11 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return WORKS
+    name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
+    module, function = COMMANDS[name].split(".")
     try:
-        answer: Answer = getattr(import_module("be_runtime.cli.commands"), COMMANDS[arguments.command])(arguments)
+        # Each command imports only its own module: others need JAX, which takes seconds.
+        answer: Answer = getattr(import_module(f"be_runtime.cli.{module}"), function)(arguments)
     except (BeRuntimeError, ToolchainError) as error:
         answer = refusal(error)
-    name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
     return print_answer(name, answer, as_json=arguments.json)

@@ -1,4 +1,4 @@
-"""The grammar of ``python -m be_runtime``. It loads little, so that help is there at once."""
+"""The grammar of ``python -m be_runtime``. It imports little, so that help is fast."""
 
 from __future__ import annotations
 
@@ -10,44 +10,165 @@ from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser, add_explain
 
 _NAME_OR_DIGEST = "a name, or the first 4 or more digits of a digest that list shows"
+_PACKAGE = "a package or its folder (default: the only one below this folder)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
 
-def add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
+    parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir, add_explain):
+        add(commands)
+    for command in (*commands.choices.values(), *_add_cache(commands), _add_check(commands)):
+        command.add_argument("--json", action="store_true", help="print the outcome as JSON")
+        command.epilog = command.epilog or (
+            "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
+        )
+    return parser
+
+
+def _add(commands: _Commands, name: str, short: str, long: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
+    return parser
+
+
+def _add_stubs(commands: _Commands) -> None:
+    stubs = _add(
+        commands,
+        "stubs",
+        "write the functions of kernels for type checkers and editors",
+        "Write a .pyi file with the functions of a module of kernels. Its source is read, not compiled; a Python "
+        "module is imported.",
+    )
+    stubs.add_argument("source", metavar="FOLDER_OR_MODULE", help="a folder or file of C++ or CUDA, or a Python module")
+    stubs.add_argument("--output", type=Path, metavar="FILE", help="the .pyi file (default: beside the source)")
+
+
+def _add_build(commands: _Commands) -> None:
+    build = _add(
+        commands,
+        "build",
+        "compile the kernels of a package ahead of time",
+        "Compile everything that a package's kernels.toml declares into one folder, which needs no compiler where it "
+        "is loaded.",
+    )
+    build.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
+    build.add_argument(
+        "--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared ones)"
+    )
+    build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")
+
+
+def _add_show(commands: _Commands) -> None:
+    show = _add(
+        commands,
+        "show",
+        "list the kernels in an exported program, a package or a wheel",
+        "List what was built ahead of time: targets, machine code and its machines. The bytes of the code are checked, "
+        "and nothing is loaded.",
+    )
+    show.add_argument(
+        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or a package's name or folder"
+    )
+
+
+def _add_report(commands: _Commands) -> None:
+    report = _add(
+        commands,
+        "report",
+        "describe the compiled code of kernels",
+        "Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of each, its "
+        "hottest loop, and the seconds of the build's phases.",
+    )
+    report.add_argument(
+        "source", metavar="FILE", help="a .cu, .cc or .so file, a folder of sources, or a package's name or folder"
+    )
+    report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: the GPUs here)")
+    report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
+    report.add_argument(
+        "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
+    )
+
+
+def _add_tune(commands: _Commands) -> None:
+    tune = _add(
+        commands,
+        "tune",
+        "time the configurations of a package's kernels, and write the choices into the package",
+        "Import a package, time every configuration that its calls of be_runtime.autotune name on this machine, and "
+        "write the choices to tuned.json in the package, beside the choices for other GPUs.",
+    )
+    tune.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
+
+
+def _add_cmake_dir(commands: _Commands) -> None:
+    _add(
+        commands,
+        "cmake-dir",
+        "print the folder in which CMake finds be_add_kernels()",
+        'Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", in which '
+        "find_package(BeRuntime) finds be_add_kernels(). scikit-build-core needs no such option.",
+    )
+
+
+def _add_check(commands: _Commands) -> argparse.ArgumentParser:
+    check = _add(
+        commands,
+        "check",
+        "find faults of kernels while a program runs",
+        "Run a Python program in checked mode, then under the compiler's sanitizers, valgrind and compute-sanitizer "
+        "where they are installed, and report the faults of its kernels with their lines.",
+    )
+    check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+    check.epilog = (
+        "exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not here, 3 internal error, "
+        "64 invalid arguments"
+    )
+    check.add_argument(
+        "--tools",
+        metavar="LIST",
+        help="of guard, asan, tsan, valgrind, memcheck, racecheck, initcheck (default: all that are here)",
+    )
+    check.add_argument("--timeout", type=float, metavar="S", help="stop a run of the program after so many seconds")
+    check.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    check.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return check
+
+
+def _add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
     """Add ``cache``, and return the parsers of its commands."""
-    cache = commands.add_parser(
+    cache = _add(
+        commands,
         "cache",
-        help="list, explain, check and remove compiled kernels",
-        description="Work with the cache of compiled kernels.",
+        "list, explain, check and remove compiled kernels",
+        "Work with the cache of compiled kernels.",
     )
     below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
-    for add in (_add_looks, _add_checks, _add_removals, _add_carriers, _add_keys):
+    for add in (_add_cache_shows, _add_cache_removals, _add_cache_carriers):
         add(below)
     return tuple(below.choices.values())
 
 
-def _add_looks(commands: _Commands) -> None:
-    """``list``, ``show``, ``why``, ``path`` and ``stats``."""
-    listed = _add(commands, "list", "list what is in the cache", "List compiled modules and kernels, newest first.")
-    listed.add_argument("name", nargs="?", metavar="NAME", help="those of this name only")
+def _add_cache_shows(commands: _Commands) -> None:
+    """Add the commands that print entries."""
+    listed = _add(commands, "list", "list compiled modules and kernels", "List modules and kernels, newest first.")
+    listed.add_argument("name", nargs="?", metavar="NAME", help="list only the entries of this name")
     _add_all(listed, "list parts of builds and of the toolchain too")
-    show = _add(commands, "show", "tell all about one entry", "Show what an entry was made of, when, where and why.")
+    show = _add(commands, "show", "print all about one entry", "Print what an entry was made of, when, where and why.")
     show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     show.add_argument("--files", action="store_true", help="list every file that it was made from")
     why = _add(
         commands,
         "why",
-        "tell why something was built the last time",
-        "Say why a module or kernel was built the last time it was, and whether the next load builds again.",
+        "print why an entry was built",
+        "Print why a module or kernel was built the last time, and whether the next load builds it again.",
     )
     why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     _add(commands, "path", "print the cache's folder", "Print the cache's folder.")
     _add(commands, "stats", "count entries and bytes", "Count entries by kind and by last use, and their bytes.")
-
-
-def _add_checks(commands: _Commands) -> None:
-    """``verify``."""
     verify = _add(
         commands,
         "verify",
@@ -55,21 +176,21 @@ def _add_checks(commands: _Commands) -> None:
         "Hash all that was compiled, and all that it was compiled from. A load trusts sizes and times instead. The "
         "exit code is 1 if something is damaged and stays.",
     )
-    verify.add_argument("name", nargs="?", metavar="NAME", help="the entries of this name only")
-    verify.add_argument("--remove", action="store_true", help="remove what is damaged")
+    verify.add_argument("name", nargs="?", metavar="NAME", help="check only the entries of this name")
+    verify.add_argument("--remove", action="store_true", help="remove damaged entries")
 
 
-def _add_removals(commands: _Commands) -> None:
-    """``prune`` and ``clear``."""
+def _add_cache_removals(commands: _Commands) -> None:
+    """Add ``prune`` and ``clear``."""
     prune = _add(
         commands,
         "prune",
-        "remove what is old or too much",
+        "remove old entries until the cache is small enough",
         "Remove entries that were not used for long, then the least recently used until the rest is small enough. Each "
         "build does a little of it.",
     )
     prune.add_argument(
-        "--stale", action="store_true", help="remove also what no load can use: its headers or compilers changed"
+        "--stale", action="store_true", help="also remove entries that no load can use: headers or compilers changed"
     )
     prune.add_argument(
         "--max-size", type=_count, metavar="MIB", help="the size that is left (default: BE_CACHE_MAX_SIZE_MIB)"
@@ -78,14 +199,14 @@ def _add_removals(commands: _Commands) -> None:
         "--max-age", type=_count, metavar="DAYS", help="days since the last use (default: BE_CACHE_MAX_AGE_DAYS)"
     )
     clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or those of one name.")
-    clear.add_argument("name", nargs="?", metavar="NAME", help="those of this name only")
-    _add_all(clear, "remove what belongs to the toolchain too")
+    clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
+    _add_all(clear, "remove entries of the toolchain too")
     for parser in (prune, clear):
-        parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
+        parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
 
 
-def _add_carriers(commands: _Commands) -> None:
-    """``export`` and ``import``."""
+def _add_cache_carriers(commands: _Commands) -> None:
+    """Add the commands that carry entries to other machines, and sign them."""
     export = _add(
         commands,
         "export",
@@ -98,7 +219,7 @@ def _add_carriers(commands: _Commands) -> None:
     imported = _add(
         commands,
         "import",
-        "read what export wrote",
+        "read a file that export wrote",
         "Keep the entries of a file for the next load that would compile them. Their code runs in your programs: "
         "import only files that you trust.",
     )
@@ -106,27 +227,18 @@ def _add_carriers(commands: _Commands) -> None:
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="the key, or a file with keys, that has to have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
+        help="the key, or a file with keys, that must have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
-
-
-def _add_keys(commands: _Commands) -> None:
-    """``keygen`` and ``sign``."""
     keygen = _add(
         commands,
         "keygen",
         "make a pair of keys",
-        "Make a key that signs entries, in a file, and print the public key that checks them.",
+        "Write a key that signs entries to a file, and print the public key that checks them.",
     )
     keygen.add_argument("--out", type=Path, metavar="FILE", help="the private key's file (default: be-cache.key)")
-    sign = _add(commands, "sign", "sign a file of entries", "Sign what export wrote, or one file of a remote cache.")
+    sign = _add(commands, "sign", "sign a file of entries", "Sign a file of export, or one file of a remote cache.")
     sign.add_argument("file", type=Path, metavar="FILE", help="the file, which is replaced by a signed one")
     sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the private key's file")
-
-
-def _add(commands: _Commands, name: str, short: str, long: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
-    return parser
 
 
 def _add_all(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -134,130 +246,7 @@ def _add_all(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def _count(text: str) -> int:
-    """Read a whole number of at least 0."""
+    """Return a whole number of at least 0."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The grammar of all commands."""
-    parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
-    parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir, add_explain):
-        add(commands)
-    for command in (*commands.choices.values(), *add_cache(commands), _add_check(commands)):
-        command.add_argument("--json", action="store_true", help="print the outcome as JSON")
-        command.epilog = command.epilog or (
-            "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
-        )
-    return parser
-
-
-def _add_stubs(commands: _Commands) -> None:
-    """``stubs``."""
-    stubs = commands.add_parser(
-        "stubs",
-        help="tell type checkers and editors the functions of kernels",
-        description="Write a .pyi file with the functions of a module of kernels. Its source is read, not compiled; a "
-        "Python module is imported.",
-    )
-    stubs.add_argument("source", metavar="FOLDER_OR_MODULE", help="a folder or file of C++ or CUDA, or a Python module")
-    stubs.add_argument("--output", type=Path, metavar="FILE", help="the .pyi file (default: beside the source)")
-
-
-def _add_build(commands: _Commands) -> None:
-    """``build``."""
-    build = commands.add_parser(
-        "build",
-        help="compile the kernels of a package ahead of time",
-        description="Compile everything that a package's kernels.toml declares into one folder, which needs no "
-        "compiler where it is loaded.",
-    )
-    build.add_argument(
-        "package", nargs="?", metavar="PACKAGE", help="a package or its folder (default: the one below this folder)"
-    )
-    build.add_argument(
-        "--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared)"
-    )
-    build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")
-    build.add_argument(
-        "--standalone", action="store_true", help="write a Python file too, which calls the kernels with JAX alone"
-    )
-
-
-def _add_show(commands: _Commands) -> None:
-    """``show``."""
-    show = commands.add_parser(
-        "show",
-        help="list the kernels in an exported program, a package or a wheel",
-        description="List what was built ahead of time: targets, machine code and what it is for. Its bytes are "
-        "checked, and nothing is loaded.",
-    )
-    show.add_argument(
-        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or a package's name or folder"
-    )
-
-
-def _add_report(commands: _Commands) -> None:
-    """``report``."""
-    report = commands.add_parser(
-        "report",
-        help="describe what the compilers made of kernels",
-        description="Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of "
-        "each, and the seconds of the build's phases.",
-    )
-    report.add_argument(
-        "source", metavar="FILE", help="a .cu, .cc or .so file, a folder of sources, or a package's name or folder"
-    )
-    report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: those here)")
-    report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
-    report.add_argument(
-        "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
-    )
-
-
-def _add_tune(commands: _Commands) -> None:
-    """``tune``."""
-    tune = commands.add_parser(
-        "tune",
-        help="time what a package tunes, and keep the choices in it",
-        description="Import a package, time every configuration that its calls of be_runtime.autotune name on this "
-        "machine, and write the choices to tuned.json in the package, beside those of other GPUs.",
-    )
-    tune.add_argument(
-        "package", nargs="?", metavar="PACKAGE", help="a package or its folder (default: the one below this folder)"
-    )
-
-
-def _add_cmake_dir(commands: _Commands) -> None:
-    """``cmake-dir``."""
-    commands.add_parser(
-        "cmake-dir",
-        help="say where CMake finds be_add_kernels()",
-        description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
-        "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
-    )
-
-
-def _add_check(commands: _Commands) -> argparse.ArgumentParser:
-    """``check``."""
-    check: argparse.ArgumentParser = commands.add_parser(
-        "check",
-        help="find faults of kernels while a program runs",
-        usage="%(prog)s [-h] [--tools LIST] [--timeout S] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]",
-        description="Run a Python program in checked mode, then under the compiler's sanitizers, valgrind and "
-        "compute-sanitizer where they are there, and report the faults of its kernels with their lines.",
-        epilog="exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not here, 3 internal "
-        "error, 64 invalid arguments",
-    )
-    check.add_argument(
-        "--tools",
-        metavar="LIST",
-        help="of guard, asan, tsan, valgrind, memcheck, racecheck, initcheck (default: all that are here)",
-    )
-    check.add_argument("--timeout", type=float, metavar="S", help="stop a run of the program after so many seconds")
-    check.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
-    check.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
-    return check

@@ -18,18 +18,17 @@ if(NOT _be_runtime_result EQUAL 0)
   return()
 endif()
 
-# be_add_kernels(<target> PACKAGE <folder> [ARCHS <arch>...] [DESTINATION <folder>] [STANDALONE])
+# be_add_kernels(<target> PACKAGE <folder> [ARCHS <arch>...] [DESTINATION <folder>])
 #
 # Builds the kernels of the Python package in a folder whenever something in that folder changed, and installs them.
 #   PACKAGE      Folder of the package, which has kernels.toml; relative to this folder of the project.
 #   ARCHS        Architectures of CUDA code, such as 8.0 9.0, instead of those in kernels.toml.
 #   DESTINATION  Folder of the package where it is installed; the package's name unless given.
-#   STANDALONE   The kernels need only JAX where they are installed.
 function(be_add_kernels target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "STANDALONE" "PACKAGE;DESTINATION" "ARCHS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PACKAGE;DESTINATION" "ARCHS")
   if(NOT arg_PACKAGE OR arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
     message(FATAL_ERROR
-      "be_add_kernels(${target} PACKAGE <folder> [ARCHS <arch>...] [DESTINATION <folder>] [STANDALONE]): "
+      "be_add_kernels(${target} PACKAGE <folder> [ARCHS <arch>...] [DESTINATION <folder>]): "
       "PACKAGE is needed; wrong are: ${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}")
   endif()
   cmake_path(ABSOLUTE_PATH arg_PACKAGE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE package)
@@ -53,9 +52,6 @@ function(be_add_kernels target)
   if(arg_ARCHS)
     list(JOIN arg_ARCHS "," archs)
     list(APPEND options --archs "${archs}")
-  endif()
-  if(arg_STANDALONE)
-    list(APPEND options --standalone)
   endif()
   add_custom_command(
     OUTPUT "${folder}/index.json"

@@ -1,4 +1,4 @@
-"""A program under all tools, one after the other: its children, and the findings of each."""
+"""The command ``check``: a program runs under one tool after the other, and the findings of all are collected."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from be_runtime.compile.execute import Ended, run_child
 from be_runtime.debugging.checked_script import is_own
 from be_runtime.debugging.sanitizers import (
     DEVICE_TOOLS,
+    FAULTS,
     SANITIZED,
-    SOUGHT,
     TOOLS,
     Child,
     Detectors,
@@ -43,16 +43,16 @@ _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 _PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _READERS = {"asan": read_host_report, "tsan": read_race_report, "valgrind": read_valgrind_report}
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
-_TELLING: tuple[Tool, ...] = ("guard", "valgrind")
-"""Tools whose findings, or some of them, are those of checked mode."""
-_AROUND: tuple[Tool, ...] = ("tsan", "valgrind")
-"""Tools that not every program and every machine can bear; what they do to a program is no fault of its."""
+_CHECKED: tuple[Tool, ...] = ("guard", "valgrind")
+"""Tools under which the findings of checked mode count."""
+_FRAGILE: tuple[Tool, ...] = ("tsan", "valgrind")
+"""Tools that fail with some programs and on some machines: such a failure is no fault of the program."""
 _FATAL = re.compile(r"(?:FATAL|ERROR): ThreadSanitizer.*|valgrind: .*")
 _ASK_ASAN = ("if a C++ kernel did it, `check --tools asan` names its line",)
 _VALGRIND_S = 600.0
-"""Time for valgrind after the other tools, if the user names none: a program takes some 50 times as long in it."""
+"""Time for valgrind after other tools, unless the user names one: a program takes some 50 times as long under it."""
 _SHOWN_LINES = 30
-"""Lines of a program's output that are repeated where it failed under one tool alone."""
+"""Lines of output that are printed of a program that failed under one tool alone."""
 
 
 class Outcome(NamedTuple):
@@ -62,9 +62,9 @@ class Outcome(NamedTuple):
     ----------
     runs : tuple of ToolRun
     findings : tuple of Finding
-        Everything that was found, in the order of the tools.
+        The findings of all tools, in the order of the tools.
     error : str
-        How the program failed by itself; empty if it did not.
+        The failure of the program itself; empty if there is none.
     """
 
     runs: tuple[ToolRun, ...]
@@ -73,12 +73,12 @@ class Outcome(NamedTuple):
 
 
 def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: bool) -> tuple[Tool, ...]:
-    """Return the tools to run: those that are wanted, or all that can run here.
+    """Return the wanted tools, or all tools that can run here.
 
     Raises
     ------
     ArgumentError
-        A tool that is wanted is unknown, or not here.
+        A wanted tool is unknown, or can't run here.
     """
     lacking = lacking_tools(found, has_gpu=has_gpu)
     if wanted is None:
@@ -116,7 +116,7 @@ def check_program(
     timeout_s: float | None,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Run a program under each tool and read what they found.
+    """Run a program under each tool, and collect the findings.
 
     Parameters
     ----------
@@ -124,21 +124,22 @@ def check_program(
     tools : sequence of Tool
     found : Detectors
     lacking : mapping of Tool to str
-        Tools that would have run if they were here, and why they are not: the report says what nobody looked for.
+        Tools that can't run here, with the reasons: the report says which faults were not looked for.
     timeout_s : float, optional
-        Time for each run, after which it is stopped.
+        Time after which a run is stopped.
     say : callable
-        Function that tells people which tool begins.
+        Function that prints which tool begins.
     """
     runs: list[ToolRun] = []
-    rewind = rewinder(0)
+    begin = offset_of(0)
     error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
     with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
         for tool in tools:
             if targets and not targets.get(_platform(tool)):
-                continue  # the program has no kernels that the tool could see
+                continue  # the program has no kernels that the tool can check
             say(f"{tool}: {TOOLS[tool]}")
-            rewind()
+            if begin is not None:
+                os.lseek(0, begin, os.SEEK_SET)
             child = plan_child(tool, program, found, folder)
             limit_s = _VALGRIND_S if timeout_s is None and runs and tool == "valgrind" else timeout_s
             ended = _run(child, is_first=not runs, timeout_s=limit_s)
@@ -147,14 +148,14 @@ def check_program(
             names = [name for names in targets.values() for name in names]
             run = _tool_run(child, ended, record, names, is_first=not runs)
             failed = "" if run.findings else _own_error(ended, record, limit_s)
-            if failed and runs and not error and tool in _AROUND:
+            if failed and runs and not error and tool in _FRAGILE:
                 why = next(filter(None, (_FATAL.search(_text(log)) for log in _logs(child))), None)
-                note = _unsought(tool, f"under it, {failed if why is None else why[0]}")
+                note = _missed_note(tool, f"under it, {failed if why is None else why[0]}")
                 run, failed = run._replace(notes=(*run.notes, note)), ""
             runs.append(run)
             error = error or failed
     missing = [
-        ToolRun(tool, "missing", notes=(_unsought(tool, why),))
+        ToolRun(tool, "missing", notes=(_missed_note(tool, why),))
         for tool, why in lacking.items()
         if targets.get(_platform(tool))
     ]
@@ -166,27 +167,26 @@ def check_program(
 
 
 def _platform(tool: Tool) -> str:
-    """Return the platform whose kernels a tool sees."""
+    """Return the platform whose kernels a tool checks."""
     return "CUDA" if tool in DEVICE_TOOLS else "cpu"
 
 
-def _unsought(tool: Tool, why: str) -> str:
-    return f"nobody looked for {SOUGHT[tool]}: {why}"
+def _missed_note(tool: Tool, why: str) -> str:
+    return f"nothing looked for {FAULTS[tool]}: {why}"
 
 
-def rewinder(descriptor: int) -> Callable[[], object]:
-    """Return a function that lets each run read standard input from here on; one of a pipe can't, and does nothing."""
+def offset_of(descriptor: int) -> int | None:
+    """Return the position in a file, from which each run reads its standard input; None for a pipe."""
     try:
-        begin = os.lseek(descriptor, 0, os.SEEK_CUR)
+        return os.lseek(descriptor, 0, os.SEEK_CUR)
     except OSError:
-        return lambda: None
-    return lambda: os.lseek(descriptor, begin, os.SEEK_SET)
+        return None
 
 
 def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
-    """Run a child; people see the output of the first one, and the end of that of one that fails.
+    """Run a child; print the output of the first child, and the last lines of a later child that fails.
 
-    UndefinedBehaviorSanitizer writes into the output of asan, which is shown later for its sake.
+    UndefinedBehaviorSanitizer writes into the output under asan, which is therefore printed later, without its traces.
     """
     if is_first and child.tool != "asan":
         sys.stderr.flush()
@@ -201,7 +201,7 @@ def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
 
 
 def _read_record(child: Child) -> dict[str, Any]:
-    """Read what the program's process left; empty if it died."""
+    """Return the record of the program's process; empty if the process died."""
     try:
         record: dict[str, Any] = json.loads(_text(Path(child.record)) or "{}")
     except ValueError:
@@ -210,24 +210,13 @@ def _read_record(child: Child) -> dict[str, Any]:
 
 
 def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool) -> ToolRun:
-    """Read what a tool found; an error that a kernel returns is the same under each."""
-    reports = list(map(_text, _logs(child)))
-    found: list[Finding] = []
-    if child.tool in _READERS:
-        found = [finding for text in reports for finding in _READERS[child.tool](text)]
-    elif child.tool != "guard":
-        libraries = [Path(path).read_bytes() for path in record.get("libraries", [])]
-        called = {re.sub(r"\W", "_", name) for name in record.get("calls", {})}
-        found = [
-            _of_its_library(finding, libraries, called)
-            for text in reports
-            for finding in read_device_report(text, child.tool)
-        ]
-    if child.tool in _TELLING:
+    """Read the findings of a tool; a kernel's own error counts under the first tool, as it is the same under each."""
+    found = _reported(child, record)
+    if child.tool in _CHECKED:
         recorded = [Finding(**_tuples(each))._replace(tool=child.tool) for each in record.get("findings", [])]
         found = [*recorded, *found]
     running = _running_calls(child)
-    is_dead = ended.code is not None and ended.code < 0 and child.tool not in _AROUND
+    is_dead = ended.code is not None and ended.code < 0 and child.tool not in _FRAGILE
     if not found and is_dead and (running or not record):
         found = [_death(ended.code or 0, child, running)]
     elif is_first and not found:
@@ -238,12 +227,24 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
     return ToolRun(child.tool, outcome, ended.seconds, with_callers(named, callers), tuple(record.get("notes", ())))
 
 
-def _of_its_library(finding: Finding, libraries: Sequence[bytes], called: set[str]) -> Finding:
-    """Name the kernel for a device function: the one of its library that was called, if there is one alone."""
-    symbols = [symbol for symbol in entry_points(finding.kernel, libraries) if symbol in called]
-    if len(symbols) != 1:
-        return finding
-    return finding._replace(kernel=symbols[0], message=symbols[0] + finding.message.removeprefix(finding.kernel))
+def _reported(child: Child, record: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings in a tool's own reports; a device function is named by the only called kernel that has it."""
+    reports = list(map(_text, _logs(child)))
+    if child.tool == "guard":
+        return []
+    if child.tool in _READERS:
+        return [finding for text in reports for finding in _READERS[child.tool](text)]
+    libraries = [Path(path).read_bytes() for path in record.get("libraries", [])]
+    called = {re.sub(r"\W", "_", name) for name in record.get("calls", {})}
+    found = []
+    for finding in (finding for text in reports for finding in read_device_report(text, child.tool)):
+        symbols = [symbol for symbol in entry_points(finding.kernel, libraries) if symbol in called]
+        found.append(_with_kernel(finding, symbols[0]) if len(symbols) == 1 else finding)
+    return found
+
+
+def _with_kernel(finding: Finding, kernel: str) -> Finding:
+    return finding._replace(kernel=kernel, message=kernel + finding.message.removeprefix(finding.kernel))
 
 
 def _logs(child: Child) -> list[Path]:
@@ -252,12 +253,12 @@ def _logs(child: Child) -> list[Path]:
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields as they were before JSON made lists of tuples."""
+    """Return fields with tuples for JSON's lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def _death(code: int, child: Child, running: Mapping[str, tuple[str, str]]) -> Finding:
-    """Return the end of a process by a signal as a finding, with the line of the program that Python was at."""
+    """Return the end of a process by a signal as a finding, with the last line of the program."""
     frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
     at = next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), "")
     caller, did = next(iter(running.values()), ("", ""))
@@ -280,7 +281,7 @@ def _signal_name(number: int) -> str:
 
 
 def _running_calls(child: Child) -> dict[str, tuple[str, str]]:
-    """Return the kernels that ran when the process died, with their callers and what a fault has shown.
+    """Return the kernels that ran when the process died, with the line of the call and the text of a fault.
 
     See ``native/guard/breadcrumbs.h``.
     """
@@ -289,7 +290,7 @@ def _running_calls(child: Child) -> dict[str, tuple[str, str]]:
 
 
 def _in_kernel(finding: Finding, running: Iterable[str]) -> Finding:
-    """Name the first of the kernels that ran where a finding names none."""
+    """Name the first kernel that ran in a finding that names none."""
     kernel = next(iter(running), "")
     if finding.kernel or not kernel:
         return finding
@@ -297,7 +298,7 @@ def _in_kernel(finding: Finding, running: Iterable[str]) -> Finding:
 
 
 def _text(path: Path) -> str:
-    """Read a file with paths relative to the working folder; empty if it is not there."""
+    """Return a file's text with paths relative to the working folder; empty if the file can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").replace(f"{Path.cwd()}/", "")
     except OSError:
@@ -305,7 +306,7 @@ def _text(path: Path) -> str:
 
 
 def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
-    """Return the error that ended the program as a finding, if it is one of a kernel: it begins with its name."""
+    """Return the error that ended the program as a finding, if it begins with a kernel's name."""
     names = [name for names in record.get("targets", {}).values() for name in names]
     message = _STATUS.sub("", record.get("error", ""))
     kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
@@ -315,7 +316,7 @@ def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:
-    """Say how the program failed; empty if it did not."""
+    """Return the failure of the program; empty if there is none."""
     if ended.code is None:
         return f"the program was stopped after {timeout_s:g} s; raise --timeout"
     if ended.code < 0 and record:

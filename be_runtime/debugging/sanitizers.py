@@ -1,4 +1,4 @@
-"""The findings of several tools as one report. Pure."""
+"""The sanitizers of ``python -m be_runtime check``: how they run a program, and their reports as one report."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ TOOLS: dict[Tool, str] = {
     "racecheck": "compute-sanitizer: races in shared memory",
     "initcheck": "compute-sanitizer: reads of memory that was never written",
 }
-"""Each tool that a program may run under, in this order."""
+"""The tools that a program may run under, in this order, with descriptions."""
 
 DEVICE_TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck")
 
 SANITIZED: tuple[Tool, ...] = ("asan", "tsan")
-"""Tools for which C++ modules are compiled, with a library that handles faults itself."""
+"""Tools for which C++ modules are compiled; their library handles faults itself."""
 
-SOUGHT: dict[Tool, str] = {
+FAULTS: dict[Tool, str] = {
     "asan": "accesses outside of memory in C++ modules",
     "tsan": "races of threads in C++ modules",
-    "valgrind": "memory that C++ modules read before they set it, but for what guard saw in results",
+    "valgrind": "memory that C++ modules read before they set it, except in results",
     "memcheck": "accesses outside of memory on the GPU",
     "racecheck": "races on the GPU",
     "initcheck": "memory of the GPU that is read before it is set",
 }
-"""What nobody looks for without a tool."""
+"""The faults that nothing looks for if a tool is missing."""
 
 _PADDING = 4096
-"""Bytes after each allocation that belong to none: else an access beyond the end may hit the next one."""
+"""Bytes of padding after each allocation: without it, an access beyond the end may hit the next allocation."""
 
 
 class Invocation(NamedTuple):
@@ -53,7 +53,7 @@ class Invocation(NamedTuple):
     Parameters
     ----------
     script : str
-        Path of a script; or the name of a module, if `is_module` is true.
+        Path of a script, or the name of a module if `is_module` is true.
     arguments : tuple of str
     is_module : bool
     """
@@ -64,14 +64,14 @@ class Invocation(NamedTuple):
 
 
 class Detectors(NamedTuple):
-    """The parts of sanitizers on this machine.
+    """The programs and libraries of sanitizers on this machine.
 
     Parameters
     ----------
     python : str
         The interpreter.
     preload : dict of str to tuple of str
-        Libraries that a process under each of `SANITIZED` begins with; it lacks those that are not there.
+        Libraries that a process under each of `SANITIZED` preloads; a tool whose library is missing has no key.
     valgrind, compute_sanitizer : str
         Path of the program; empty if there is none.
     """
@@ -90,12 +90,12 @@ class Child(NamedTuple):
     tool : Tool
     argv : tuple of str
     variables : dict of str to str
-        Variables beside those of this process. ``BE_DEBUG`` is for processes that the program starts: a finding is an
-        error there.
+        Variables that are added to the environment of this process. ``BE_DEBUG`` is for processes that the program
+        starts: a finding is an error there.
     record : str
-        File that the program's process writes at its end: `be_runtime.debugging.checked_script`.
+        File that the program's process writes at its end, see `be_runtime.debugging.checked_script`.
     log : str
-        Beginning of the names of the tool's own reports.
+        Prefix of the names of the tool's own reports.
     """
 
     tool: Tool
@@ -106,7 +106,7 @@ class Child(NamedTuple):
 
 
 def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -> Child:
-    """Plan the process that runs a program under a tool, with its files in a folder.
+    """Return the process that runs a program under a tool, with its files in a folder.
 
     Examples
     --------
@@ -132,8 +132,8 @@ def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -
 def _sanitized_variables(tool: Tool, preload: Sequence[str], log: str) -> dict[str, str]:
     """Return the variables of a process under a sanitizer of the host compiler.
 
-    AddressSanitizer would take addresses that the GPU's driver uses. ThreadSanitizer sees nothing of Python and XLA; it
-    fails where it guesses the size of thread-local memory.
+    AddressSanitizer's gap of shadow memory would take addresses that the GPU's driver uses. ThreadSanitizer sees
+    nothing of Python and XLA; without `intercept_tls_get_addr=0`, it guesses the size of thread-local memory and fails.
     """
     options = f"log_path={log}:log_exe_name=0:halt_on_error=0"
     variables = {"BE_DEBUG": "guards", "LD_PRELOAD": " ".join(preload)}
@@ -169,7 +169,7 @@ _BELOW_TOOLKIT = ("bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer"
 
 
 def find_detectors(system: System, record_dir: Path) -> Detectors:
-    """Find the sanitizers; parts that are missing are empty."""
+    """Find the sanitizers of this machine; a missing one is empty."""
     preload = {tool: _runtime(tool, system, record_dir) for tool in SANITIZED}
     return Detectors(
         sys.executable,
@@ -180,7 +180,7 @@ def find_detectors(system: System, record_dir: Path) -> Detectors:
 
 
 def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
-    """Return a sanitizer's library, and that of C++, without which exceptions of later libraries are not found."""
+    """Return a sanitizer's library and libstdc++, without which exceptions of later libraries are not found."""
     try:
         compiler = resolve(ToolchainRequest(), system=system, record_dir=record_dir).cxx
     except ToolchainError:
@@ -192,13 +192,13 @@ def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
 
 
 def _library(compiler: HostCompiler, name: str, system: System) -> str:
-    """Return the path of one of the compiler's libraries; the compiler repeats the name of one that it lacks."""
+    """Return the path of a library of the compiler; empty if the compiler lacks it, and only repeats its name."""
     said = system.run((str(compiler.path), f"-print-file-name={name}")).stdout.strip()
     return said if Path(said).is_absolute() and system.is_file(Path(said)) else ""
 
 
 def _compute_sanitizer(system: System, record_dir: Path) -> str:
-    """Return the program on PATH, or of the CUDA toolkit."""
+    """Return the path of compute-sanitizer on PATH, else in the CUDA toolkit; empty if there is none."""
     on_path = system.which("compute-sanitizer")
     if on_path is not None:
         return str(on_path)
@@ -219,7 +219,8 @@ _AT = re.compile(r"(?P<function>[^\s].*?)\+0x[0-9a-f]+(?: in (?P<place>\S+:\d+))
 _OLD_AT = re.compile(r"0x[0-9a-f]+ in (?:(?P<place>[^\s:]+:\d+):)?(?P<function>\S.*)")
 _THREAD = re.compile(r"^by thread (?P<thread>\([\d,]+\)) in block (?P<block>\([\d,]+\))")
 _NEAR = re.compile(r"^and is (?P<distance>[\d,]+ bytes (?:before|after)) the nearest .* of size (?P<size>[\d,]+)")
-_SYMBOL = re.compile(r"\bbe_(?:call|ffi|graph)_(?P<symbol>\w+)")
+_SYMBOL = re.compile(r"\bbe_(?:call|entry|ffi|graph)_(?P<symbol>\w+)")
+"""A function that is generated for a kernel."""
 _ENTRY = re.compile(rb"\0be_ffi_(\w+)(?=\0)")
 """The handler of a kernel, in the table of a library's names."""
 
@@ -232,11 +233,11 @@ _KINDS = (
     ("Barrier", "barrier"),
     ("Program hit", "fault"),
 )
-"""Words of a report and the kind of finding; the first that fits counts."""
+"""Words of a report, each with the kind of finding; the first that occur count."""
 
 
 def read_device_report(text: str, tool: str) -> tuple[Finding, ...]:
-    """Read the findings in a report; those of one kernel, line and kind are one with the first thread.
+    """Return the findings in a report of compute-sanitizer; equal kernels, lines and kinds are one, with a count.
 
     Examples
     --------
@@ -247,15 +248,15 @@ def read_device_report(text: str, tool: str) -> tuple[Finding, ...]:
     [('write', 'k.cu:12')]
     """
     found: dict[tuple[str, str, str], Finding] = {}
-    for block in _blocks(text.splitlines()):
-        finding = _finding(block, tool)
+    for block in _device_blocks(text.splitlines()):
+        finding = _device_finding(block, tool)
         key = (finding.kind, finding.kernel, finding.source)
         found[key] = found[key]._replace(count=found[key].count + 1) if key in found else finding
     return tuple(found.values())
 
 
 def entry_points(function: str, libraries: Iterable[bytes]) -> tuple[str, ...]:
-    r"""Return the symbols of all kernels in the libraries that have a device function; a race has no backtrace.
+    r"""Return the symbols of all kernels in the libraries that have a device function, as a race has no backtrace.
 
     Examples
     --------
@@ -270,8 +271,8 @@ def entry_points(function: str, libraries: Iterable[bytes]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Split a report into errors, without the marks; an error ends at an empty line or at the next one."""
+def _device_blocks(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Split a report into errors, without the marks; an error ends at an empty line or at the next error."""
     block: list[str] = []
     for line in lines:
         text = line.removeprefix(_MARK).strip() if line.startswith(_MARK) else ""
@@ -285,7 +286,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _finding(block: Sequence[str], tool: str) -> Finding:
+def _device_finding(block: Sequence[str], tool: str) -> Finding:
     head = _HEAD.match(block[0])
     assert head is not None, "a block begins with its head"
     text = "\n".join(block)
@@ -305,7 +306,7 @@ def _finding(block: Sequence[str], tool: str) -> Finding:
 
 
 def _access(line: str) -> tuple[str, str] | None:
-    """Read the function and the line of an access."""
+    """Return the function and the line of an access; None if the line of the report names no access."""
     for words in ("at ", "Write access at ", "Read access at ", "access at "):
         rest = line.partition(words)[2] if words != "at " or line.startswith("at ") else ""
         match = _AT.match(rest) or _OLD_AT.match(rest)
@@ -315,7 +316,7 @@ def _access(line: str) -> tuple[str, str] | None:
 
 
 def _sentence(block: Sequence[str], what: str, kind: str) -> str:
-    """Write the error in a line."""
+    """Return the error in one line."""
     if kind == "race":
         places = [found for line in block if (found := _access(line))]
         lines = " and ".join(dict.fromkeys(place or function for function, place in places))
@@ -338,12 +339,11 @@ _RACE_FRAME = re.compile(r"^\s+#\d+ (?P<function>.+?) (?:(?P<place>\S+:\d+)(?::\
 _PREFIX = re.compile(r"^==\d+== ?")
 _VALGRIND_FRAME = re.compile(r"^ +(?:at|by) 0x[0-9A-F]+: (?P<function>.+) \((?:in \S+|(?P<place>[^()\s]+:\d+))\)$")
 _END_OF_STATE = "be_delete_state"
-"""A function that XLA calls after all calls, as ThreadSanitizer can't see."""
+"""A function that XLA calls after all calls of a kernel: ThreadSanitizer can't see that order."""
 
 _ACCESS = re.compile(r"^(?P<what>READ|WRITE) of size (?P<size>\d+)")
 _REGION = re.compile(r"^0x[0-9a-f]+ is located (?P<where>\d+ bytes .+ of (?P<size>\d+)-byte region) ")
 _BEYOND = re.compile(r"(?P<bytes>\d+) bytes (?:to the right|after)")
-_SYMBOL_host_reports = re.compile(r"\bbe_(?:call|entry|ffi|graph)_(?P<symbol>\w+)")
 _BUILD = re.compile(r"^.*/staging/[^/]+/build/")
 """The folder in which a module was compiled."""
 
@@ -356,24 +356,16 @@ _HINTS = {
 
 
 class Frame(NamedTuple):
-    """One line of a stack trace.
-
-    Parameters
-    ----------
-    function : str
-        As the compiler spells it.
-    place : str
-        File and line; empty where they are not known.
-    """
+    """One line of a stack trace: a function, and its file and line or an empty text."""
 
     function: str
     place: str
 
 
 def read_host_report(text: str) -> tuple[Finding, ...]:
-    """Read the findings in a sanitizer's report; those of one line and kind are one.
+    """Return the findings in a report of AddressSanitizer and UndefinedBehaviorSanitizer, one for a line and a kind.
 
-    Errors outside of kernels follow from theirs, and are left out where a kernel has one.
+    An error outside of kernels follows from a kernel's error: it is left out if there is one.
 
     Examples
     --------
@@ -381,16 +373,13 @@ def read_host_report(text: str) -> tuple[Finding, ...]:
     >>> [(found.kernel, found.source, found.kind) for found in read_host_report(text)]
     [('k_f', 'k.cc:3', 'undefined')]
     """
-    found: dict[tuple[str, str, str], Finding] = {}
-    for block in _blocks_host_reports(text.splitlines()):
-        finding = _address_finding(block) or _undefined_finding(block)
-        if finding is not None:
-            found.setdefault((finding.kind, finding.kernel, finding.source), finding)
-    return tuple(each for each in found.values() if each.kernel) or tuple(found.values())
+    read = (_address_finding(block) or _undefined_finding(block) for block in _host_blocks(text.splitlines()))
+    found = _one_for_each_line(filter(None, read))
+    return tuple(each for each in found if each.kernel) or found
 
 
 def read_race_report(text: str) -> tuple[Finding, ...]:
-    """Read the races in a report of ThreadSanitizer; those of one line are one.
+    """Return the races in a report of ThreadSanitizer, one for a line.
 
     Examples
     --------
@@ -404,7 +393,7 @@ def read_race_report(text: str) -> tuple[Finding, ...]:
     >>> [(found.kernel, found.message) for found in read_race_report(text)]
     [('k_sum', 'k_sum: race of two threads: write at k.cc:3, previous write at k.cc:3 in sum')]
     """
-    found: dict[tuple[str, str], Finding] = {}
+    found = []
     for block in text.split(_RACE)[1:]:
         lines = block.splitlines()
         heads = [
@@ -415,15 +404,13 @@ def read_race_report(text: str) -> tuple[Finding, ...]:
             continue
         places = [next((frame.place for frame in trace if frame.place), "unknown code") for trace in traces]
         accesses = ", ".join(f"{what} at {place}" for (what, _), place in zip(heads, places, strict=True))
-        finding = _finding_host_reports(
-            "race", f"race of two threads: {accesses}", "thread", traces[0] if traces else (), block
-        )
-        found.setdefault((finding.kernel, finding.source), finding)
-    return tuple(found.values())
+        frames = traces[0] if traces else ()
+        found.append(_host_finding("race", f"race of two threads: {accesses}", "thread", frames, block))
+    return _one_for_each_line(found)
 
 
 def read_valgrind_report(text: str) -> tuple[Finding, ...]:
-    """Read the errors of kernels in a report of valgrind; those of one line and kind are one.
+    """Return the errors of kernels in a report of valgrind, one for a line and a kind.
 
     Examples
     --------
@@ -437,27 +424,37 @@ def read_valgrind_report(text: str) -> tuple[Finding, ...]:
     >>> [(found.kernel, found.source, found.kind) for found in read_valgrind_report(text)]
     [('k_f', 'k.cc:5', 'unset')]
     """
-    found: dict[tuple[str, str, str], Finding] = {}
+    found = []
     for block in re.split(r"\n *\n", "\n".join(_PREFIX.sub("", line) for line in text.splitlines())):
         lines = block.splitlines()
         first = next((number for number, line in enumerate(lines) if _VALGRIND_FRAME.match(line)), 0)
         frames = _trace(lines[first:], _VALGRIND_FRAME)
-        is_error = first > 0 and not lines[first - 1].startswith("Process terminating")  # which a fault has caused
-        if not is_error or not any(_SYMBOL_host_reports.search(frame.function) for frame in frames):
+        is_error = first > 0 and not lines[first - 1].startswith("Process terminating")  # a fault has caused it
+        if not is_error or not any(_SYMBOL.search(frame.function) for frame in frames):
             continue
         kind = "unset" if "ninitialised" in lines[first - 1] else "access"
-        finding = _finding_host_reports(kind, lines[first - 1].strip(), "valgrind", frames)
-        found.setdefault((finding.kind, finding.kernel, finding.source), finding)
+        found.append(_host_finding(kind, lines[first - 1].strip(), "valgrind", frames))
+    return _one_for_each_line(found)
+
+
+def _one_for_each_line(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the first finding for each kind, kernel and line."""
+    found: dict[tuple[str, str, str], Finding] = {}
+    for each in findings:
+        found.setdefault((each.kind, each.kernel, each.source), each)
     return tuple(found.values())
 
 
 def _trace(lines: Sequence[str], pattern: re.Pattern[str]) -> list[Frame]:
-    """Return the frames with which some lines begin."""
-    matches = itertools.takewhile(bool, map(pattern.match, lines))
-    return [Frame(match["function"], _BUILD.sub("", match["place"] or "")) for match in matches if match]
+    """Return the frames at the beginning of some lines."""
+    return [_frame(match) for match in itertools.takewhile(bool, map(pattern.match, lines)) if match]
 
 
-def _blocks_host_reports(lines: Sequence[str]) -> Iterator[list[str]]:
+def _frame(match: re.Match[str]) -> Frame:
+    return Frame(match["function"], _BUILD.sub("", match["place"] or ""))
+
+
+def _host_blocks(lines: Sequence[str]) -> Iterator[list[str]]:
     """Split a report into errors."""
     block: list[str] = []
     for line in lines:
@@ -481,7 +478,7 @@ def _address_finding(block: Sequence[str]) -> Finding | None:
         beyond = _BEYOND.match(region["where"])
         place = f"{beyond['bytes']} bytes behind the end of" if beyond else "outside of"
         what += f", {place} memory of {region['size']} bytes"
-    return _finding_host_reports(kind, what, "address", frames)
+    return _host_finding(kind, what, "address", frames)
 
 
 def _undefined_finding(block: Sequence[str]) -> Finding | None:
@@ -491,25 +488,25 @@ def _undefined_finding(block: Sequence[str]) -> Finding | None:
     kind = "misaligned" if "misaligned" in head["what"] else "undefined"
     what = re.sub(r" address 0x[0-9a-f]+", " address", head["what"])
     frames = _first_trace(block) or [Frame("", f"{head['file']}:{head['line']}")]
-    return _finding_host_reports(kind, what, "undefined", frames)
+    return _host_finding(kind, what, "undefined", frames)
 
 
 def _first_trace(block: Sequence[str]) -> list[Frame]:
-    """Return the frames of the access; those of the memory's allocation follow later."""
+    """Return the frames of the access; the frames of the memory's allocation follow them."""
     frames: list[Frame] = []
     for line in block:
         match = _FRAME.match(line)
         if match is not None:
             if int(match["number"]) < len(frames):
                 break
-            frames.append(Frame(match["function"], _BUILD.sub("", match["place"] or "")))
+            frames.append(_frame(match))
     return frames
 
 
-def _finding_host_reports(kind: str, what: str, tool: str, frames: Sequence[Frame], more: str = "") -> Finding:
-    """Make a finding; the kernel is named in the frames of the access, or in what more the report has."""
+def _host_finding(kind: str, what: str, tool: str, frames: Sequence[Frame], more: str = "") -> Finding:
+    """Make a finding; the frames of the access name the kernel, else the rest of the report does."""
     texts = [*(frame.function for frame in frames), more]
-    symbols = (match for text in texts if (match := _SYMBOL_host_reports.search(text)))
+    symbols = (match for text in texts if (match := _SYMBOL.search(text)))
     kernel = next((match["symbol"] for match in symbols), "")
     own = next((frame for frame in frames if frame.place and "/libsanitizer/" not in frame.place), None)
     function = own.function.partition("(")[0] if own is not None else ""
@@ -533,8 +530,8 @@ class ToolRun(NamedTuple):
     ----------
     tool : str
     outcome : str
-        ``"ran"``, ``"failed"`` for one whose process died, ``"stopped"`` for one that took too long, or ``"missing"``
-        for one that is not here.
+        ``"ran"``, ``"failed"`` if the process died, ``"stopped"`` if it took too long, or ``"missing"`` if the tool is
+        not on this machine.
     seconds : float
     findings : tuple of Finding
     notes : tuple of str
@@ -547,37 +544,26 @@ class ToolRun(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def named_kernel(symbol: str, targets: Iterable[str]) -> str:
-    """Return the kernel of a symbol in a library; without its target, the symbol itself.
-
-    Examples
-    --------
-    >>> named_kernel("my_kernels_scale", ["my_kernels.scale"])
-    'my_kernels.scale'
-    """
-    return next((name for name in targets if re.sub(r"\W", "_", name) == symbol), symbol)
-
-
 def with_names(findings: Iterable[Finding], targets: Iterable[str]) -> tuple[Finding, ...]:
-    """Replace symbols of libraries by the names of kernels."""
-    names = tuple(targets)
+    """Replace symbols of libraries, such as ``k_scale``, by the names of kernels, such as ``k.scale``."""
+    names = {re.sub(r"\W", "_", name): name for name in reversed([*targets])}
     replaced = []
     for each in findings:
-        kernel = named_kernel(each.kernel, names)
+        kernel = names.get(each.kernel, each.kernel)
         message = kernel + each.message.removeprefix(each.kernel) if each.kernel else each.message
         replaced.append(each._replace(kernel=kernel, message=message))
     return tuple(replaced)
 
 
 def with_callers(findings: Sequence[Finding], calls: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Add the lines that call a kernel where a tool can't know them: those of another finding, or of all its calls."""
+    """Add the lines that call a kernel where a tool does not see them: the line of another finding, or of all calls."""
     known = {name: " or ".join(lines) for name, lines in calls.items()}
     known |= {each.kernel: each.caller for each in reversed(findings) if each.caller}
     return tuple(each._replace(caller=each.caller or known.get(each.kernel, "")) for each in findings)
 
 
 def distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Leave out what a second tool says in the same words."""
+    """Leave out findings that a second tool reports in the same words."""
     found: dict[tuple[str, str, str], Finding] = {}
     for each in findings:
         found.setdefault((each.kernel, each.kind, each.message), each)
@@ -585,10 +571,10 @@ def distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
-    """Write the report: what was found in each kernel with its lines, notes, and a line of what ran."""
+    """Return the report as text: the findings of each kernel with their lines, notes, and the tools that ran."""
     kernels = dict.fromkeys(each.kernel for each in findings)
     blocks = [
-        _block(number, kernel, [each for each in findings if each.kernel == kernel])
+        _kernel_block(number, kernel, [each for each in findings if each.kernel == kernel])
         for number, kernel in enumerate(kernels, start=1)
     ]
     blocks += [f"note ({run.tool}): {note}" for run in runs for note in run.notes]
@@ -597,7 +583,7 @@ def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
     return "\n".join([*blocks, f"{count} ({ran})"])
 
 
-def _block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
+def _kernel_block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
     callers = dict.fromkeys(each.caller for each in findings if each.caller)
     lines = [f"{number}. {kernel or 'native code'}" + (f", called at {'; '.join(callers)}" if callers else "")]
     for each in findings:
@@ -609,7 +595,7 @@ def _block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
 
 
 def as_json(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> dict[str, object]:
-    """Return the report for programs."""
+    """Return the report as JSON data."""
     return {
         "findings": [each._asdict() for each in findings],
         "tools": [

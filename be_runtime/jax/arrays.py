@@ -1,4 +1,4 @@
-"""Checks of the arrays of a call: inputs, outputs, aliases, layouts and the `vmap` method. Pure."""
+"""The attributes of a call, and checks of its arrays: outputs, aliases, layouts and the `vmap` method. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from typing import Any, Literal, NamedTuple
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
+"""Methods with which one call receives a whole batch."""
+
 
 class Numbers(NamedTuple):
-    """A number, or an array of one dimension, by its bits.
+    """The bits of a number or of an array of one dimension.
 
     Parameters
     ----------
     dtype : str
-        numpy's name of the type in which XLA carries it.
+        numpy's name of the type in XLA.
     data : bytes
     is_array : bool
     """
@@ -47,17 +52,13 @@ def as_jax(value: Value) -> Any:
     return array if value.is_array else array[0]
 
 
-_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
-BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
-"""Methods with which one call receives a whole batch."""
-
 EffectKind = Literal["none", "side", "ordered"]
 Layouts = tuple[tuple[int, ...] | None, ...]
-"""Axes of each array from major to minor in memory; None for row by row."""
+"""Axes of each array from major to minor in memory; None for row-major order."""
 
 
 class ArraySpec(NamedTuple):
-    """An array as a kernel sees it."""
+    """The dtype and shape of an array in a kernel."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -82,7 +83,7 @@ def array_spec(value: Any, what: str) -> ArraySpec:
     Raises
     ------
     ArgumentError
-        It lacks a shape or a dtype, or kernels can't take its dtype.
+        The value lacks a shape or a dtype, or kernels can't take its dtype.
     """
     _check_struct(value, what)
     dtype = BY_NAME.get(str(value.dtype))
@@ -131,7 +132,7 @@ def check_aliases(aliases: object) -> dict[int, int]:
     numbers = [n for pair in given.items() for n in pair] if isinstance(given, Mapping) else [None]
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
         raise ArgumentError(
-            f"input_output_aliases must map the number of an input to that of an output, not {aliases!r}"
+            f"input_output_aliases must map the number of an input to the number of an output, not {aliases!r}"
         )
     return dict(given)  # type: ignore[call-overload, no-any-return]
 

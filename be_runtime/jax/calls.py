@@ -1,4 +1,4 @@
-"""High-level primitives of ``jax.experimental.hijax``, made of functions that follow JAX's transformations already."""
+"""Calls of kernels while JAX traces a program, also as high-level primitives of ``jax.experimental.hijax``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from be_runtime.errors import shown_path
 from be_runtime.jax import internals
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.jax.primitive import KernelCall, kernel_call
+from be_runtime.jax.transforms import is_zero
 
 
 def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any) -> Sequence[Any]:
@@ -29,10 +30,8 @@ def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any
         The other fields of `KernelCall`.
     """
     structs = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype.name) for each in results)
-    bound: Sequence[Any] = kernel_call.bind(
-        *internals.vary_alike(*operands), call=KernelCall(results=structs, **fields)
-    )
-    return bound
+    call = KernelCall(results=structs, **fields)
+    return kernel_call.bind(*internals.vary_alike(*operands), call=call)  # type: ignore[no-any-return]
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +40,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def caller() -> str:
-    """Return the line of an author's code that the call being traced comes from, as ``train.py:33 in step``."""
+    """Return the line of the author's code that makes the call being traced, as ``train.py:33 in step``."""
     found = internals.user_line()
     if found is None:
         return ""
@@ -50,7 +49,7 @@ def caller() -> str:
 
 
 def _cell(file: str) -> str:
-    """Return the cell of a notebook that IPython runs as a file, as ``Cell In[3]``; empty for any other file."""
+    """Return the notebook cell that IPython runs as this file, as ``Cell In[3]``; empty for any other file."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     named = None if shell is None else shell.compile.format_code_name(file)
@@ -59,11 +58,8 @@ def _cell(file: str) -> str:
 
 @functools.cache
 def _mode() -> Callable[[Hashable], contextlib.AbstractContextManager[None]]:
-    """Make the context whose value is part of what JAX knows its programs by; there is none before JAX 0.8."""
-    if hasattr(jax, "make_user_context"):
-        made: Callable[[Hashable], contextlib.AbstractContextManager[None]] = jax.make_user_context(default_value=None)
-        return made
-    return _forgetting
+    """Return a context whose value is part of the keys of JAX's programs; before JAX 0.8 all programs are dropped."""
+    return jax.make_user_context(default_value=None) if hasattr(jax, "make_user_context") else _forgetting
 
 
 @contextlib.contextmanager
@@ -76,7 +72,7 @@ def _forgetting(_value: Hashable) -> Iterator[None]:
 
 
 def traced_anew(value: Hashable) -> contextlib.AbstractContextManager[None]:
-    """Let this thread use programs meanwhile that were traced with an equal value, and no others."""
+    """Return a context in which this thread uses only programs that were traced with an equal value."""
     return _mode()(value)
 
 
@@ -91,10 +87,9 @@ def high_level(name: str, find: Callable[[dict[str, Any]], Run]) -> Run:
     name : str
         Name of the primitive.
     find : callable
-        Function from the keyword arguments of a call to the function that it stands for, the same for equal ones.
+        Function from the keyword arguments of a call to the function to run; it returns one object for equal keywords.
     """
-    base = internals.high_level_primitive()
-    primitive = type(name, (base,), {**_RULES, "__init__": functools.partialmethod(_init, base)})
+    primitive: Any = type(name, (_Rules, internals.high_level_primitive()), {})
 
     def call(*arrays: Any, **keywords: Any) -> Any:
         arrays = jax.tree_util.tree_map(jnp.asarray, arrays)
@@ -104,74 +99,58 @@ def high_level(name: str, find: Callable[[dict[str, Any]], Run]) -> Run:
     return call
 
 
-def _init(self: Any, base: Any, run: Run, arrays: Sequence[Any]) -> None:
-    traced, shapes = jax.make_jaxpr(run, return_shape=True)(*arrays)
-    self.in_avals = jax.tree_util.tree_map(jax.typeof, arrays)
-    self.out_aval = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shapes), traced.out_avals)
-    self.params = {"run": run}
-    self.effects = frozenset(traced.effects)
-    base.__init__(self)
+class _Rules:
+    """The rules of a high-level primitive: JAX's own rules for the function that it runs."""
 
+    run: Run
 
-def _moving(run: Run, moves: Sequence[Any]) -> Run:
-    """Return a function that has derivatives with respect to some of its arguments."""
+    def __init__(self, run: Run, arrays: Sequence[Any]) -> None:
+        traced, shapes = jax.make_jaxpr(run, return_shape=True)(*arrays)
+        self.in_avals = jax.tree_util.tree_map(jax.typeof, arrays)
+        self.out_aval = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shapes), traced.out_avals)
+        self.params = {"run": run}
+        self.effects = frozenset(traced.effects)
+        super().__init__()
 
-    def function(*arrays: Any) -> Any:
-        every, tree = jax.tree_util.tree_flatten(arrays)
-        pairs = zip(every, moves, strict=True)
-        return run(*jax.tree_util.tree_unflatten(tree, [a if each else jax.lax.stop_gradient(a) for a, each in pairs]))
+    def expand(self, *arrays: Any) -> Any:
+        return self.run(*arrays)
 
-    return function
+    def vjp_fwd(self, moves: Any, /, *arrays: Any) -> Any:
+        return jax.vjp(self._of_moving(jax.tree_util.tree_leaves(moves), arrays), *arrays)
 
+    def vjp_bwd_retval(self, pull: Any, cotangents: Any, /) -> Any:
+        return pull(_full(cotangents))
 
-def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, ad.Zero)
+    def jvp(self, primals: Any, tangents: Any) -> Any:
+        moves = [not is_zero(each) for each in jax.tree_util.tree_leaves(tangents, is_leaf=is_zero)]
+        return jax.jvp(self._of_moving(moves, primals), primals, _full(tangents))
 
+    def lin(self, moves: Any, *arrays: Any) -> Any:
+        return jax.linearize(self._of_moving(jax.tree_util.tree_leaves(moves), arrays), *arrays)
 
-def _expand(self: Any, *arrays: Any) -> Any:
-    return self.run(*arrays)
+    def linearized(self, push: Any, *tangents: Any) -> Any:
+        return push(*_full(tangents))
 
+    def batch(self, axis_data: Any, arrays: Any, axes: Any) -> Any:
+        results = jax.vmap(self.run, axes, axis_size=axis_data.size, spmd_axis_name=axis_data.spmd_name)(*arrays)
+        return results, jax.tree_util.tree_map(lambda _: 0, results)
 
-def _vjp_fwd(self: Any, moves: Any, /, *arrays: Any) -> Any:
-    return jax.vjp(_moving(self.run, jax.tree_util.tree_leaves(moves)), *arrays)
+    def _of_moving(self, moves: Sequence[bool], arrays: Any) -> Run:
+        """Return a function of all arrays that uses the given values of the arrays that don't move.
 
+        So no derivative is asked of an array that doesn't move, and derivatives outside of this call still follow its
+        value, which ``stop_gradient`` would hide from them.
+        """
+        fixed = jax.tree_util.tree_leaves(arrays)
 
-def _vjp_bwd_retval(_self: Any, pull: Any, cotangents: Any, /) -> Any:
-    return pull(_full(cotangents))
+        def function(*moving: Any) -> Any:
+            every, tree = jax.tree_util.tree_flatten(moving)
+            chosen = [new if is_moving else old for new, old, is_moving in zip(every, fixed, moves, strict=True)]
+            return self.run(*jax.tree_util.tree_unflatten(tree, chosen))
 
-
-def _jvp(self: Any, primals: Any, tangents: Any) -> Any:
-    return jax.jvp(_moving(self.run, _moves(tangents)), primals, _full(tangents))
-
-
-def _lin(self: Any, moves: Any, *arrays: Any) -> Any:
-    return jax.linearize(_moving(self.run, jax.tree_util.tree_leaves(moves)), *arrays)
-
-
-def _linearized(_self: Any, push: Any, *tangents: Any) -> Any:
-    return push(*_full(tangents))
-
-
-def _moves(tangents: Any) -> list[bool]:
-    return [not _is_zero(each) for each in jax.tree_util.tree_leaves(tangents, is_leaf=_is_zero)]
+        return function
 
 
 def _full(tangents: Any) -> Any:
     """Make arrays of symbolic zeros."""
-    return jax.tree_util.tree_map(ad.instantiate_zeros, tangents, is_leaf=_is_zero)
-
-
-def _batch(self: Any, axis_data: Any, arrays: Any, axes: Any) -> Any:
-    results = jax.vmap(self.run, axes, axis_size=axis_data.size, spmd_axis_name=axis_data.spmd_name)(*arrays)
-    return results, jax.tree_util.tree_map(lambda _: 0, results)
-
-
-_RULES = {
-    "expand": _expand,
-    "vjp_fwd": _vjp_fwd,
-    "vjp_bwd_retval": _vjp_bwd_retval,
-    "jvp": _jvp,
-    "lin": _lin,
-    "linearized": _linearized,
-    "batch": _batch,
-}
+    return jax.tree_util.tree_map(ad.instantiate_zeros, tangents, is_leaf=is_zero)

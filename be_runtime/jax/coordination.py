@@ -1,14 +1,14 @@
 """The key-value store that the processes of a jax.distributed job share.
 
-Its client is private in JAX, and no other file knows of it. A JAX without one of these names has no store:
+Its client is private in JAX, and no other file uses it. A JAX without one of these names has no store:
 
 ==============================================  ==================================================================
 ``jax._src.distributed.global_state``           the job: ``client``, ``process_id``, ``num_processes``
-``client.key_value_set_bytes``                  sets a value; by default only if there is none, which is atomic
-``client.blocking_key_value_get_bytes``         waits for a value so many milliseconds
+``client.key_value_set_bytes``                  sets a value atomically; by default only if there is none
+``client.blocking_key_value_get_bytes``         waits for a value, at most some milliseconds
 ==============================================  ==================================================================
 
-They are the same in all releases from 0.6.0 to 0.12. An error's text begins with its code.
+All releases from 0.6.0 to 0.12 have these names. An error's text begins with its code.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _LONGEST_S = 10.0
 
 
 class JobStoreError(Exception):
-    """The store did not do as it was asked."""
+    """The store refused a request or could not be reached."""
 
 
 class JobStoreSilentError(JobStoreError):
-    """The store did not answer in time, and may never do."""
+    """The store did not answer in time, and may never answer."""
 
 
 class JobStore(NamedTuple):
-    """The store, as one process of the job reaches it.
+    """The store of a job, used by one process of the job.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class JobStore(NamedTuple):
     process: int
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> bool:
-        """Set a value; return False if there is one already, which stays unless it may be replaced.
+        """Set a value; return False if there is one already, which stays unless `replace` is true.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class JobStore(NamedTuple):
         return True
 
     def get(self, key: str, patience_s: float) -> bytes | None:
-        """Return a value as soon as there is one; None if there is none in time.
+        """Wait for a value and return it; None if there is none in time.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class JobStore(NamedTuple):
 
 
 def find_job_store() -> JobStore | None:
-    """Return the store of the job that this process is in; None outside of a job, and with nobody to share with."""
+    """Return the store of this process's job; None outside of a job and in a job of one process."""
     state = _state()
     client = getattr(state, "client", None)
     process, processes = getattr(state, "process_id", None), getattr(state, "num_processes", None)
@@ -97,17 +97,17 @@ def find_job_store() -> JobStore | None:
 
 
 def _state() -> object:
-    """Return JAX's record of the job. A program that has not imported this module of JAX is in no job."""
+    """Return JAX's state of the job. A program that has not imported this module of JAX is in no job."""
     return getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
 
 
 def _bounded(call: Callable[[], object], patience_s: float) -> object:
-    """Return what a call returns, or raise a `JobStoreError`. It runs in a thread, so that Ctrl-C ends the wait."""
+    """Return the result of a call or raise `JobStoreError`. The call runs in a thread, so that Ctrl-C ends the wait."""
     try:
         return run_bounded(lambda _: call(), patience_s, patience_s)
     except TimeoutError:
         raise JobStoreSilentError(f"no answer in {patience_s:.0f} s") from None
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a private client, a load goes on
+    except Exception as error:  # noqa: BLE001 - a load goes on without a private client
         raise JobStoreError(str(error).partition("\n")[0]) from None
 
 
@@ -115,7 +115,7 @@ _inherited: object = None
 
 
 def _forget_inherited() -> None:
-    """Note the client that a forked child has of its parent: without the parent's threads, its calls never return."""
+    """Note the client that a forked child inherits: without the parent's threads, its calls never return."""
     global _inherited  # noqa: PLW0603 - a fact about this process
     _inherited = getattr(_state(), "client", None)
 

@@ -1,4 +1,4 @@
-"""JAX's exported programs: made, and their custom calls given other names."""
+"""JAX's exported programs: export them, rename their custom calls, write and read them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from be_runtime.jax.internals import mlir
 from be_runtime.jax.partition import TARGET as PARTITIONER
 
 Rename = Callable[[str, str], tuple[str, str]]
-"""Function from the target of a call, and the kernel that it names, to others; an empty text stands for no kernel."""
+"""Function from a call's target and kernel to the new target and kernel; the kernel is empty for a call without one."""
 
 _KERNEL = "kernel"
 """Attribute of the launcher's calls that names the kernel."""
 
 _NAME = re.compile(r'loc\("([^"]*)"[()]')
-"""The location of an operation that has a name; that of a file has numbers after it."""
+"""The location of an operation that has a name; the location of a line of a file has numbers after the name."""
 
 _FOREIGN = re.compile(r"custom_call @([^(]+)\(")
-"""A call that JAX refuses to export, in its message."""
+"""The target of a call that JAX refuses to export, in JAX's message."""
 
 _CONFIGS = ("backend_config", "mhlo.backend_config")
-"""Where a call has its attributes; JAX writes the second one, which older JAX reads too."""
+"""Names under which a call has its attributes; JAX writes the second one, which older JAX reads too."""
 
 
 def export_program(
@@ -50,13 +50,13 @@ def export_program(
         Arrays, or shapes and dtypes.
     platforms : sequence of str or None
     targets : callable
-        Function that returns the targets that may be in the program, although JAX knows nothing of them.
+        Function that returns this package's targets, which JAX alone refuses to export.
     rename : callable
 
     Raises
     ------
     RegistrationError
-        It calls what is neither ours nor JAX's.
+        The program calls a target that is neither ours nor JAX's.
     LoadError
         A package that ``jax.export`` needs is not installed.
     """
@@ -80,7 +80,7 @@ def export_program(
 
 
 def known_here_alone(target: str) -> RegistrationError:
-    """Return the refusal of a program that calls a target whose code can't be carried."""
+    """Return the error for a program that calls a target whose code can't be exported."""
     return RegistrationError(
         f"{target} can't be exported: its code is known to this process alone",
         hints=(
@@ -96,7 +96,7 @@ def write_program(program: Any) -> bytes:
 
 
 def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
-    """Read what `write_program` wrote; `described` is what `describe_program` said of it.
+    """Read the bytes of `write_program`; `described` is the program's description by `describe_program`.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
     export = _jax_export()
     try:
         program = export.deserialize(bytearray(data))
-        if described["jax"] != jax.__version__:  # it takes milliseconds, and JAX does it again when it compiles
+        if described["jax"] != jax.__version__:  # this takes milliseconds, and JAX repeats it when it compiles
             with mlir.make_ir_context() as context:
                 stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
         problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
@@ -121,12 +121,12 @@ def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
 
 
 def callable_program(program: Any) -> Callable[..., Any]:
-    """Return a program as a function that is compiled on its first call."""
+    """Return a function that compiles a program on its first call."""
     return jax.jit(program.call)
 
 
 def describe_program(program: Any) -> dict[str, Any]:
-    """Describe a program for people who look into its file."""
+    """Describe a program for people who read its file."""
     return {
         "function": program.fun_name,
         "in": [each.str_short() for each in program.in_avals],
@@ -138,22 +138,22 @@ def describe_program(program: Any) -> dict[str, Any]:
 
 
 def default_platforms() -> list[str]:
-    """Return the platform that a program is exported for unless another one is named."""
+    """Return the platforms for which a program is exported by default."""
     return [jax.default_backend()]
 
 
 def device_archs() -> dict[str, list[str]]:
-    """Return JAX's platforms on this machine, by the names in bundles, and the architectures of their devices."""
+    """Return the architectures of JAX's local devices by platform, which has its name in bundles."""
     try:
         devices = jax.local_devices(backend="cuda")
-    except RuntimeError:  # there are none, or JAX is told to leave them alone
+    except RuntimeError:  # there are none, or JAX's settings exclude them
         return {"cpu": []}
     return {"cpu": [], "CUDA": [str(device.compute_capability) for device in devices]}
 
 
 def _jax_export() -> Any:
     try:
-        import flatbuffers  # noqa: F401 - jax.export needs it, and says so only when it writes
+        import flatbuffers  # noqa: F401 - jax.export needs it, and fails only when it writes
         import jax.export
     except ImportError as error:
         raise LoadError(
@@ -180,7 +180,7 @@ def _renamed(program: Any, rename: Rename) -> Any:
 
 
 def _serialize(module: Any) -> bytes:
-    """Write a module for JAX of a month ago and newer, as ``jax.export`` does."""
+    """Serialize a module for JAX releases from a month ago on, as ``jax.export`` does."""
     month = stablehlo.StablehloCompatibilityRequirement.WEEK_4
     version = stablehlo.get_version_from_compatibility_requirement(month)
     try:
@@ -198,9 +198,9 @@ def _operations(operation: Any) -> Iterator[Any]:
 
 
 def _forget_places(module: Any, operations: Sequence[Any]) -> None:
-    """Forget the author's files, which no program needs; profiles show the operations' names.
+    """Remove the author's files, which no program needs; the operations' names stay, which profiles show.
 
-    So equal functions are equal programs, wherever their sources lie. MLIR of older JAX can only forget the names too.
+    So equal functions are equal programs, wherever their sources are. With MLIR of older JAX, the names go too.
     """
     try:
         for each in operations:
@@ -211,7 +211,7 @@ def _forget_places(module: Any, operations: Sequence[Any]) -> None:
 
 
 def _rename_call(call: Any, rename: Rename) -> str:
-    """Change the names in one call, or in the call that the partitioner will make of it; the target of the call."""
+    """Rename the target and kernel of one call, also of a split call, and return the call's own target."""
     known = _named(call.attributes)
     target = _text(known["call_target_name"])
     if target == PARTITIONER:
@@ -233,11 +233,11 @@ def _rename_call(call: Any, rename: Rename) -> str:
 
 
 def _named(attributes: Any) -> dict[str, Any]:
-    """Return attributes by name; what iteration over them yields differs between releases."""
+    """Return attributes by name; iteration over them yields different types in different releases."""
     pairs = [attributes[index] for index in range(len(attributes))]
     return {each.name: each.attr for each in pairs}
 
 
 def _text(attribute: Any) -> str:
-    """Return the text of an attribute; empty if it is none."""
+    """Return the text of an attribute; empty if the attribute is not a text."""
     return str(attribute.value) if isinstance(attribute, ir.StringAttr) else ""

@@ -1,7 +1,7 @@
-"""Names of kernels, for a process that dies in one while ``faulthandler`` is on: see ``native/fault_names.h``.
+"""Names of kernels for reports of ``faulthandler`` when a process dies in a kernel; see ``native/fault_names.h``.
 
-A kernel has the lines that called it, in programs and outside of them. They are noted while Python calls it, and cost
-nothing while a program runs.
+A kernel's name has the lines of Python that called it. Lines are added while Python calls the kernel, and cost nothing
+while a program runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from be_toolchain.machine.forks import ThreadLock
 
 _MOST_LINES = 8
-"""Lines of one kernel that are told."""
+"""Lines of one kernel that are reported."""
 
 
 class FaultNames:
@@ -26,14 +26,14 @@ class FaultNames:
         self._lock = ThreadLock()
 
     def add_code(self, label: str, code: int, library: ctypes.CDLL) -> None:
-        """Name code that is on the stack while a kernel runs, by a library that can do it for this process."""
+        """Name code that is on the stack while a kernel runs; the library has the function that names code."""
         with self._lock:
             self._native = self._native or library.be_name_kernel
             self._codes.setdefault(label, {})[code] = getattr(library, "be_running_kernel", None)
-            self._tell(label)
+            self._set_name(label)
 
     def add_line(self, label: str) -> None:
-        """Note the line of the author's that calls a kernel now."""
+        """Add the author's line that calls a kernel now."""
         from be_runtime.jax import calls, internals
 
         frame = internals.user_frame()
@@ -44,9 +44,9 @@ class FaultNames:
             lines = self._lines.setdefault(label, {})
             if len(lines) <= _MOST_LINES:
                 lines[calls.caller() if len(lines) < _MOST_LINES else "another line"] = None
-                self._tell(label)
+                self._set_name(label)
 
-    def _tell(self, label: str) -> None:
+    def _set_name(self, label: str) -> None:
         lines = self._lines.get(label, ())
         text = f"{label}, called at {' or '.join(lines)}" if lines else label
         for code, running in self._codes.get(label, {}).items():

@@ -1,18 +1,18 @@
-"""Private names of JAX that calls of entry points stand on. No other file of the package imports them.
+"""Private names of JAX that calls need. No other file of the package imports private names of JAX for calls.
 
 =============================  ============================================  ===============
 name                           use                                           JAX releases
 =============================  ============================================  ===============
 ``auto_insert_reshard``        operands vary alike within ``shard_map``      since 0.10.1
-``standard_insert_pvary``      the same                                      before 0.10.1
+``standard_insert_pvary``      operands vary alike within ``shard_map``      before 0.10.1
 ``aval.mat``                   axes of a mesh over which a value varies      since 0.10.0
-``aval.vma``                   the same                                      before 0.10.0
+``aval.vma``                   axes of a mesh over which a value varies      before 0.10.0
 ``reduction_factors``          sums of parts, in a rule of Shardy            since 0.7.2
 Shardy, by default             shardings of results                          since 0.7.0
 ``user_frame(traceback)``       line of a call's author                       since 0.7.0
-``user_frame(source_info)``    the same                                      before 0.7.0
+``user_frame(source_info)``    line of a call's author                       before 0.7.0
 ``hijax.HiPrim``               base class of ``KernelFunction.as_hijax``     since 0.11.2
-``hijax.VJPHiPrimitive``       the same, with effects                        0.10.0 to 0.11.1
+``hijax.VJPHiPrimitive``       base class of ``KernelFunction.as_hijax``     0.10.0 to 0.11.1
 =============================  ============================================  ===============
 
 The others are in all releases from 0.6.0 to 0.12.
@@ -24,7 +24,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -44,11 +44,14 @@ HloSharding, OpSharding = xla_client.HloSharding, xla_client.OpSharding
 
 abstract_token = core.abstract_token
 batching_rules = batching.fancy_primitive_batchers
-"""Batching rules that are told of the axis, by primitive."""
+"""Batching rules that get the data of the axis, by primitive."""
+
+_HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
+_FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
 
 
 def hide_frames(folder: str) -> None:
-    """Take no frame of a folder as a call's line, and show none in tracebacks that JAX filters."""
+    """Leave the frames of a folder out of the lines of calls and of tracebacks that JAX filters."""
     source_info_util.register_exclusion(folder)
     traceback_util.register_exclusion(folder)
 
@@ -58,17 +61,12 @@ vary_alike: Callable[..., Sequence[Any]] = (
 )
 """Function that makes arrays vary over the same axes of a mesh, within ``shard_map``."""
 
-_HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
-
-
-_FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
-
 
 def user_line() -> tuple[str, int, str] | None:
-    """Return file, line and function of the code that calls what is being traced.
+    """Return file, line and function of the author's code that makes the call being traced.
 
-    Where JAX evaluates a traced program, as for derivatives, that is the line of the first call. Else it is the
-    innermost line of this thread that is neither JAX's nor ours: JAX's own traceback ends at the innermost trace.
+    Where JAX evaluates a traced program, as for derivatives, this is the line of the first call. Else this is the
+    innermost line of the thread outside of JAX and this package: JAX's own traceback ends at the innermost trace.
     """
     context: Any = source_info_util._source_info_context.context  # noqa: SLF001
     if context.traceback is not None:
@@ -80,7 +78,7 @@ def user_line() -> tuple[str, int, str] | None:
 
 
 def user_frame() -> FrameType | None:
-    """Return the innermost frame of this thread that is neither JAX's nor ours."""
+    """Return the innermost frame of this thread that is outside of JAX and this package."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None and not source_info_util.is_user_filename(frame.f_code.co_filename):
         frame = frame.f_back
@@ -88,7 +86,7 @@ def user_frame() -> FrameType | None:
 
 
 def shaped(shape: Sequence[int], dtype: Any) -> Any:
-    """Return the abstract value of an array that is split over no mesh."""
+    """Return the abstract value of an array that no mesh splits."""
     return core.ShapedArray(tuple(shape), np.dtype(dtype))
 
 
@@ -98,19 +96,19 @@ def varying(aval: Any) -> frozenset[str]:
 
 
 def sums_parts() -> bool:
-    """Return whether XLA can be told that results of parts are to be summed."""
+    """Return whether XLA can sum the results of parts."""
     return _HAS_SUMS and bool(jax.config.jax_use_shardy_partitioner)  # type: ignore[attr-defined]
 
 
 def is_local(where: Any) -> bool:
-    """Return whether a program's arrays are those of one device: there is one, or all axes of the mesh are manual."""
+    """Return whether a program has one device, or all axes of its mesh are manual."""
     if isinstance(where, sharding_impls.SPMDAxisContext):
         return where.mesh.size == 1 or len(where.manual_axes) == len(where.mesh.axis_names)
     return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
 
 
 def manual_axes(where: Any) -> tuple[list[int], list[int]] | None:
-    """Return the sizes of a mesh and the numbers of its manual axes; None if it has none."""
+    """Return the sizes of a mesh and the numbers of its manual axes; None if no axis is manual."""
     if not isinstance(where, sharding_impls.SPMDAxisContext) or not where.manual_axes:
         return None
     names = where.mesh.axis_names
@@ -118,14 +116,14 @@ def manual_axes(where: Any) -> tuple[list[int], list[int]] | None:
 
 
 def sharding_rule(split: Split, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Make the rule by which Shardy finds the shardings of a call's arrays, which are given by their types."""
+    """Make the rule from which Shardy infers the shardings of a call's arrays; `operands` and `results` are types."""
     sums: dict[str, Any] = {"reduction_factors": split.partial_sums()} if _HAS_SUMS else {}
     rule = SdyShardingRule(split.operands, split.results, **sums)  # type: ignore[arg-type]
     return sdy_sharding_rule_to_mlir(rule, list(operands), list(results))
 
 
 def register_partitioner(name: str, partition: Callable[..., Any], infer: Callable[..., Any]) -> None:
-    """Give a partitioner of custom calls to XLA, and to the plugins of devices, whose registries are their own."""
+    """Register a partitioner of custom calls with XLA, and with the plugins of devices, which have own registries."""
     register = functools.partial(
         xla_client.register_custom_call_partitioner,
         name,
@@ -136,14 +134,6 @@ def register_partitioner(name: str, partition: Callable[..., Any], infer: Callab
     )
     register()
     xla_bridge.register_plugin_callbacks(register)
-
-
-def program_texts() -> Iterator[str]:
-    """Yield the HLO of each program that is compiled and still in use; no backend is started."""
-    for client in tuple(xla_bridge._backends.values()):  # noqa: SLF001 - `backends()` starts those that there may be
-        for executable in client.live_executables():
-            for module in executable.hlo_modules():
-                yield module.to_string()
 
 
 def high_level_primitive() -> Any:

@@ -1,8 +1,8 @@
-"""A partitioner for all calls: XLA asks it for the program of one device, when it compiles for several.
+"""The partitioner of all calls: XLA asks it for the program of one device when it compiles for several.
 
-A call is emitted as ``be.partition.v1`` with everything that is known of it as JSON. The partitioner keeps nothing
-between calls, and no object of this process is in a program. So JAX's persistent cache finds programs, and they can be
-exported. What it makes is the call itself, on the parts, and an all-reduce for partial sums.
+A call is emitted as ``be.partition.v1`` with its description as JSON. The partitioner keeps nothing between calls, and
+no object of this process is in a program. So JAX's persistent cache finds programs, and programs can be exported. The
+program of one device calls the kernel on the device's parts, and sums partial results by an all-reduce.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from be_runtime.jax.internals import HloSharding, OpSharding, register_partition
 from be_runtime.jax.split import VMAPPED, Split
 
 TARGET = "be.partition.v1"
-"""The name of split calls, also in exported programs."""
+"""Target of split calls, also in exported programs."""
 
 
 class Placement:
@@ -35,7 +35,7 @@ class Placement:
                 self._read(split, factors, sharding, shape.dimensions())
 
     def _read(self, split: Split, factors: Sequence[str], sharding: Any, extents: Sequence[int]) -> None:
-        counts = sharding.tile_assignment_dimensions()  # a last one more where several devices have one part
+        counts = sharding.tile_assignment_dimensions()  # with one more axis where several devices have one part
         tiles = np.array(sharding.tile_assignment_devices()).reshape(counts)
         self.devices = tiles.size
         for index, factor in enumerate(factors):  # the first array that splits a factor decides
@@ -91,7 +91,7 @@ class Placement:
 
 
 def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Warn of arguments that each device needs more of than it has."""
+    """Warn of arguments of which a device needs a larger part than it has."""
     for number, (factors, sharding, shape) in enumerate(zip(split.operands, shardings, shapes, strict=True)):
         counts = sharding.tile_assignment_dimensions() if sharding.is_tiled() else ()
         for axis, (factor, count) in enumerate(zip(factors, counts, strict=False)):
@@ -109,7 +109,7 @@ def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequen
 
 
 def _reason(split: Split, place: Placement, factor: str, count: int, extent: int) -> str:
-    """Say why each device needs more of an axis that is split in so many parts."""
+    """Return why each device needs more of an axis that is split into `count` parts."""
     name = factor.rpartition(": ")[2]
     if factor in place.count:
         return f"another array has it in {place.count[factor]} parts"
@@ -120,142 +120,120 @@ def _reason(split: Split, place: Placement, factor: str, count: int, extent: int
     if factor in split.reduce:
         return "sums of parts need JAX 0.7.2 or newer, and Shardy"
     if not name.isidentifier():
-        return "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
+        return "the arg_spec does not declare that the kernel works on parts; see parallel[b] and reduce[k]"
     if any(each.rpartition(": ")[2] == name for factors in split.results for each in factors):
-        return f"the kernel needs all of it; parallel[{name}] in the arg_spec says that it can be split"
-    return f"the kernel needs all of it; reduce[{name}] in the arg_spec says that results of parts are summed"
+        return f"the kernel needs all of it; parallel[{name}] in the arg_spec declares that it can be split"
+    return f"the kernel needs all of it; reduce[{name}] in the arg_spec declares that results of parts are summed"
+
+
+class _Tensor(NamedTuple):
+    """The type of an array in MLIR."""
+
+    shape: tuple[int, ...]
+    element: str
+
+    def __str__(self) -> str:
+        return f"tensor<{''.join(f'{extent}x' for extent in self.shape)}{self.element}>"
 
 
 def _program(
     config: dict[str, Any], split: Split, operands: Sequence[Any], results: Sequence[Any], groups: Any
 ) -> bytes:
     """Write the program of one device: the call on its parts, and sums over all parts."""
-    ins = _tensors([tuple(shape.dimensions()) for shape in operands], config["elements"][0])
-    outs = _tensors([tuple(shape.dimensions()) for shape in results], config["elements"][1])
-    sizes = tuple(results[0].dimensions())[: split.looped]
-    axes = [split.looped_axes(factors) for factors in split.operands]
-    arrays = [tuple(shape.dimensions())[len(own) :] for shape, own in zip(operands, axes, strict=True)]
-    made = [tuple(shape.dimensions())[split.looped :] for shape in results]
-    if sizes:
-        body = _loop(config, split.element(), sizes, axes, (arrays, made), (ins, outs))
-    else:
-        body = _call(config, split, arrays, made)
+    ins, outs = (
+        [_Tensor(tuple(shape.dimensions()), element) for shape, element in zip(shapes, elements, strict=True)]
+        for shapes, elements in zip((operands, results), config["elements"], strict=True)
+    )
+    body = _loop(config, split, ins, outs) if split.looped else _call(config, split, ins, outs)
     if groups:
-        body += [_all_reduce(i, *each, groups) for i, each in enumerate(zip(outs, config["elements"][1], strict=True))]
-    arguments = ", ".join(f"%a{index}: {kind}" for index, kind in enumerate(ins))
+        body += [_all_reduce(index, tensor, groups) for index, tensor in enumerate(outs)]
+    arguments = ", ".join(f"%a{index}: {tensor}" for index, tensor in enumerate(ins))
     returned = ", ".join(f"%{'t' if groups else 's'}{index}" for index in range(len(outs)))
-    lines = "\n".join([*body, f"return {returned} : {', '.join(outs)}"])
-    return f"module {{ func.func public @main({arguments}) -> ({', '.join(outs)}) {{\n{lines} }} }}".encode()
+    lines = "\n".join([*body, f"return {returned} : {_list(outs)}"])
+    return f"module {{ func.func public @main({arguments}) -> ({_list(outs)}) {{\n{lines} }} }}".encode()
 
 
 def _call(
-    config: dict[str, Any],
-    split: Split,
-    ins: Sequence[tuple[int, ...]],
-    outs: Sequence[tuple[int, ...]],
-    operand: str = "%a",
+    config: dict[str, Any], split: Split, ins: Sequence[_Tensor], outs: Sequence[_Tensor], operand: str = "%a"
 ) -> list[str]:
-    """Write a call of arrays ``%a0``, ``%a1`` ... with these shapes, whose results are ``%s0``, ``%s1`` ..."""
-    given = [split.kernel_shape(factors, shape) for factors, shape in zip(split.operands, ins, strict=True)]
-    made = [split.kernel_shape(factors, shape) for factors, shape in zip(split.results, outs, strict=True)]
-    batch = outs[0][: sum(factor.startswith(VMAPPED) for factor in split.results[0]) - split.merged]
-    hidden = split.scratch_shapes(given, batch)
-    of_operands, of_results = config["elements"]
-    in_types, arg_types = _tensors(ins, of_operands), _tensors(given, of_operands)
-    out_types, made_types = _tensors(outs, of_results), _tensors([*made, *hidden], of_results + ["ui8"] * len(hidden))
-    pairs = enumerate(zip(in_types, arg_types, strict=True))
-    body = [_reshape(f"b{index}", f"{operand}{index}", *types) for index, types in pairs]
-    attributes = _attributes(config["attributes"], split.attributes(given))
+    """Write a call with the operands ``%a0``, ``%a1`` ... whose results are ``%s0``, ``%s1`` ..."""
+    given, made = (
+        [each._replace(shape=split.kernel_shape(axes, each.shape)) for axes, each in zip(factors, tensors, strict=True)]
+        for factors, tensors in ((split.operands, ins), (split.results, outs))
+    )
+    shapes = [each.shape for each in given]
+    batch = outs[0].shape[: sum(factor.startswith(VMAPPED) for factor in split.results[0]) - split.merged]
+    made += [_Tensor(shape, "ui8") for shape in split.scratch_shapes(shapes, batch)]
+    body = [_reshape(f"b{i}", f"{operand}{i}", *types) for i, types in enumerate(zip(ins, given, strict=True))]
+    attributes = _attributes(config["attributes"], split.attributes(shapes))
     names = ", ".join(f"%b{index}" for index in range(len(ins)))
-    layouts = [_layouts(given, config["layouts"][0]), _layouts([*made, *hidden], config["layouts"][1])]
-    aliases = ", ".join(_alias(source, target, len(made_types)) for source, target in config["aliases"])
+    layouts = [_layouts(*each) for each in zip((given, made), config["layouts"], strict=True)]
+    aliases = ", ".join(_alias(source, target, len(made)) for source, target in config["aliases"])
     body.append(
-        f'%r:{len(made_types)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
+        f'%r:{len(made)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
         f"api_version = 4 : i32, backend_config = {attributes}, operand_layouts = [{layouts[0]}], "
         f"result_layouts = [{layouts[1]}], output_operand_aliases = [{aliases}], "
-        f"has_side_effect = {str(config['has_side_effect']).lower()}}} : "
-        f"({', '.join(arg_types)}) -> ({', '.join(made_types)})"
+        f"has_side_effect = {str(config['has_side_effect']).lower()}}} : ({_list(given)}) -> ({_list(made)})"
     )
-    pairs = enumerate(zip(made_types, out_types, strict=False))
-    return body + [_reshape(f"s{index}", f"%r#{index}", *types) for index, types in pairs]
+    return body + [_reshape(f"s{i}", f"%r#{i}", *types) for i, types in enumerate(zip(made, outs, strict=False))]
 
 
-def _loop(
-    config: dict[str, Any],
-    element: Split,
-    sizes: Sequence[int],
-    axes: Sequence[Sequence[int]],
-    shapes: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]],
-    types: tuple[Sequence[str], Sequence[str]],
-) -> list[str]:
-    """Write a loop over a batch, with a call for one element after the other.
-
-    Parameters
-    ----------
-    config : dict
-    element : Split
-        The factors of one element.
-    sizes : sequence of int
-        Extents of the batch's axes on this device.
-    axes : sequence of sequence of int
-        Which of them each operand has, as its leading axes.
-    shapes : pair of sequence of tuple of int
-        Shapes of the operands and of the results of one element.
-    types : pair of sequence of str
-        MLIR's types of the whole operands and results.
-    """
-    (ins, outs), (of_operands, of_results) = types, config["elements"]
-    index = "tensor<i32>"
-    number = f"%zero = stablehlo.constant dense<0> : {index}"
-    lines = [number, f"%one = stablehlo.constant dense<1> : {index}"]
-    lines.append(f"%count = stablehlo.constant dense<{math.prod(sizes)}> : {index}")
-    for i, (kind, element_type) in enumerate(zip(outs, of_results, strict=True)):
-        scalar = f"tensor<{element_type}>"
+def _loop(config: dict[str, Any], split: Split, ins: Sequence[_Tensor], outs: Sequence[_Tensor]) -> list[str]:
+    """Write a loop over a batch, with a call for one element after the other."""
+    sizes, index = outs[0].shape[: split.looped], _Tensor((), "i32")
+    lines = [
+        f"%{name} = stablehlo.constant dense<{value}> : {index}"
+        for name, value in (("zero", 0), ("one", 1), ("count", math.prod(sizes)))
+    ]
+    for i, tensor in enumerate(outs):
+        scalar = tensor._replace(shape=())
         lines.append(f"%z{i} = stablehlo.convert %zero : ({index}) -> {scalar}")
-        lines.append(f"%e{i} = stablehlo.broadcast_in_dim %z{i}, dims = [] : ({scalar}) -> {kind}")
+        lines.append(f"%e{i} = stablehlo.broadcast_in_dim %z{i}, dims = [] : ({scalar}) -> {tensor}")
     body = []
     for level, size in enumerate(sizes):
-        inner = math.prod(sizes[level + 1 :])
         body += [
-            f"%inner{level} = stablehlo.constant dense<{inner}> : {index}",
+            f"%inner{level} = stablehlo.constant dense<{math.prod(sizes[level + 1 :])}> : {index}",
             f"%size{level} = stablehlo.constant dense<{size}> : {index}",
             f"%q{level} = stablehlo.divide %i, %inner{level} : {index}",
             f"%k{level} = stablehlo.remainder %q{level}, %size{level} : {index}",
         ]
-    for i, (shape, own) in enumerate(zip(shapes[0], axes, strict=True)):
-        (part, whole) = _tensors([(*[1] * len(own), *shape), shape], [of_operands[i]] * 2)
-        at = [f"%k{level}" for level in own] + ["%zero"] * len(shape)
-        extents = ", ".join(map(str, (*[1] * len(own), *shape)))
-        kinds = ", ".join((ins[i], *[index] * len(at)))
-        body.append(
-            f'%p{i} = "stablehlo.dynamic_slice"({", ".join((f"%a{i}", *at))}) '
-            f"{{slice_sizes = array<i64: {extents}>}} : ({kinds}) -> {part}"
-            if own
-            else _reshape(f"p{i}", f"%a{i}", ins[i], part)
-        )
-        body.append(_reshape(f"x{i}", f"%p{i}", part, whole))
-    body += _call(config, element, shapes[0], shapes[1], "%x")
-    for i, shape in enumerate(shapes[1]):
-        (part, whole) = _tensors([(*[1] * len(sizes), *shape), shape], [of_results[i]] * 2)
+    elements = []
+    for i, (tensor, factors) in enumerate(zip(ins, split.operands, strict=True)):
+        own = split.looped_axes(factors)  # leading axes
+        whole = tensor._replace(shape=tensor.shape[len(own) :])
+        part = whole._replace(shape=(*[1] * len(own), *whole.shape))
+        at = [f"%k{level}" for level in own] + ["%zero"] * len(whole.shape)
+        if own:
+            body.append(
+                f'%p{i} = "stablehlo.dynamic_slice"({", ".join((f"%a{i}", *at))}) '
+                f"{{slice_sizes = array<i64: {', '.join(map(str, part.shape))}>}} : "
+                f"({_list((tensor, *[index] * len(at)))}) -> {part}"
+            )
+        body.append(_reshape(f"x{i}", f"%p{i}" if own else f"%a{i}", part, whole))
+        elements.append(whole)
+    results = [tensor._replace(shape=tensor.shape[len(sizes) :]) for tensor in outs]
+    body += _call(config, split.element(), elements, results, "%x")
+    for i, (tensor, whole) in enumerate(zip(outs, results, strict=True)):
+        part = whole._replace(shape=(*[1] * len(sizes), *whole.shape))
         body.append(_reshape(f"v{i}", f"%s{i}", whole, part))
-        at = [*(f"%k{level}" for level in range(len(sizes))), *["%zero"] * len(shape)]
+        at = [f"%k{level}" for level in range(len(sizes))] + ["%zero"] * len(whole.shape)
         body.append(
             f"%u{i} = stablehlo.dynamic_update_slice {', '.join((f'%o{i}', f'%v{i}', *at))} : "
-            f"({', '.join((outs[i], part, *[index] * len(at)))}) -> {outs[i]}"
+            f"({_list((tensor, part, *[index] * len(at)))}) -> {tensor}"
         )
-    carried = ", ".join([f"%i: {index}", *(f"%o{i}: {kind}" for i, kind in enumerate(outs))])
-    kinds = ", ".join([index, *outs])
+    carried = ", ".join([f"%i: {index}", *(f"%o{i}: {tensor}" for i, tensor in enumerate(outs))])
     state = ", ".join(["%zero", *(f"%e{i}" for i in range(len(outs)))])
     after = ", ".join(["%next", *(f"%u{i}" for i in range(len(outs)))])
+    types = _list((index, *outs))
     body.append(f"%next = stablehlo.add %i, %one : {index}")
     test = f"%c = stablehlo.compare LT, %i, %count : ({index}, {index}) -> tensor<i1>"
     text = "\n".join(body)
     lines.append(
         f'%l:{1 + len(outs)} = "stablehlo.while"({state}) ({{ ^bb0({carried}): {test}\n'
         f'"stablehlo.return"(%c) : (tensor<i1>) -> () }}, {{ ^bb0({carried}): {text}\n'
-        f'"stablehlo.return"({after}) : ({kinds}) -> () }}) : ({kinds}) -> ({kinds})'
+        f'"stablehlo.return"({after}) : ({types}) -> () }}) : ({types}) -> ({types})'
     )
-    return lines + [_reshape(f"s{i}", f"%l#{i + 1}", kind, kind) for i, kind in enumerate(outs)]
+    return lines + [_reshape(f"s{i}", f"%l#{i + 1}", tensor, tensor) for i, tensor in enumerate(outs)]
 
 
 def _attributes(known: dict[str, str], computed: dict[str, list[int]]) -> str:
@@ -268,19 +246,18 @@ def _attributes(known: dict[str, str], computed: dict[str, list[int]]) -> str:
     return f"{{{', '.join(f'{json.dumps(name)} = {text}' for name, text in known.items())}}}"
 
 
-def _tensors(shapes: Sequence[Sequence[int]], elements: Sequence[str]) -> list[str]:
-    pairs = zip(shapes, elements, strict=True)
-    return [f"tensor<{''.join(f'{extent}x' for extent in shape)}{element}>" for shape, element in pairs]
+def _list(tensors: Iterable[_Tensor]) -> str:
+    return ", ".join(map(str, tensors))
 
 
-def _reshape(name: str, value: str, before: str, after: str) -> str:
+def _reshape(name: str, value: str, before: _Tensor, after: _Tensor) -> str:
     return f"%{name} = stablehlo.reshape {value} : ({before}) -> {after}"
 
 
-def _layouts(shapes: Sequence[Sequence[int]], given: Sequence[Sequence[int] | None] | None) -> str:
-    """Write the layouts of arrays, axes from minor to major; those of `given` are from major to minor."""
-    chosen = [*(given or ()), *[None] * (len(shapes) - len(given or ()))]
-    orders = [list(order or range(len(shape)))[::-1] for shape, order in zip(shapes, chosen, strict=True)]
+def _layouts(tensors: Sequence[_Tensor], given: Sequence[Sequence[int] | None] | None) -> str:
+    """Write the layouts of arrays from minor to major; the layouts in `given` are from major to minor."""
+    chosen = [*(given or ()), *[None] * (len(tensors) - len(given or ()))]
+    orders = [list(order or range(len(each.shape)))[::-1] for each, order in zip(tensors, chosen, strict=True)]
     return ", ".join(f"dense<{order}> : tensor<{len(order)}xindex>" for order in orders)
 
 
@@ -292,18 +269,18 @@ def _alias(source: int, target: int, count: int) -> str:
     )
 
 
-def _all_reduce(index: int, kind: str, element: str, groups: list[list[int]]) -> str:
-    one = f"tensor<{element}>"
+def _all_reduce(index: int, tensor: _Tensor, groups: list[list[int]]) -> str:
+    one = tensor._replace(shape=())
     return (
         f'%t{index} = "stablehlo.all_reduce"(%s{index}) ({{ ^bb0(%p: {one}, %q: {one}): '
         f'%sum = stablehlo.add %p, %q : {one} "stablehlo.return"(%sum) : ({one}) -> () }}) '
         f"{{replica_groups = dense<{groups}> : tensor<{len(groups)}x{len(groups[0])}xi64>, use_global_device_ids, "
-        f"channel_handle = #stablehlo.channel_handle<handle = {index + 1}, type = 1>}} : ({kind}) -> {kind}"
+        f"channel_handle = #stablehlo.channel_handle<handle = {index + 1}, type = 1>}} : ({tensor}) -> {tensor}"
     )
 
 
 def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: Any, text: Any) -> Any:
-    """Answer XLA: the program of one device, and the shardings of its arguments and results."""
+    """Return the program of one device, and the shardings of its arguments and results, to XLA."""
     config = json.loads(text)
     split = Split.from_json(config["split"])
     several = result_shape.is_tuple()
@@ -325,7 +302,7 @@ def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: 
 
 
 def _infer(shapes: Any, shardings: Any, result_shape: Any, text: Any) -> Any:
-    """Answer XLA's older partitioner, which doesn't read rules of Shardy: the shardings of the results."""
+    """Return the shardings of the results to XLA's older partitioner, which doesn't read Shardy's rules."""
     split = Split.from_json(json.loads(text)["split"])
     place = Placement(split, list(zip(split.operands, shardings, shapes, strict=True)))
     outs = [place.sharding(factors) for factors in split.results]

@@ -1,4 +1,4 @@
-"""JAX for most of the package: the location of its headers, registration of handlers, and arrays.
+"""Access to JAX that imports jax on first use: its headers, the registration of handlers, and arrays.
 
 Nothing here starts a JAX backend.
 """
@@ -47,15 +47,8 @@ def register(target: str, handler: object, platform: str) -> None:
     jax.ffi.register_ffi_target(target, handler, platform=platform)
 
 
-def is_called(target: str) -> bool:
-    """Return whether a program that JAX keeps calls a target by its name."""
-    from be_runtime.jax import internals
-
-    return any(f'custom_call_target="{target}"' in text for text in internals.program_texts())
-
-
 def as_array(value: Any, dtype: str | None = None) -> Any:
-    """Convert a value to an array or a tracer, with a dtype or JAX's choice; TypeError if that is impossible."""
+    """Convert a value to an array or a tracer, of a dtype or of JAX's choice; a wrong value raises TypeError."""
     import jax.numpy as jnp
 
     return jnp.asarray(value, dtype)
@@ -70,13 +63,13 @@ def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
 
 
 def stage_capsules(stages: Mapping[str, object]) -> object:
-    """Wrap the handlers of a target's stages as JAX registers them: by the stage's name, a lone one by itself."""
+    """Wrap the handlers of a target's stages for JAX: a dict by stage, or the handler alone if there is one stage."""
     made = {stage: capsule(function) for stage, function in stages.items()}
     return made if len(made) > 1 else made["execute"]
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
-    """Return the types of the errors of XLA's programs; the second is that of a program that has run before."""
+    """Return the types of errors of XLA's programs: of the first run of a program, and of its later runs."""
     import jax
 
     return jax.errors.JaxRuntimeError, ValueError
@@ -90,7 +83,7 @@ def wait(tree: Any) -> None:
 
 
 def like_arrays(outs: Any) -> Any:
-    """Replace each array of a pytree, such as a sequence, by its shape and dtype."""
+    """Replace each array of a pytree by its shape and dtype."""
     import jax
     import numpy as np
 

@@ -1,11 +1,12 @@
-"""The primitive of a call of an entry point, and its rules.
+"""The JAX primitive of a kernel's call: its execution, derivatives, batching and lowering.
 
-Whatever imports a module of this folder registers them all.
+To import this module registers its rules with JAX.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,22 +24,29 @@ from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.jax import internals, partition
 from be_runtime.jax.arrays import EffectKind, Fields, Layouts, Value, as_jax
 from be_runtime.jax.internals import effects, mlir
-from be_runtime.jax.split import VMAPPED, Split, encode
-from be_runtime.jax.transforms import result_aval, run_compiled, zero_tangent
+from be_runtime.jax.split import VMAPPED, Split
+from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
+
+_LOOPS = ("sequential", "sequential_unrolled")
+
+_MERGED = "merged"
+"""Method of kernels that compute each element of the first axis alone: where possible, a batch is more elements."""
+
+_WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
 
 
 def custom_vjp(
     function: Callable[..., Any],
     rules: Callable[[Callable[..., Any]], tuple[Callable[..., Any], Callable[..., Any]]],
 ) -> Callable[..., Any]:
-    """Return a function with rules, as ``jax.custom_vjp`` describes it; `rules` makes them for that function."""
+    """Return a function with the rules of ``jax.custom_vjp``, which `rules` makes for that function."""
     ruled = jax.custom_vjp(function)
     ruled.defvjp(*rules(ruled))
     return ruled
 
 
 def is_inexact(array: Any) -> bool:
-    """Return whether an array has derivatives: its elements are floats or complex numbers."""
+    """Return whether an array has derivatives, because its elements are floats or complex numbers."""
     return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
 
@@ -50,7 +58,7 @@ def is_real(array: Any) -> bool:
 def pull_back(
     function: Callable[..., Any], arrays: Sequence[Any], cotangents: Callable[[Any], Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return the cotangents of some results, and what they become for each array."""
+    """Return cotangents of the results, and the cotangent of each array that follows from them."""
     results, pull = jax.vjp(function, *map(jnp.asarray, arrays))
     given = jax.tree_util.tree_map(cotangents, results)
     return jax.tree_util.tree_leaves(given), list(pull(given))
@@ -79,7 +87,7 @@ def transposed(
     split : Split
         Factors of the arrays, which name the axes of a batch.
     operands : sequence of array
-        Inputs of the call; that at `index` has an ``aval`` and no value.
+        Inputs of the call; the input at `index` has an ``aval`` and no value.
     cotangents : sequence of array
         One for each result.
     """
@@ -110,9 +118,9 @@ def _without_unit_axes(array: Any, split: Split, index: int, levels: Sequence[st
 def on_explicit_parts(
     function: Callable[..., Sequence[Any]], split: Split, operands: Sequence[Any]
 ) -> Sequence[Any] | None:
-    """Call a function with the parts of arrays, where their types say that they are split; None if they are not.
+    """Call a function with the parts of arrays that are split by their types; return None if none is split.
 
-    For a kernel whose launch is a Python function of the arrays: it is called with the shapes of one device.
+    A kernel whose launch is a Python function of the arrays needs it: the function gets the shapes of one device.
     """
     axes = _split_axes(split, [jax.typeof(each) for each in operands])
     if not axes or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
@@ -141,7 +149,7 @@ def _spec(axes: Mapping[str, Any], factors: Sequence[str]) -> Any:
 
 
 def _split_axes(split: Split, avals: Sequence[Any]) -> dict[str, Any]:
-    """Return the axes of a mesh of explicit axes for each factor, by the choice that `Placement` makes."""
+    """Return the axes of a mesh of explicit axes for each factor, chosen as `Placement` chooses."""
     axes: dict[str, Any] = {}
     used: set[str] = set()
     for factors, aval in zip(split.operands, avals, strict=True):
@@ -216,7 +224,7 @@ class BatchLoop(NamedTuple):
 
 
 class KernelCall(NamedTuple):
-    """Everything of a call but its arrays, the only parameter of the primitive.
+    """A call without its arrays: the only parameter of the primitive.
 
     Parameters
     ----------
@@ -225,7 +233,7 @@ class KernelCall(NamedTuple):
     targets : tuple of (str, str)
         Names of JAX's platforms, and the target on each.
     results : tuple of jax.ShapeDtypeStruct
-        Results, those that the caller does not see included.
+        Results, including scratch memory, which the caller does not see.
     attributes : tuple of (str, Value)
         See `be_runtime.jax.arrays`.
     split : Split
@@ -240,8 +248,8 @@ class KernelCall(NamedTuple):
         Inputs in which the kernel is linear. The callable gets the shape and dtype of the input, and the arrays of a
         call with the cotangent of the results in place of the input, and returns the input's cotangent.
     loop : BatchLoop or None
-        The call for one element of the leading axis, if that is a batch whose elements are computed one after the
-        other; aliases, layouts and attributes are those of one element.
+        The call for one element of the leading axis, if that axis is a batch whose elements are computed one after the
+        other. Then aliases, layouts and attributes describe one element.
     """
 
     label: str
@@ -287,7 +295,7 @@ def abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
 
 def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: KernelCall) -> tuple[Any, Any]:
     """Compute the results, and their tangents by the same kernel where it is linear."""
-    moving = [index for index, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]
+    moving = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
     lacking = [index for index in moving if index not in dict(call.transposes)]
     if lacking:
         is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
@@ -309,7 +317,7 @@ def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Kern
 
 
 def transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> list[Any]:
-    """Map the cotangents of the results to that of the input in which the kernel is linear."""
+    """Compute the cotangent of the input in which the kernel is linear."""
     (index,) = (i for i, operand in enumerate(operands) if ad.is_undefined_primal(operand))
     given = [ad.instantiate_zeros(each) for each in cotangents[: len(call.split.results)]]
     found = transposed(dict(call.transposes)[index], call.split, index, operands, given)
@@ -317,7 +325,7 @@ def transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> li
 
 
 def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
-    """Emit a call for a platform, under the kernel's name, by which profilers show it."""
+    """Emit a call for a platform under the kernel's name, which profilers show."""
     with _named(ir.Location.current, call.label):
         return _lower(platform, ctx, operands, call)
 
@@ -325,8 +333,8 @@ def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence
 def _named(here: Any, label: str) -> Any:
     """Return the location of an operation that is lowered, with a kernel's name instead of the primitive's.
 
-    It is a name over the line of the call, or over nothing where JAX caches the lowering and adds the line of each call
-    later. Newer releases put another name over it, the operation's kind with a colon.
+    The location is a name around the line of the call; it is a name alone where JAX caches the lowering and adds the
+    line of each call later. Newer releases put another name around it, the operation's kind with a colon.
     """
     is_name = here.is_a_name() if hasattr(here, "is_a_name") else hasattr(here, "name_str")
     if not is_name:
@@ -367,7 +375,7 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
 
 
 def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
-    """Emit a loop over a batch; nobody uses the scratch memory of its elements."""
+    """Emit a loop over a batch; the scratch memory of its elements is not a result."""
     shown = len(loop.element.split.results)
     run = mlir.lower_fun(functools.partial(loop.run, count=shown), multiple_results=True)
     results = run(ctx.replace(avals_out=ctx.avals_out[:shown]), *operands)
@@ -375,7 +383,7 @@ def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[
 
 
 def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
-    """Emit a call for a kernel that gets the batches as more elements along its first axis."""
+    """Emit a call of a kernel that gets a batch as more elements along its first axis."""
     split, shown = call.split, len(call.split.results)
     given = [_of_kernel(split, *each) for each in zip(split.operands, ctx.avals_in, strict=True)]
     made = [_of_kernel(split, *each) for each in zip(split.results, ctx.avals_out[:shown], strict=True)]
@@ -396,7 +404,7 @@ def _reshape(value: Any, aval: Any) -> Any:
 
 
 def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
-    """Emit a call for `be_runtime.jax.partition`, with the rule by which Shardy finds the shardings of its results."""
+    """Emit a call for `be_runtime.jax.partition`, with the rule from which Shardy infers the results' shardings."""
     split = call.split if internals.sums_parts() else call.split.without_sums()
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
@@ -406,23 +414,24 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
             hints=("write the sizes as arithmetic, as in grid='ceil(n/256)'", "or call it within jax.shard_map"),
         )
     attributes = {name: mlir.ir_attribute(_attribute(value)) for name, value in call.attributes}
+    config = {
+        "label": call.label,
+        "target": target,
+        "attributes": {name: str(value) for name, value in attributes.items()},
+        "split": split._asdict(),
+        "aliases": call.aliases,
+        "has_side_effect": call.effect != "none",
+        "elements": [_elements([value.type for value in operands]), _elements(types)],
+        "layouts": [call.input_layouts, call.output_layouts],
+        "mesh": internals.manual_axes(ctx.module_context.axis_context),
+    }
     op = mlir.custom_call(
         partition.TARGET,
         result_types=types,
         operands=operands,
         api_version=2,
         has_side_effect=call.effect != "none",
-        backend_config=encode(
-            label=call.label,
-            target=target,
-            attributes={name: str(value) for name, value in attributes.items()},
-            split=split.to_json(),
-            aliases=call.aliases,
-            has_side_effect=call.effect != "none",
-            elements=[_elements([value.type for value in operands]), _elements(types)],
-            layouts=[call.input_layouts, call.output_layouts],
-            mesh=internals.manual_axes(ctx.module_context.axis_context),
-        ),
+        backend_config=json.dumps(config, sort_keys=True),
     )
     op.attributes["sdy.sharding_rule"] = internals.sharding_rule(split, [each.type for each in operands], types)
     results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
@@ -430,7 +439,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
 
 
 def _attribute(value: Value) -> Any:
-    """Convert an attribute to what JAX takes. It makes none of an integer from 2**63 on, which XLA carries."""
+    """Convert an attribute to a value that JAX lowers. JAX refuses integers from 2**63 on, which XLA can carry."""
     if isinstance(value, Fields):
         return {name: _attribute(each) for name, each in value.items}
     found = as_jax(value)
@@ -462,13 +471,6 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     )
 
 
-_LOOPS = ("sequential", "sequential_unrolled")
-_MERGED = "merged"
-"""Method of kernels that compute each element along the first axis alone: a batch is more of them, where it can be."""
-
-_WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
-
-
 def batch(
     axis_data: Any, arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall
 ) -> tuple[Sequence[Any], Sequence[int | None]]:
@@ -492,9 +494,7 @@ def batch(
         if call.effect != "ordered" and axis_data.explicit_mesh_axis is None:
             grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
             split = grown.split._replace(looped=call.split.looped + 1)
-            layouts = call.input_layouts, call.output_layouts
-            grown = grown._replace(split=split, input_layouts=layouts[0], output_layouts=layouts[1], loop=loop)
-            results = kernel_call.bind(*moved, call=grown)
+            results = kernel_call.bind(*moved, call=call._replace(results=grown.results, split=split, loop=loop))
         else:
             results = _looped(axis_data.explicit_mesh_axis, moved, loop)
     elif call.vmap_method in _WHOLE_BATCH:
@@ -516,7 +516,7 @@ def batch(
 
 
 def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
-    """Return whether a batch is more elements along the first axis, which are computed alone."""
+    """Return whether a batch can become more elements along the first axis, each of which is computed alone."""
     is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
     pairs = zip(call.split.operands, mapped, strict=True)
     return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)
@@ -529,7 +529,7 @@ def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
 
 
 def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> KernelCall:
-    """Return the call of a batch; `sizes` are those of the new axis of each operand, None for one without it."""
+    """Return the call of a batch; `sizes` has the extent of each operand's new axis, None for an operand without it."""
 
     def grown(layouts: Layouts | None, has: Sequence[bool]) -> Layouts | None:
         pairs = zip(layouts or (), has, strict=layouts is not None)
@@ -545,7 +545,7 @@ def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> Kern
 
 
 def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
-    """Call a kernel for one element of a batch after the other, on each device for its elements."""
+    """Call a kernel for one element of a batch after the other; each device computes its own elements."""
     run = functools.partial(loop.run, count=len(loop.element.results))
     if mesh_axis is None or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
         return run(*arrays)
@@ -557,7 +557,7 @@ def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: BatchLoop) -> Sequence[
     return found
 
 
-internals.hide_frames(str(Path(__file__).parents[1]))  # a call is where its author makes it
+internals.hide_frames(str(Path(__file__).parents[1]))  # the line of a call is its author's
 kernel_call.def_impl(execute)
 kernel_call.def_effectful_abstract_eval(abstract)
 internals.batching_rules[kernel_call] = batch

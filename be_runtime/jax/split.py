@@ -1,11 +1,10 @@
-"""A call over several devices: which axes are split, and where the parts are. Pure.
+"""The axes of a call's arrays that may be split over devices, named by *factors* as in Shardy's rules. Pure.
 
-Axes are named by *factors*, as Shardy's rules name them. A factor of several arrays is split in all of them alike.
+A factor of several arrays is split in all of them alike.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from be_runtime.signature.expressions import evaluate, parse_expression
 
 VMAPPED = "vmap axis "
-"""Beginning of the factors of batches, which no name in a declaration has."""
+"""Prefix of the factors of batches; no name in a declaration has it."""
 
 
 class Split(NamedTuple):
@@ -26,22 +25,22 @@ class Split(NamedTuple):
     free : tuple of str
         Factors that may be split; each device needs all of any other.
     reduce : tuple of str
-        Those of them along which results of parts are summed.
+        Free factors along which the results of parts are summed.
     scratch : tuple of str
         Bytes of each scratch memory, as an expression over the axes of one device.
     places : tuple of (str, (int, int))
-        Axes that an expression may name: the number of an operand, and that of its axis.
+        Axes that an expression may name: the numbers of an operand and of its axis.
     integers : tuple of (str, int)
         Attributes that an expression may name, as ``attr.NAME``.
     computed : tuple of (str, tuple of str), or None
-        Attributes of whole numbers that are another for each device, as expressions. None if they are functions of the
-        arrays, so that the call can't be split.
+        Attributes of whole numbers that differ between devices, as expressions. None if functions of the arrays compute
+        them, so that the call can't be split.
     on_gather : {"warn", "error"}
     merged : int
         Number of leading axes, made by ``vmap``, that are one axis with the next when the kernel is called.
     looped : int
         Number of leading axes of the results, made by ``vmap``, along which the kernel is called for one element after
-        the other. No merged ones come before them.
+        the other. No merged axes come before them.
     """
 
     operands: tuple[tuple[str, ...], ...]
@@ -57,7 +56,7 @@ class Split(NamedTuple):
     looped: int = 0
 
     def with_axis(self, sizes: Sequence[int | None]) -> Split:
-        """Return the factors of a batch, which is a leading axis of all results.
+        """Return the split of a batch, whose axis leads in all results.
 
         Parameters
         ----------
@@ -78,7 +77,7 @@ class Split(NamedTuple):
         )
 
     def looped_axes(self, factors: Sequence[str]) -> list[int]:
-        """Return which of the axes along which the kernel is called in a loop an array has, as its leading axes.
+        """Return the numbers of the looped axes that an array has; they are its leading axes.
 
         Examples
         --------
@@ -90,7 +89,7 @@ class Split(NamedTuple):
         return [levels.index(own) for factor in factors if (own := factor.rpartition(": ")[2]) in levels]
 
     def element(self) -> Split:
-        """Return the factors of the call for one element of the axes along which the kernel is called in a loop."""
+        """Return the split of the call for one element of the looped axes."""
         counts = [len(self.looped_axes(factors)) for factors in self.operands]
         return self._replace(
             operands=tuple(factors[count:] for factors, count in zip(self.operands, counts, strict=True)),
@@ -101,14 +100,14 @@ class Split(NamedTuple):
 
     @property
     def first(self) -> str:
-        """The factor of the results' first axis, those of batches aside; empty if there is none."""
+        """The factor of the results' first axis that is not a batch's; empty if there is none."""
         return next((factor for factor in self.results[0] if not factor.startswith(VMAPPED)), "")
 
     def _merges(self, factors: Sequence[str]) -> int:
         return self.merged if self.first in factors else 0
 
     def kernel_shape(self, factors: Sequence[str], shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of an array with some factors as the kernel gets it.
+        """Return the shape in which the kernel gets an array with some factors.
 
         Examples
         --------
@@ -120,12 +119,12 @@ class Split(NamedTuple):
         return (math.prod(shape[: count + 1]), *shape[count + 1 :]) if count else tuple(shape)
 
     def values(self, operands: Sequence[Sequence[int]]) -> dict[str, int]:
-        """Return the values that an expression may use, for operands of these shapes as the kernel gets them."""
+        """Return the values that an expression may use, from the shapes in which the kernel gets its operands."""
         axes = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
         return axes | dict(self.integers)
 
     def scratch_shapes(self, operands: Sequence[Sequence[int]], batch: Sequence[int]) -> list[tuple[int, ...]]:
-        """Compute the shapes of scratch memory from those of a batch, and of operands as the kernel gets them."""
+        """Compute the shapes of scratch memory from the shape of a batch and the operands' shapes in the kernel."""
         values = self.values(operands)
         return [(*batch, evaluate(parse_expression(text), values)) for text in self.scratch]
 
@@ -135,7 +134,7 @@ class Split(NamedTuple):
         return {name: [evaluate(parse_expression(text), values) for text in each] for name, each in self.computed or ()}
 
     def partial_sums(self) -> tuple[str, ...]:
-        """Return the factors of which each device has a part of every result, in the order of the operands' axes.
+        """Return the factors along which each device has a partial sum of every result, in the operands' order.
 
         Examples
         --------
@@ -147,23 +146,14 @@ class Split(NamedTuple):
         return tuple(factor for factor in every if factor in self.reduce and factor not in kept)
 
     def without_sums(self) -> Split:
-        """Return the split of a call whose results are never summed, which each device computes whole."""
+        """Return the split of a call whose results are never summed: each device computes them whole."""
         return self._replace(free=tuple(factor for factor in self.free if factor not in self.partial_sums()))
-
-    def to_json(self) -> dict[str, object]:
-        """Return a form that `from_json` reads."""
-        return self._asdict()
 
     @staticmethod
     def from_json(fields: dict[str, object]) -> Split:
-        """Read what `to_json` wrote, after it went through JSON."""
+        """Read the fields of a split that went through JSON."""
         return Split(**{name: _tuples(value) for name, value in fields.items()})  # type: ignore[arg-type]
 
 
 def _tuples(value: object) -> object:
     return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
-
-
-def encode(**fields: object) -> str:
-    """Write a configuration as JSON, the same for equal values."""
-    return json.dumps(fields, sort_keys=True)

@@ -1,8 +1,7 @@
-"""JAX's interface for new primitives, for `be_runtime.kernels.operation`.
+"""The JAX primitive of an operation of several kernels, its transformations, and JAX's devices and timed loops.
 
-It uses ``jax``, ``jax.extend`` and ``jax.interpreters``.
-
-Only `devices` starts a JAX backend.
+The rules that an author gives are for one element. A call that was batched before it is differentiated uses them under
+``vmap``, which batches the calls that they make: so ``vmap`` and ``grad`` compose in any order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,19 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax.internals import varying
+
+Rule = Callable[..., Any]
+
+batching_rules = batching.primitive_batchers
+"""Rules for ``vmap`` by primitive: ``rule(arguments, axes, **parameters)`` returns the results and their axes."""
+
+jvp_rules = ad.primitive_jvps
+"""Rules by primitive: ``rule(primals, tangents, **parameters)`` returns the results and their tangents."""
+
+transpose_rules = ad.primitive_transposes
+"""Rules by primitive: ``rule(cotangents, *arguments, **parameters)`` returns the arguments' cotangents."""
 
 _LOWERED_FOR = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 """JAX's platforms for each platform of an operation."""
@@ -39,41 +50,35 @@ class Level(NamedTuple):
     mapped: tuple[bool, ...]
 
 
-def new_primitive(
-    name: str,
-    result_types: Callable[[Any], Sequence[jax.ShapeDtypeStruct]],
-    run: Callable[..., Sequence[Any]],
-) -> Primitive:
-    """Make a primitive with several results and one parameter, ``call``, which is hashable.
+def new_primitive(name: str, run: Callable[..., Sequence[Any]]) -> Primitive:
+    """Make a primitive with several results and one parameter, ``call``, a `be_runtime.kernels.dispatch.Call`.
 
     Parameters
     ----------
     name : str
-    result_types : callable
-        Function from the parameter to the shape and dtype of each result.
     run : callable
-        ``run(platform, call, *arguments)`` computes the results while it is traced for a platform.
+        ``run(platform, *arguments, call=...)`` computes the results while it is traced for a platform.
     """
     primitive = Primitive(name)
     primitive.multiple_results = True
 
+    @partial(jax.jit, static_argnames="call")
     def bind(*arguments: Any, call: Any) -> Any:
         return primitive.bind(*arguments, call=call)
 
-    compiled = jax.jit(bind, static_argnames="call")
-
     def execute(*arguments: Any, call: Any) -> Any:
-        return run_compiled(compiled, arguments, call, name)
+        return run_compiled(bind, arguments, call, name)
 
     def abstract(*avals: Any, call: Any) -> list[Any]:
-        results = result_types(call)
+        sizes = tuple(level.size for level in call.levels)
+        results = [jax.ShapeDtypeStruct((*sizes, *out.shape), out.dtype) for out in call.outs]
         specs = _result_specs(run, call, avals) or [None] * len(results)
         return [result_aval(avals, each, spec) for each, spec in zip(results, specs, strict=True)]
 
     primitive.def_impl(execute)
     primitive.def_abstract_eval(abstract)
     for platform, lowered_for in _LOWERED_FOR.items():
-        rule = mlir.lower_fun(_on_platform(run, platform), multiple_results=True)
+        rule = mlir.lower_fun(partial(run, platform), multiple_results=True)
         for each in lowered_for:
             mlir.register_lowering(primitive, rule, platform=each)
     return primitive
@@ -103,23 +108,16 @@ def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: A
     return results
 
 
-def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[..., Sequence[Any]]:
-    def traced(*arguments: Any, call: Any) -> Sequence[Any]:
-        return run(platform, call, *arguments)
-
-    return traced
-
-
 def _result_specs(run: Callable[..., Sequence[Any]], call: Any, avals: Sequence[Any]) -> list[Any] | None:
-    """Return the partition specs that a kernel's results have in a mesh of explicit axes; None if they are whole.
+    """Return the partition specs of a kernel's results in a mesh of explicit axes; None if the results are whole.
 
-    The kernel is that of JAX's default platform: what a program is compiled for is not known while it is traced. An
-    error of the kernel is raised when the program is compiled.
+    The kernel of JAX's default platform is traced: the platform of the program is not known yet.
+    An error of the kernel is raised when the program is compiled.
     """
     if not any(name is not None for aval in avals for name in aval.sharding.spec):
         return None
     try:
-        traced = jax.make_jaxpr(partial(run, jax.default_backend(), call))(*avals)
+        traced = jax.make_jaxpr(partial(run, jax.default_backend(), call=call))(*avals)
         return [each.sharding.spec for each in traced.out_avals]
     except Exception:  # noqa: BLE001 - see above
         return None
@@ -142,24 +140,22 @@ def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct, spec: Any = 
     return first.update(shape=result.shape, dtype=result.dtype, weak_type=False, sharding=sharding)
 
 
-def set_batching(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
-    """Use ``rule(arguments, axes, call=...)``, which returns the results and their axes, under ``vmap``."""
-    batching.primitive_batchers[primitive] = rule
+def batch(bind: Rule, arguments: Sequence[Any], axes: Sequence[int | None], *, call: Any) -> tuple[Any, Any]:
+    """Compute all elements in one call with one more level, or with no more if no argument has an axis."""
+    moved, level = lead(arguments, axes)
+    if level is None:
+        results = bind(*arguments, call=call)
+        return results, [None] * len(results)
+    results = bind(*moved, call=call._replace(levels=(level, *call.levels)))
+    return results, [0] * len(results)
 
 
-def set_jvp(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
-    """Use ``rule(primals, tangents, call=...)``, which returns the results and their tangents."""
-    ad.primitive_jvps[primitive] = rule
-
-
-def set_transpose(primitive: Primitive, rule: Callable[..., Sequence[Any]]) -> None:
-    """Use ``rule(cotangents, *arguments, call=...)``, which returns the cotangents of the linear arguments."""
-    ad.primitive_transposes[primitive] = rule
-
-
-def front(array: Any, axis: int) -> Any:
-    """Move an axis of an array to the front."""
-    return jnp.moveaxis(array, axis, 0)
+def lead(arguments: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], Level | None]:
+    """Move the axes of a batch to the front; the level is None if no argument has one."""
+    pairs = list(zip(arguments, axes, strict=True))
+    sizes = [argument.shape[axis] for argument, axis in pairs if axis is not None]
+    moved = [argument if axis is None else jnp.moveaxis(argument, axis, 0) for argument, axis in pairs]
+    return moved, Level(sizes[0], tuple(axis is not None for axis in axes)) if sizes else None
 
 
 def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
@@ -171,88 +167,117 @@ def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callab
 
 
 def loop_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
-    """Map like `vmap_levels`, one element after the other, a function without a batching rule."""
+    """Map a function without a batching rule like `vmap_levels`, for one element after the other."""
     for level in reversed(levels):
-        function = _looped(function, level)
+        function = partial(_loop, function, level)
     return function
 
 
-def _looped(function: Callable[..., Any], level: Level) -> Callable[..., Any]:
-    def run(*arguments: Any) -> Any:
-        def element(moving: Sequence[Any]) -> Any:
-            taken = iter(moving)
-            return function(
-                *(next(taken) if mapped else argument for argument, mapped in zip(arguments, level.mapped, strict=True))
-            )
+def _loop(function: Callable[..., Any], level: Level, *arguments: Any) -> Any:
+    def element(moving: Sequence[Any]) -> Any:
+        rest = iter(moving)
+        pairs = zip(arguments, level.mapped, strict=True)
+        return function(*(next(rest) if mapped else argument for argument, mapped in pairs))
 
-        return jax.lax.map(element, [x for x, mapped in zip(arguments, level.mapped, strict=True) if mapped])
+    return jax.lax.map(element, [x for x, mapped in zip(arguments, level.mapped, strict=True) if mapped])
 
-    return run
+
+def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], *, call: Any) -> tuple[Any, Any]:
+    """Compute the results and their tangents by the author's rule."""
+    if not call.levels:
+        outs, out_tangents = rule(tuple(primals), tuple(tangents), **call.parameters())
+        return leaves(outs), leaves(out_tangents)
+    count = len(primals)
+    live = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
+
+    def one(*values: Any) -> tuple[list[Any], list[Any]]:
+        given = dict(zip(live, values[count:], strict=True))
+        filled = tuple(given.get(i, zero_tangent(primal)) for i, primal in enumerate(values[:count]))
+        outs, out_tangents = rule(values[:count], filled, **call.parameters())
+        return leaves(outs), [ad.instantiate_zeros(tangent) for tangent in leaves(out_tangents)]
+
+    levels = [Level(size, (*mapped, *(mapped[i] for i in live))) for size, mapped in call.levels]
+    outs, out_tangents = vmap_levels(one, levels)(*primals, *(tangents[i] for i in live))
+    return outs, out_tangents
+
+
+def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
+    """Combine rules for single inputs, ``rule(tangent, *primals, **parameters)`` or None for no effect, into one."""
+
+    def combined(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
+        if len(rules) != len(primals):
+            raise ArgumentError(f"{name} has JVP rules for {len(rules)} inputs, but the call has {len(primals)}")
+        outs = leaves(bind(*primals, **parameters))
+        total = [zero_tangent(out) for out in outs]
+        for rule, tangent in zip(rules, tangents, strict=True):
+            if rule is not None and not is_zero(tangent):
+                part = leaves(call_named(f"a JVP rule of {name}", rule, tangent, *primals, **parameters))
+                if len(part) != len(total):
+                    raise ArgumentError(f"a JVP rule of {name} gives {len(part)} tangents for {len(total)} results")
+                total = [ad.add_tangents(first, second) for first, second in zip(total, part, strict=True)]
+        return outs, total
+
+    return combined
+
+
+def transpose(rule: Rule, cotangents: Sequence[Any], *arguments: Any, call: Any) -> Sequence[Any]:
+    """Compute the cotangents of the linear arguments by the author's rule."""
+    if not call.levels:
+        return rule(list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
+    wanted = [i for i, argument in enumerate(arguments) if ad.is_undefined_primal(argument)]
+    known = [i for i in range(len(arguments)) if i not in wanted]
+    live = [i for i, cotangent in enumerate(cotangents) if not is_zero(cotangent)]
+    elements = {i: _element(arguments[i].aval, i, call.levels) for i in wanted}
+
+    def one(*values: Any) -> list[Any]:
+        given = dict(zip(known, values, strict=False))
+        filled = [given[i] if i in given else ad.UndefinedPrimal(elements[i]) for i in range(len(arguments))]
+        there = dict(zip(live, values[len(known) :], strict=True))
+        complete = [there.get(i, _zero_cotangent(out)) for i, out in enumerate(call.outs)]
+        found = rule(complete, *filled, **call.parameters())
+        return [ad.instantiate_zeros(_zero_cotangent(elements[i]) if found[i] is None else found[i]) for i in wanted]
+
+    levels = [Level(size, (*(mapped[i] for i in known), *(True for _ in live))) for size, mapped in call.levels]
+    found = vmap_levels(one, levels)(*(arguments[i] for i in known), *(cotangents[i] for i in live))
+    results: list[Any] = [None] * len(arguments)
+    for i, cotangent in zip(wanted, found, strict=True):
+        shared = tuple(axis for axis, level in enumerate(call.levels) if not level.mapped[i])
+        results[i] = cotangent.sum(axis=shared) if shared else cotangent
+    return results
+
+
+def _element(aval: Any, index: int, levels: Sequence[Level]) -> Any:
+    """Return the abstract value of an argument without its batch axes."""
+    return jax.core.ShapedArray(aval.shape[sum(level.mapped[index] for level in levels) :], aval.dtype)
 
 
 def is_zero(tangent: Any) -> bool:
     """Return whether a tangent or cotangent is a symbolic zero."""
-    return type(tangent) is ad.Zero
+    return isinstance(tangent, ad.Zero)
 
 
 def zero_tangent(primal: Any) -> Any:
-    """Return the zero tangent of a value."""
+    """Return the symbolic zero tangent of a value."""
     return ad.Zero(jax.typeof(primal).to_tangent_aval())
 
 
-def zero_cotangent(shape: Sequence[int], dtype: Any) -> Any:
-    """Return the zero cotangent of an array."""
-    return ad.Zero(jax.core.ShapedArray(tuple(shape), dtype).to_tangent_aval())
-
-
-def zeros(shape: Sequence[int], dtype: Any) -> Any:
-    """Make an array of zeros."""
-    return jnp.zeros(shape, dtype)
-
-
-def add(first: Any, second: Any) -> Any:
-    """Add two tangents."""
-    return ad.add_tangents(first, second)
-
-
-def materialize(tangent: Any) -> Any:
-    """Convert a tangent to an array."""
-    return ad.instantiate_zeros(tangent)
-
-
-def is_linear(argument: Any) -> bool:
-    """Return whether the cotangent of a transpose rule's argument is wanted."""
-    return bool(ad.is_undefined_primal(argument))
-
-
-def linear(shape: Sequence[int], dtype: Any) -> Any:
-    """Make an argument of a transpose rule whose cotangent is wanted."""
-    return ad.UndefinedPrimal(jax.core.ShapedArray(tuple(shape), dtype))
-
-
-def sum_axes(array: Any, axes: Sequence[int]) -> Any:
-    """Sum an array over some axes."""
-    return array.sum(axis=tuple(axes)) if axes else array
-
-
-def wait(tree: Any) -> None:
-    """Wait until all arrays of a pytree are computed."""
-    jax.block_until_ready(tree)
+def _zero_cotangent(array: Any) -> Any:
+    return ad.Zero(jax.core.ShapedArray(array.shape, array.dtype).to_tangent_aval())
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a pytree; None counts as a leaf."""
+    """Return the leaves of a pytree; None and a symbolic zero count as leaves."""
     return jax.tree_util.tree_leaves(tree, is_leaf=lambda leaf: leaf is None or is_zero(leaf))
-
-
-def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
-    """Make the shape and dtype of a result."""
-    return jax.ShapeDtypeStruct(tuple(map(operator.index, shape)), dtype)
 
 
 def forget_programs() -> None:
     """Drop everything that JAX has traced or compiled in this process, so that it is traced again."""
     jax.clear_caches()
+
+
+def struct(array: Any) -> jax.ShapeDtypeStruct:
+    """Return the shape and dtype of an array, with extents that are plain integers."""
+    return jax.ShapeDtypeStruct(tuple(map(operator.index, array.shape)), array.dtype)
 
 
 def devices(platform: str) -> Sequence[Any]:
@@ -269,13 +294,8 @@ def default_device() -> Any:
     return jax.devices(chosen)[0] if chosen is None or isinstance(chosen, str) else chosen
 
 
-def ordinal(device: Any) -> int:
-    """Return the number of a device on its host."""
-    return int(getattr(device, "local_hardware_id", None) or 0)
-
-
 def type_of(value: Any) -> tuple[str, tuple[int, ...]]:
-    """Return the dtype and the shape that an argument has in programs."""
+    """Return the dtype and the shape of an argument in programs."""
     kind = jax.typeof(value)
     return kind.dtype.name, tuple(kind.shape)
 
@@ -295,7 +315,7 @@ def results_of(function: Callable[..., Any], arguments: Sequence[Any], device: A
 def repeated(
     function: Callable[..., Any], arguments: Sequence[Any], device: Any, flush_bytes: int = 0
 ) -> Callable[[int], None]:
-    """Compile a program that calls a function a number of times, one call after the other, and waits for all results.
+    """Return a compiled loop: ``run(count)`` calls a function `count` times, in order, and waits for all results.
 
     The arguments of each call pass a barrier together with all results of the call before, so the compiler can't remove
     a call, move it out of the loop or merge it with another.

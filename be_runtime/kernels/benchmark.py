@@ -1,4 +1,4 @@
-"""Timing of an operation's kernels, in alternation."""
+"""Benchmarks of kernels, which are timed in alternation, and of Python functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
-from be_runtime.jax import transforms
+from be_runtime.jax import port, transforms
 from be_toolchain.terminal import table
 
 K = TypeVar("K", bound=Hashable)
@@ -96,14 +96,14 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time ``fn(*data)`` from Python, dispatch included; see `XLACustomKernel.benchmark` for kernels alone.
+    """Time ``fn(*data)`` from Python, including the dispatch; `XLACustomKernel.benchmark` times kernels alone.
 
     Parameters
     ----------
     n_warmup, n_runs : int
-        Number of samples that are discarded, and of those that count.
+        Numbers of samples that are discarded and kept.
     n_batch_per_run : int
-        Calls of a sample; their results are waited for together.
+        Calls of a sample, which waits for all of their results.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def benchmark_function(
     for _ in range(n_warmup + n_runs):
         start = time.perf_counter()
         results = [fn(*data) for _ in range(n_batch_per_run)]
-        transforms.wait(results)
+        port.wait(results)
         seconds.append((time.perf_counter() - start) / n_batch_per_run)
     kept = seconds[n_warmup:]
     return mean(kept), pstdev(kept), min(kept), max(kept), results[-1]
@@ -130,7 +130,7 @@ def check_configs(given: Iterable[Any], name: str) -> tuple[BenchmarkConfig, ...
     Raises
     ------
     ArgumentError
-        There is none, or an item is not a `BenchmarkConfig`.
+        There is no data, or an item is not a `BenchmarkConfig`.
     """
     configs = tuple(given)
     wrong = next((each for each in configs if not isinstance(each, BenchmarkConfig)), None)
@@ -151,14 +151,17 @@ def measure(
     n_runs: int,
     calls: int,
 ) -> BenchmarkResult:
-    """Time each backend on each configuration; the backends alternate on a configuration."""
+    """Time each backend on each configuration; the backends alternate within a configuration."""
     records: list[BenchmarkRecord] = []
     for config in configs:
         runners: dict[str, Runner] = {}
         failed: dict[str, str] = {}
         for backend in backends:
             try:
-                runners[backend] = _runner(call, config, backend, device, calls)
+                function = partial(call, **{**config.keywords, "backend": backend})
+                run = transforms.repeated(function, config.arguments, device)
+                run(calls)  # compiles the loop: a failure occurs here
+                runners[backend] = run
             except Exception as error:  # noqa: BLE001 - it is a result: the other backends are still timed
                 failed[backend] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         samples = sample_runners(runners, n_warmup, n_runs, calls)
@@ -168,16 +171,8 @@ def measure(
     return BenchmarkResult(name, tuple(records))
 
 
-def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, device: Any, calls: int) -> Runner:
-    """Return the compiled loop after running it once, so that a failure occurs here."""
-    function = partial(call, **{**config.keywords, "backend": backend})
-    run = transforms.repeated(function, config.arguments, device)
-    run(calls)
-    return run
-
-
 def sample_runners(runners: Mapping[K, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[K, list[float]]:
-    """Measure the seconds of one call; each round runs in the opposite order of the round before."""
+    """Measure the seconds of one call; each round has the opposite order of the round before."""
     samples: dict[K, list[float]] = {backend: [] for backend in runners}
     order = list(runners)
     for index in range(n_warmup + n_runs):

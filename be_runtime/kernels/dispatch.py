@@ -1,9 +1,10 @@
-"""One call of an operation: its parameters, and the choice and run of a kernel for it."""
+"""Calls of operations: their parameters, the choice of a kernel, and its run."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from be_runtime.errors import (
@@ -24,7 +25,7 @@ _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class FallbackWarning(UserWarning):
-    """A kernel can't be used here, and another one of the operation is used instead."""
+    """A kernel can't be used here, and another kernel of the operation is used instead."""
 
 
 class KernelEntry(NamedTuple):
@@ -35,7 +36,7 @@ class KernelEntry(NamedTuple):
     backend : str
         Language or library of the kernel, such as ``"numba"``.
     platform : {"cpu", "gpu", "tpu"}
-        Platform that it runs on.
+        Platform of the kernel.
     generator : callable
         Function that takes the parameters of a call and returns a function from arrays to arrays.
     """
@@ -46,16 +47,16 @@ class KernelEntry(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """All kernels of an operation.
+    """The kernels of an operation.
 
     Parameters
     ----------
     entries : tuple of KernelEntry
         Kernels in the order of their definition, at most one for a backend on a platform.
     defaults : tuple of (str, str)
-        Platforms whose default was set, each with the backend.
+        Platforms and the backends that were set as their defaults.
     chosen : tuple of (str, str)
-        Platforms for which the process chose a backend, each with it. They come before the defaults.
+        Platforms and the backends that the process chose for them. A choice precedes the default.
 
     Examples
     --------
@@ -71,12 +72,9 @@ class Kernels(NamedTuple):
     chosen: tuple[tuple[str, str], ...] = ()
 
     def with_entry(self, entry: KernelEntry) -> Kernels:
-        """Return the kernels with one more, which replaces an older one of its backend and platform."""
-        at = [(each.backend, each.platform) for each in self.entries]
-        if (entry.backend, entry.platform) not in at:
-            return self._replace(entries=(*self.entries, entry))
-        index = at.index((entry.backend, entry.platform))
-        return self._replace(entries=(*self.entries[:index], entry, *self.entries[index + 1 :]))
+        """Return the kernels with one more, which replaces an older kernel of its backend and platform."""
+        entries = {(each.backend, each.platform): each for each in (*self.entries, entry)}
+        return self._replace(entries=tuple(entries.values()))
 
     def with_default(self, platform: str, backend: str) -> Kernels:
         """Return the kernels with another default for a platform.
@@ -101,7 +99,7 @@ class Kernels(NamedTuple):
         return tuple(sorted(here, key=lambda each: [each.backend != one for one in first]))
 
     def missing_choice(self, platform: str) -> str | None:
-        """Return the backend that the process chose for a platform if there is no such kernel."""
+        """Return the backend that the process chose for a platform if this backend has no kernel."""
         choice = dict(self.chosen).get(platform)
         return None if choice in self.backends(platform) else choice
 
@@ -119,7 +117,7 @@ class Kernels(NamedTuple):
 
 
 def check_platform(platform: object) -> str:
-    """Return a platform's usual name; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
+    """Return the canonical name of a platform; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
 
     Raises
     ------
@@ -138,7 +136,7 @@ def check_name(name: object) -> str:
     Raises
     ------
     ArgumentError
-        It is not a str, or empty.
+        The name is not a str, or is empty.
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"a name such as 'numba' is expected, not {name!r}")
@@ -146,7 +144,7 @@ def check_name(name: object) -> str:
 
 
 class Call(NamedTuple):
-    """The parameters of one call, as the only parameter of the primitive.
+    """The parameters of one call: the only parameter of the primitive.
 
     Parameters
     ----------
@@ -172,29 +170,21 @@ class Call(NamedTuple):
     levels: tuple[Level, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters for rules: the keywords, ``outs`` and ``backend``, as in a call of the operation."""
+        """Return the keywords of the operation's call, for rules: its own keywords, ``outs`` and ``backend``."""
         return {**dict(self.keywords), "outs": self.outs, "backend": self.backend}
 
-    def result_types(self) -> list[Any]:
-        """Return the shapes and dtypes of the results, with the axes of the batch."""
-        sizes = tuple(level.size for level in self.levels)
-        return [transforms.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
 
-
-def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
-    """Compute the results of a call, by a kernel for the platform.
+def run(platform: str, *arguments: Any, call: Call) -> Sequence[Any]:
+    """Compute the results of a call by a kernel for the platform.
 
     Raises
     ------
     KernelNotAvailableError
         There is no kernel.
     ArgumentError
-        The results are not as `outs` describes.
+        The results differ from `outs`.
     """
-
-    def one(*element: Any) -> Sequence[Any]:
-        return _by_some_kernel(platform, call, element)
-
+    one = partial(_by_some_kernel, platform, call)
     if not call.levels:
         return one(*arguments)
     try:
@@ -202,14 +192,14 @@ def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
     except TransformError:
         pass
     except RuntimeError as error:
-        # The kernel of another library does not define its behaviour under vmap; JAX has no exception type for that.
+        # The kernel of another library does not define its behavior under vmap; JAX has no exception type for this.
         if isinstance(error, BeRuntimeError | ToolchainError):
             raise
     return transforms.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
 
 
-def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
-    """Compute the results by the first kernel that can be used here."""
+def _by_some_kernel(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
+    """Compute the results by the first kernel whose language is installed."""
     candidates = call.kernels.candidates(platform, call.backend)
     if not candidates:
         asked = f"{call.backend!r} kernel" if call.backend else "kernel"
@@ -218,7 +208,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             hints=("define one with def_kernel(backend, platform, generator)",),
         )
     if not call.backend and (missing := call.kernels.missing_choice(platform)):
-        _say_other(f"{call.name} has no {missing} kernel for {platform}", candidates[0])
+        _warn_of_fallback(f"{call.name} has no {missing} kernel for {platform}", candidates[0])
     for index, entry in enumerate(candidates):
         try:
             return _by_kernel(entry, call, arguments)
@@ -227,11 +217,13 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             if index + 1 == len(candidates):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            _say_other(f"the kernel {entry.backend!r} of {call.name} can't be used: {reason}", candidates[index + 1])
+            _warn_of_fallback(
+                f"the kernel {entry.backend!r} of {call.name} can't be used: {reason}", candidates[index + 1]
+            )
     raise AssertionError("the last candidate returns or raises")
 
 
-def _say_other(reason: str, entry: KernelEntry) -> None:
+def _warn_of_fallback(reason: str, entry: KernelEntry) -> None:
     warnings.warn(printable_line(f"{reason}; {entry.backend} is used instead"), FallbackWarning, stacklevel=3)
 
 
@@ -254,7 +246,7 @@ def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequ
 
 
 def _make_kernel(entry: KernelEntry, call: Call, what: str) -> Callable[..., Any]:
-    """Call the generator; its failure is a `GeneratorError`, but for an error of ours and a missing language."""
+    """Call the generator. A failure raises `GeneratorError`, except for our own errors and missing languages."""
     try:
         kernel = call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
     except (ImportError, BeRuntimeError, ToolchainError):

@@ -1,6 +1,6 @@
-"""Launch geometry: a caller's numbers become a grid and a block within CUDA's limits. Pure.
+"""Launch geometry: make a grid and a block within CUDA's limits from a caller's numbers. Pure.
 
-The limits are those of every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
+The limits hold for every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
 per Compute Capability"); the launcher checks the limits that depend on the device or on the kernel.
 """
 
@@ -21,7 +21,7 @@ _MAX_BLOCK: Triple = (1024, 1024, 64)
 _MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
 _MAX_CLUSTER = 16
 _TOO_MUCH_SHARED = 256 * 1024
-"""Bytes, more than a block has on any GPU. The launcher checks the limit of the actual device."""
+"""Bytes that exceed the shared memory of a block on any GPU. The launcher checks the actual device's limit."""
 _AXES = "xyz"
 
 
@@ -39,7 +39,7 @@ def explicit_geometry(
     cluster : int, sequence of int or None
         One to three numbers.
     is_empty : bool
-        True if there is nothing to compute, so that a grid of no blocks is allowed.
+        True if there is nothing to compute, so that a grid without blocks is allowed.
 
     Raises
     ------
@@ -91,12 +91,12 @@ def choose_geometry(
     *,
     is_empty: bool,
 ) -> Geometry:
-    """Make the geometry from either grid and block or a number of threads; exactly one must be given.
+    """Make the geometry from either `grid` and `block` or `launch_dims`; exactly one way must be used.
 
     Raises
     ------
     ArgumentError
-        Neither or both are given, or a value is not allowed.
+        Neither or both ways are used, or a value is not allowed.
     """
     if (grid is None) != (block is None):
         given, lacking = ("grid", "block") if block is None else ("block", "grid")
@@ -140,7 +140,7 @@ def _threads(threads_per_block: object) -> int:
 
 
 def _check_threads(threads_per_block: object, block: Triple) -> None:
-    """Check that `threads_per_block`, which is for `launch_dims`, is the default or the size of the block."""
+    """Check that `threads_per_block`, an argument for `launch_dims`, is the default or the size of the block."""
     x, y, z = block
     if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
         raise ArgumentError(

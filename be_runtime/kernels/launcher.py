@@ -1,4 +1,4 @@
-"""One call of a kernel inside a JAX program."""
+"""CUDA kernels without host code: their images and parameters, the cache of compiled ones, and the native launcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from be_runtime.call.compiled_function import Converted, KernelTarget
 from be_runtime.dtypes import DType
@@ -19,7 +19,7 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import Numbers
 from be_runtime.jax.port import PLATFORMS
 from be_runtime.load.identity import Field
-from be_runtime.load.load import find_or_build, say_output, say_waiting, shareable, use_entry
+from be_runtime.load.obtain import Attempts, find_or_build, say_output, shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
@@ -37,7 +37,21 @@ if TYPE_CHECKING:
 
 
 ID_DIGITS = 32
-"""Number of hexadecimal digits of a kernel's id."""
+"""Hexadecimal digits of a kernel's id."""
+
+_LIST = "images.json"
+_OUTPUTS = (_LIST, "image[0-9]*")
+
+TARGET = "be_runtime.launch"
+"""FFI target of launches by the launcher that a session builds."""
+
+SYMBOL = "be_launch"
+"""Last part of the target's name for a launcher in a bundle."""
+
+STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
+"""Symbols of a launcher's handlers by their stages."""
+
+_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
 
 
 class Form(IntEnum):
@@ -65,7 +79,7 @@ class KernelImage(NamedTuple):
     batch_axis : int
         Axis of the grid for a batch, 1 or 2.
     is_cooperative : bool
-        True if the kernel synchronises its whole grid.
+        True if the kernel synchronizes its whole grid.
     """
 
     arch: Arch
@@ -83,7 +97,7 @@ class Kernel(NamedTuple):
     Parameters
     ----------
     id : str
-        Hash of its content, the same in every process.
+        Hash of the kernel's content, equal in every process.
     name : str
         Name in messages.
     images : tuple of KernelImage
@@ -103,7 +117,7 @@ class Kernel(NamedTuple):
 
     @property
     def is_cooperative(self) -> bool:
-        """True if it must be launched so that its whole grid runs at once."""
+        """True if the whole grid must run at once."""
         return any(image.is_cooperative for image in self.images)
 
 
@@ -113,12 +127,12 @@ class KernelParam(NamedTuple):
     Parameters
     ----------
     name : str
-        Name; empty if it has none.
+        Name; may be empty.
     type : str
         Type as written.
     is_pointer : bool
     is_const : bool
-        True if the kernel can't write to the memory it points to.
+        True if the kernel can't write to the memory behind the pointer.
     dtype : DType or None
         Element type; None if unknown.
     """
@@ -131,16 +145,16 @@ class KernelParam(NamedTuple):
 
 
 class LaunchParam(NamedTuple):
-    """One parameter of a kernel, as four numbers that the launcher reads.
+    """One parameter of a kernel as the four numbers that the launcher reads.
 
     Parameters
     ----------
     kind : int
         0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar.
     first : int
-        Index of the buffer, inputs before outputs, or the bits of a scalar.
+        Index of the buffer, counting inputs before outputs, or the bits of a scalar.
     ndim : int
-        Number of dimensions that the kernel sees.
+        Number of dimensions in the kernel.
     bits : int
         Bits of one element.
     """
@@ -186,7 +200,7 @@ class Geometry(NamedTuple):
     cluster : tuple of int
         Three numbers; 1, 1, 1 for no cluster.
     is_cooperative : bool
-        True if the whole grid runs at once and may synchronise.
+        True if the whole grid runs at once and may synchronize.
     batch_axis : int
         Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
     """
@@ -199,7 +213,7 @@ class Geometry(NamedTuple):
     batch_axis: int = 0
 
     def encode(self) -> tuple[int, ...]:
-        """Return the numbers of the attribute ``launch``.
+        """Return the numbers of the call's attribute ``launch``.
 
         Examples
         --------
@@ -210,12 +224,12 @@ class Geometry(NamedTuple):
 
 
 def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
-    """Return the numbers of the attribute ``params``."""
+    """Return the numbers of the call's attribute ``params``."""
     return tuple(number for param in params for number in param)
 
 
 def content_id(images: Sequence[KernelImage]) -> str:
-    """Hash the images into an id, for a kernel whose source has no stable identity."""
+    """Hash images into the id of a kernel whose source has no stable identity."""
     digest = hashlib.sha256()
     for image in images:
         kind = f"{image.arch} {image.is_ptx} {image.form}"
@@ -224,20 +238,17 @@ def content_id(images: Sequence[KernelImage]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-_LIST = "images.json"
-_OUTPUTS = (_LIST, "image[0-9]*")
-
 Images = dict[str, tuple[CodeImage, bytes]]
-"""Images by their hashes, with their bytes."""
+"""Descriptions and bytes of images by their hashes."""
 
 
 class Compiled(NamedTuple):
-    """A compiler's output and the files it read, as in `BuildOutput`.
+    """A compiler's output and the files that it read, as in `BuildOutput`.
 
     Parameters
     ----------
     compiler : tuple of str
-        The compiler's own description of itself, which does not depend on its path.
+        The compiler's own description, which does not depend on its path.
     """
 
     images: tuple[KernelImage, ...]
@@ -249,20 +260,20 @@ class Compiled(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The part of a kernel's id that is about its source.
+    """The part of a kernel's id that describes its source.
 
-    The id is part of the JAX program, which must be the same on every host. So it consists of contents, of the
-    compiler's description of itself, and of names below the author's folders. The cache's key has the paths too, and
-    the version of our own code.
+    The id is part of the JAX program, which must be the same on every host. So the id consists of contents, of the
+    compiler's own description, and of names below the author's folders. The cache's key also has the paths and the
+    version of our own code.
 
     Parameters
     ----------
     key : CacheKey
-        Everything it is compiled from, except the files that are read.
+        Everything that the kernel is compiled from, except the files that are read.
     folders : tuple of Path
         Folders in which the author's headers are searched, in order.
     compilers : callable
-        Returns fields that say what the compilers are by content; the cache's key has their paths in ``compilers``.
+        Returns fields that identify the compilers by content; the cache's key has their paths in ``compilers``.
     """
 
     key: CacheKey
@@ -273,7 +284,7 @@ class Origin(NamedTuple):
 def obtain_kernel(
     key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
 ) -> Kernel:
-    """Return the kernel of a key: from the cache, or compiled now, once however many processes ask for it.
+    """Return the kernel of a key from the cache, or compile it once however many processes ask for it.
 
     Parameters
     ----------
@@ -289,32 +300,52 @@ def obtain_kernel(
     CacheError
         The cache's folder can't be used, or another process takes too long to compile the same kernel.
     """
+    recipe = _KernelRecipe(key, origin, compile_now, name, session)
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find_or_build(recipe, session.module_store, session, force=attempts.anew)
+        with attempts.using(entry):
+            listed = json.loads(entry.output(_LIST).read_bytes())
+            images = tuple(_image(row, entry.output(row["data"]).read_bytes()) for row in listed["images"])
+            kernel = Kernel(_identify(origin, listed["compiler"], entry), name, images)
+    return kernel
 
-    def build(staging: Path) -> BuildOutput:
-        require_jit(session.settings, name)
+
+class _KernelRecipe(NamedTuple):
+    """The making of a kernel's images, see `be_runtime.load.obtain.Recipe`."""
+
+    key: CacheKey
+    origin: Origin
+    compile_now: Callable[[Path], Compiled]
+    name: str
+    session: Session
+
+    def make(self, folder: Path) -> BuildOutput:
+        """Compile the kernel."""
+        settings = self.session.settings
+        require_jit(settings, self.name)
         try:
-            compiled = compile_now(staging)
+            compiled = self.compile_now(folder)
         except BuildError as error:
-            if session.settings.verbose:
+            if settings.verbose:
                 say_output(error)
             raise
-        names = write_images(compiled, staging)
+        names = [f"image{index}.{'ptx' if each.is_ptx else 'cubin'}" for index, each in enumerate(compiled.images)]
+        for each, image in zip(names, compiled.images, strict=True):
+            (folder / each).write_bytes(image.data)
+        rows = [_row(image) | {"data": each} for each, image in zip(names, compiled.images, strict=True)]
+        listed = json.dumps({"compiler": compiled.compiler, "images": rows})
+        (folder / _LIST).write_text(listed, encoding="utf-8")
         read, others, absent = compiled.dependencies, compiled.others, compiled.absent
-        return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
+        return BuildOutput((*names, _LIST), read, others, absent, unknown=compiled.unknown)
 
-    def find(*, force: bool = False) -> Entry:
-        share, on_wait = partial(share_kernel, key, origin, session), partial(say_waiting, key.name)
-        return find_or_build(session, session.module_store, key, build, share, force=force, on_wait=on_wait)
-
-    def read(entry: Entry) -> Kernel:
-        listed = json.loads(entry.output(_LIST).read_bytes())
-        return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
-
-    return use_entry(find, read, session, partial(find, force=True))
+    def share(self) -> Shareable:
+        """Return the part of the entry that other machines can use."""
+        return share_kernel(self.key, self.origin, self.session)
 
 
 def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
-    """Return the part of a kernel's entry that other machines can use."""
+    """Describe a kernel's entry for other machines."""
     folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
     contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
     fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
@@ -322,7 +353,7 @@ def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
-    """Hash the inputs of a kernel into its id, and its outputs too if the inputs are uncertain."""
+    """Hash the inputs of a kernel into its id, and the outputs too if an input is unknown."""
     manifest = entry.manifest
     key = make_key(
         "kernel-id",
@@ -335,27 +366,11 @@ def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
 
 
 def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Describe each file that was read by its content and its name: below one of the folders, else its file name."""
+    """Describe each file by its content and its path below one of the folders; else by its file name."""
     for path, digest in zip(map(Path, paths), digests, strict=True):
         found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
         at, folder = next(found, (-1, path.parent))
         yield f"{digest} {at} {path.relative_to(folder)}"
-
-
-def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
-    """Write images into a folder, and return the names of the files."""
-    images = compiled.images
-    names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
-    for name, image in zip(names, images, strict=True):
-        (folder / name).write_bytes(image.data)
-    rows = [_row(image) | {"data": name} for name, image in zip(names, images, strict=True)]
-    (folder / _LIST).write_text(json.dumps({"compiler": compiled.compiler, "images": rows}), encoding="utf-8")
-    return (*names, _LIST)
-
-
-def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[KernelImage, ...]:
-    """Read the images that `write_images` wrote."""
-    return tuple(_image(row, entry.output(row["data"]).read_bytes()) for row in rows)
 
 
 def _row(image: KernelImage) -> dict[str, Any]:
@@ -366,7 +381,7 @@ def _row(image: KernelImage) -> dict[str, Any]:
 
 
 def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
-    """Make an image of its row, which names its data too; TypeError or ValueError if the row is none."""
+    """Make an image from its row and its data; a wrong row raises TypeError or ValueError."""
     fields = {name: value for name, value in row.items() if name not in ("data", "image")}
     image = KernelImage(**fields, data=data)
     typed(str, image.entry)
@@ -377,7 +392,7 @@ def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
 
 
 def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
-    """Describe a kernel for an index: its id, which is of its content alone, its row and its images.
+    """Describe a kernel for a bundle: its id, which hashes its content alone, its row and its images.
 
     Examples
     --------
@@ -398,13 +413,13 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
 
 
 def kernel_of(id_: str, record: Mapping[str, Any], read: Callable[[str], bytes]) -> Kernel:
-    """Read a kernel back.
+    """Make the kernel that `kernel_record` describes.
 
     Parameters
     ----------
     id_ : str
     record : mapping
-        Its row.
+        Row of the kernel.
     read : callable
         Function that returns the bytes of an image by its hash.
     """
@@ -412,7 +427,7 @@ def kernel_of(id_: str, record: Mapping[str, Any], read: Callable[[str], bytes])
 
 
 def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the architectures of a kernel's machine code, and ``"9.0+PTX"`` where there is code for later ones.
+    """List the architectures of a kernel's code; ``"9.0+PTX"`` stands for code that runs on later ones too.
 
     Examples
     --------
@@ -423,7 +438,7 @@ def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
-    """Return why a kernel's code runs on no device of some architectures; empty if it runs on one, or there is none.
+    """Return why a kernel's code runs on none of some devices; empty if it runs on one or there are no devices.
 
     Examples
     --------
@@ -437,19 +452,6 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
-
-
-TARGET = "be_runtime.launch"
-"""The FFI target of every launch by the session's own launcher."""
-
-SYMBOL = "be_launch"
-"""The last part of the target's name of a launcher in a bundle."""
-
-STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
-"""Symbols of a launcher's handlers."""
-
-
-_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
 
 
 Again = Callable[[tuple[Arch, ...]], Kernel]
@@ -471,13 +473,13 @@ class _Image(ctypes.Structure):
 
 
 class Launcher:
-    """A loaded launcher and the kernels it knows.
+    """A loaded launcher and the kernels that are defined in it.
 
     Parameters
     ----------
     library : ctypes.CDLL
     target : str
-        Name of its target, which is registered.
+        Name of its target, which this object registers.
     registry : Registry
     read : callable
         Function that returns the library's bytes for exported programs.
@@ -496,13 +498,13 @@ class Launcher:
         registry.add([row], {target: partial(port.stage_capsules, stages)})
 
     def define(self, kernel: Kernel, again: Again | None = None) -> None:
-        """Give a kernel to the launcher before its first call; repeated calls do nothing.
+        """Define a kernel before its first call; repeated definitions do nothing.
 
         Parameters
         ----------
         kernel : Kernel
         again : callable, optional
-            Function that compiles it for other architectures, for exported programs.
+            Function that compiles the kernel for other architectures, for exported programs.
         """
         with self._lock:
             if kernel.id in self._known:
@@ -512,12 +514,12 @@ class Launcher:
             self._known[kernel.id] = (kernel, again)
 
     def carry(self, wanted: Demand) -> Carried:
-        """Return what an exported program carries of a kernel: the launcher, and the images that are asked for.
+        """Return the launcher and the requested images of a kernel, for an exported program.
 
         Raises
         ------
         GeneratorError
-            There are no images for an architecture that is asked for, and they can't be compiled.
+            There are no images for a requested architecture, and they can't be compiled.
         """
         kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
         name, row, images = kernel_record(kernel)
@@ -525,26 +527,26 @@ class Launcher:
         return made._replace(images={**made.images, **images}, kernel=name, kernels={name: row})
 
 
-class _Launchers:
-    """The launchers of a process by their targets."""
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """Objects by their keys, each made once; other threads wait meanwhile."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Launcher] = {}
+        self._made: dict[object, T] = {}
         self._lock = ThreadLock()
 
-    def get(
-        self,
-        target: str,
-        load: Callable[[], ctypes.CDLL],
-        registry: Registry,
-        read: Callable[[], bytes] | None,
-    ) -> Launcher:
-        """Return the launcher of a target, loaded and registered on first use."""
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """Return the object of a key."""
         with self._lock:
-            if target not in self._made:
-                library = load()
-                self._made[target] = Launcher(library, target, registry, read or partial(library_bytes, library))
-            return self._made[target]
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
+
+
+class _Launchers(Memo[Launcher]):
+    """The launchers of a process by their targets."""
 
 
 def launcher_of(
@@ -553,7 +555,7 @@ def launcher_of(
     registry: Registry,
     read: Callable[[], bytes] | None = None,
 ) -> Launcher:
-    """Return this process's launcher of a target.
+    """Return this process's launcher of a target; it is loaded and registered on first use.
 
     Parameters
     ----------
@@ -562,18 +564,23 @@ def launcher_of(
         Function that loads its library, called on first use.
     registry : Registry
     read : callable, optional
-        Function that returns the bytes of the library for exported programs; by default those that are loaded.
+        Function that returns the bytes of the library for exported programs; by default the loaded library's.
     """
-    return PROCESS.only(_Launchers, _Launchers).get(target, load, registry, read)
+
+    def make() -> Launcher:
+        library = load()
+        return Launcher(library, target, registry, read or partial(library_bytes, library))
+
+    return PROCESS.only(_Launchers, _Launchers).get(target, make)
 
 
 def own_launcher(session: Session) -> Launcher:
-    """Return the launcher that a session builds, if it is not in the cache.
+    """Return the launcher that the session takes from its cache or builds.
 
     Raises
     ------
     ToolchainError, BuildError, LoadError
-        It can't be compiled or loaded.
+        The launcher can't be compiled or loaded.
     """
     from be_runtime.load.native_library import native_library
 
@@ -593,13 +600,13 @@ def launcher_image(session: Session) -> bytes:
 
 
 def carried_launcher(data: bytes) -> Carried:
-    """Return a launcher's library as bundles carry it."""
+    """Describe a launcher's library for a bundle."""
     image = CodeImage("library", port.PLATFORMS["cuda"], len(data))
     return carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
 
 
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
-    """Return a kernel with the images of some architectures, and PTX for later ones where it can be compiled."""
+    """Return a kernel with images for the requested architectures, compiled if necessary."""
     built = tuple(dict.fromkeys(image.arch for image in kernel.images))
     lacking = sorted({*archs} - {*built})
     if lacking and again is None:
@@ -633,13 +640,13 @@ class Obtained(NamedTuple):
     again: Again | None = None
 
 
-def new_session() -> Session:
-    """Return the session in which a kernel is made, from the process's current settings."""
-    return PROCESS.session()
+def ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
+    """Return the architecture whose PTX serves later ones, the latest without a suffix; None unless PTX is wanted."""
+    return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
 
 
 def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
-    """Choose the architectures to compile for: the requested ones, else those of the devices present.
+    """Choose the architectures to compile for: the requested ones, else the present devices' architectures.
 
     Raises
     ------
@@ -660,7 +667,7 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
 def launch(
     obtained: Obtained, geometry: Geometry, params: Sequence[LaunchParam], local: tuple[str, ...] | None
 ) -> KernelTarget:
-    """Make a kernel known to its launcher, and return what a call of it calls.
+    """Define a kernel in its launcher, and return the target of its calls.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""NVRTC, CUDA's compiler as a library: its search, its loading, and the compilation to a cubin.
+"""NVRTC, CUDA's compiler as a library: search for it, load it, and compile to a cubin.
 
-The interface is that of nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/. NVRTC compiles only device code and comes with
-neither a host compiler nor the C++ library, so this module has the few standard headers that kernels include for types.
+nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/, describes the interface. NVRTC compiles only device code and comes with
+neither a host compiler nor the C++ library, so this module has the few standard headers from which kernels need types.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEADERS = {
     "cmath": _NOTHING,
     "math.h": _NOTHING,
 }
-"""Headers that nvcc has, but NVRTC lacks or does not need."""
+"""Headers of nvcc that NVRTC lacks or does not need."""
 
 PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
 """Commands that install NVRTC."""
@@ -84,7 +84,7 @@ class Place(NamedTuple):
 
 
 def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
-    """List possible locations, best first: this Python's wheels, its conda prefix, known toolkits, usual folders."""
+    """Yield possible locations, best first: this Python's wheels, its conda prefix, known toolkits, usual folders."""
     for site in system.site_dirs:
         root = site / "nvidia"
         for name in ("cu13", "cu14"):
@@ -127,7 +127,7 @@ def libraries(folder: Path, system: System) -> list[Path]:
 
 
 def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
-    """Open the library at a path; None if it can't be used."""
+    """Open the library at a path; return None if it can't be used."""
     try:
         library = system.open_library(str(path))
         major, minor = c_int(), c_int()
@@ -136,7 +136,7 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
     except (OSError, AttributeError):
         return None
     with contextlib.suppress(OSError):
-        # NVRTC opens this library by name only, so it must be on the loader's path or open already.
+        # NVRTC opens this library by its name, so it must be on the loader's path or open already.
         system.open_library(str(path.with_name(f"libnvrtc-builtins.so.{major.value}.{minor.value}")))
     folders = tuple(folder for folder in includes if system.is_dir(folder))
     return Nvrtc(path, (major.value, minor.value), folders, library)
@@ -161,7 +161,7 @@ class NvrtcProgram(NamedTuple):
     entry : str
         Name of the kernel in the code.
     compiler : tuple of str
-        NVRTC's description of itself: its release, its version and its build.
+        NVRTC's own description: its release, version and build.
     """
 
     code: bytes
@@ -171,7 +171,7 @@ class NvrtcProgram(NamedTuple):
 
 
 def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
-    """Return hints for a missing header: the wheel that has it, if NVRTC is from a wheel itself, else the option."""
+    """Return hints for a missing header: the header's wheel if NVRTC is from a wheel, else the option."""
     missing = _MISSING.search(log)
     if missing is None:
         return ()
@@ -190,11 +190,11 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
     Parameters
     ----------
     path : Path
-        Name of the source, in the folder that its ``#include "..."`` shall search first.
+        Name of the source, in the folder that its ``#include "..."`` searches first.
     expression : str
-        Name of the kernel as C++ spells it, with template arguments.
+        C++ name of the kernel with template arguments.
     options : sequence of str
-        Options as for nvcc, including the architecture.
+        nvcc's options, including the architecture.
 
     Raises
     ------
@@ -216,14 +216,17 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
                 first_error="" if log.strip() else _error_text(nvrtc, status),
                 hints=missing_header_hints(nvrtc, log),
             )
-        entry = _lowered(nvrtc, program, expression)
+        name = c_char_p()
+        status = library.nvrtcGetLoweredName(program, expression.encode(), byref(name))
+        _check(nvrtc, status, f"nvrtcGetLoweredName({expression!r})")
+        entry = (name.value or b"").decode()
         ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program).rstrip(b"\0")
         compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
         return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), ptx, entry, compiler)
 
 
 def signature(ptx: str) -> tuple[str, ...]:
-    r"""Return the compiler's description of itself, from the comments at the beginning of PTX.
+    r"""Return the compiler's own description in the comments at the beginning of PTX.
 
     Examples
     --------
@@ -235,7 +238,7 @@ def signature(ptx: str) -> tuple[str, ...]:
 
 
 _LOCK = ThreadLock()
-"""Allows one compilation at a time: releases before 12 are not fully thread-safe."""
+"""One compilation runs at a time: releases before 12 are not fully thread-safe."""
 
 
 @contextlib.contextmanager
@@ -251,14 +254,6 @@ def _program(nvrtc: Nvrtc, source: str, path: Path) -> Iterator[c_void_p]:
         yield program
     finally:
         nvrtc.library.nvrtcDestroyProgram(byref(program))
-
-
-def _lowered(nvrtc: Nvrtc, program: c_void_p, expression: str) -> str:
-    """Return the name that the compiler gave a kernel."""
-    name = c_char_p()
-    status = nvrtc.library.nvrtcGetLoweredName(program, expression.encode(), byref(name))
-    _check(nvrtc, status, f"nvrtcGetLoweredName({expression!r})")
-    return (name.value or b"").decode()
 
 
 def _text(size_of: Callable[..., int], get: Callable[..., int], program: c_void_p) -> bytes:

@@ -1,4 +1,4 @@
-"""Rules as functions of an operation or of any JAX primitive."""
+"""`XLACustomKernel`: an operation with kernels and rules that is a JAX primitive, and the registry of operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, Ke
 from be_runtime.frames import public
 from be_runtime.jax import port, transforms
 from be_runtime.jax.arrays import check_structs
-from be_runtime.kernels import rules
 from be_runtime.kernels.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
 from be_runtime.kernels.dispatch import PLATFORMS, Call, KernelEntry, Kernels, check_name, check_platform, run
 from be_runtime.load.process import PROCESS
@@ -22,14 +21,14 @@ Generator = Callable[..., Callable[..., Any]]
 
 
 class XLACustomKernel:
-    """An operation that is a JAX primitive, computed by one of several kernels.
+    """An operation that is a JAX primitive and has one or several kernels.
 
     A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
     shapes and dtypes, and returns a function from arrays to arrays, as `be_runtime.numba_kernel` does. Generators run
-    while a program is compiled, for the platform that it is compiled for.
+    while JAX compiles a program, for the program's platform.
 
-    Redefining a kernel or a rule takes effect everywhere: if the operation was used before, JAX's compiled programs
-    are dropped, since they contain the old one.
+    A new definition of a kernel or a rule takes effect everywhere: if the operation was used before, JAX's compiled
+    programs are dropped, since they contain the old definition.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class XLACustomKernel:
         self._data: Callable[..., Iterable[Any]] | None = None
         self._used = False
         self._lock = ThreadLock()
-        self.primitive = transforms.new_primitive(name, Call.result_types, run)
+        self.primitive = transforms.new_primitive(name, run)
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
         with _REGISTRY_LOCK:
@@ -73,10 +72,10 @@ class XLACustomKernel:
         outs : ShapeDtypeStruct or pytree of them
             The shape and dtype of each result.
         backend : str, optional
-            Backend whose kernel is used. By default it is the platform's default; a kernel whose language isn't
-            installed is skipped, with a `FallbackWarning`.
+            Backend of the kernel; by default the platform's default. A kernel whose language isn't installed is
+            skipped, with a `FallbackWarning`.
         **keywords
-            Parameters for the generator and the rules; hashable, since programs are compiled for their values.
+            Parameters for the generator and the rules. They must be hashable: JAX compiles programs for their values.
 
         Returns
         -------
@@ -89,16 +88,22 @@ class XLACustomKernel:
         return unflatten(self.primitive.bind(*arrays, call=call))
 
     def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
-        """Check the parameters of a call, and return them as the primitive takes them."""
+        """Check the parameters of a call, and return the primitive's parameter."""
         check_structs(leaves, f"{self.name}: outs")
         for name, value in keywords.items():
-            _check_hashable(self.name, name, value)
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.name}: the keyword {name} is {value!r}, which can't be hashed",
+                    hints=("pass arrays as inputs, and lists as tuples",),
+                ) from None
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
             raise KernelNotAvailableError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
         self._used = True
         return Call(
             name=self.name,
-            outs=tuple(transforms.struct(leaf.shape, leaf.dtype) for leaf in leaves),
+            outs=tuple(transforms.struct(leaf) for leaf in leaves),
             keywords=tuple(sorted(keywords.items())),
             backend=backend,
             kernels=self._preferred(),
@@ -107,7 +112,7 @@ class XLACustomKernel:
     # Kernels
 
     def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of a backend for a platform; it replaces an older one.
+        """Define the kernel of a backend for a platform; it replaces an older kernel.
 
         Parameters
         ----------
@@ -117,7 +122,7 @@ class XLACustomKernel:
         kg : callable
             The generator.
         asdefault : bool
-            Make it the platform's default. The first kernel that is defined is the default anyway.
+            True to make the kernel the platform's default. The first kernel is the default in any case.
         """
         if not callable(kg):
             raise ArgumentError(f"{self.name}: kg must be a function that returns a kernel, not {kg!r}")
@@ -127,19 +132,19 @@ class XLACustomKernel:
             self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
 
     def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba"`` kernel for the CPU, as `be_runtime.numba_kernel` makes one."""
+        """Define the ``"numba"`` kernel for the CPU, made by `be_runtime.numba_kernel`."""
         self.def_kernel("numba", "cpu", kg, asdefault)
 
     def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba_cuda"`` kernel for the GPU, as `be_runtime.numba_cuda_kernel` makes one."""
+        """Define the ``"numba_cuda"`` kernel for the GPU, made by `be_runtime.numba_cuda_kernel`."""
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
     def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"cuda_raw"`` kernel for the GPU, as `be_runtime.cuda_kernel` or a loaded module makes one."""
+        """Define the ``"cuda_raw"`` kernel for the GPU, made by `be_runtime.cuda_kernel` or a loaded module."""
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
     def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
-        """Define the ``"warp"`` kernel, as `be_runtime.warp_kernel` makes one."""
+        """Define the ``"warp"`` kernel, made by `be_runtime.warp_kernel`."""
         self.def_kernel("warp", platform, kg, asdefault)
 
     def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
@@ -169,7 +174,7 @@ class XLACustomKernel:
         Raises
         ------
         KernelNotAvailableError
-            It has no kernel for the platform.
+            The backend has no kernel for the platform.
         """
         with self._changing():
             self._kernels = self._kernels.with_default(check_platform(platform), check_name(backend))
@@ -185,25 +190,21 @@ class XLACustomKernel:
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
             if call.levels:
-                return rules.batch(self.primitive.bind, arguments, axes, call)
+                return transforms.batch(self.primitive.bind, arguments, axes, call=call)
             what = f"the batching rule of {self.name}"
             results, result_axes = call_named(what, rule, arguments, axes, **call.parameters())
             return transforms.leaves(results), transforms.leaves(result_axes)
 
         with self._changing():
-            transforms.set_batching(self.primitive, batch)
+            transforms.batching_rules[self.primitive] = batch
 
     def register_general_batching(self) -> None:
-        """Use the general rule under ``vmap``, which is the default: the kernel is called once, under ``vmap`` itself.
+        """Use the general rule under ``vmap``, the default: the kernel is called once, under ``vmap`` itself.
 
-        A kernel that doesn't define its behaviour under ``vmap`` is called for one element after the other.
+        A kernel that doesn't define its behavior under ``vmap`` is called for one element after the other.
         """
-
-        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
-            return rules.batch(self.primitive.bind, arguments, axes, call)
-
         with self._changing():
-            transforms.set_batching(self.primitive, batch)
+            transforms.batching_rules[self.primitive] = partial(transforms.batch, self.primitive.bind)
 
     def general_batching_rule(
         self,
@@ -214,38 +215,36 @@ class XLACustomKernel:
         backend: str | None = None,
         **keywords: Hashable,
     ) -> tuple[Any, Any]:
-        """Apply the general rule, for calls from a rule of `def_batching_rule`, which takes and returns the same."""
+        """Apply the general rule, also from a rule of `def_batching_rule`, whose arguments and results are equal."""
         leaves, _ = port.flatten(outs)
-        return rules.batch(self.primitive.bind, arguments, axes, self._describe(leaves, backend, keywords))
+        call = self._describe(leaves, backend, keywords)
+        return transforms.batch(self.primitive.bind, arguments, axes, call=call)
 
     def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
 
         A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
         """
-
-        def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
-            return rules.jvp(partial(call_named, f"the JVP rule of {self.name}", rule), primals, tangents, call)
-
+        named = partial(call_named, f"the JVP rule of {self.name}", rule)
         with self._changing():
-            transforms.set_jvp(self.primitive, jvp)
+            transforms.jvp_rules[self.primitive] = partial(transforms.jvp, named)
 
     def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
         """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
 
         None stands for an input that has no effect on the derivative.
         """
-        self.def_jvp_rule(rules.jvp_by_input(self, rules_by_input, self.name))
+        self.def_jvp_rule(transforms.jvp_by_input(self, rules_by_input, self.name))
 
     def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
 
-        It is for calls that are linear in some arguments. These are ``jax.interpreters.ad.UndefinedPrimal``; the rule
-        returns their cotangents, and None for the others.
+        The rule serves calls that are linear in some arguments, which are ``jax.interpreters.ad.UndefinedPrimal``. The
+        rule returns their cotangents, and None for the other arguments.
         """
+        named = partial(call_named, f"the transpose rule of {self.name}", rule)
         with self._changing():
-            named = partial(call_named, f"the transpose rule of {self.name}", rule)
-            transforms.set_transpose(self.primitive, partial(_transposed, named))
+            transforms.transpose_rules[self.primitive] = partial(transforms.transpose, named)
 
     # Public function, tags and benchmark
 
@@ -280,17 +279,17 @@ class XLACustomKernel:
     ) -> BenchmarkResult:
         """Time each backend on each configuration of `def_benchmark_data`, in alternation.
 
-        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and one of `calls`, divided by
-        `calls`, so it does not include the cost of a dispatch. Every call waits for all results of the call before, and
-        the compiler can't remove a call or move it out of the loop.
+        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and a loop of `calls`, divided
+        by `calls`, so that it does not include the cost of a dispatch. Every call waits for all results of the call
+        before, and the compiler can't remove a call or move it out of the loop.
 
         Parameters
         ----------
         platform : str
         backends : sequence of str, optional
-            Backends to time; by default all that have a kernel for the platform.
+            Backends to time; by default all backends with a kernel for the platform.
         n_warmup, n_runs : int
-            Number of samples that are discarded, and of those that count.
+            Numbers of samples that are discarded and kept.
         calls : int
 
         Returns
@@ -329,7 +328,7 @@ class XLACustomKernel:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Surround a redefinition: if compiled programs may contain the old definition, they are dropped."""
+        """Surround a new definition, and drop compiled programs that may contain the old one."""
         with self._lock:
             yield
             if self._used:
@@ -337,26 +336,12 @@ class XLACustomKernel:
                 transforms.forget_programs()
 
 
-def _transposed(rule: Callable[..., Any], cotangents: Sequence[Any], *arguments: Any, call: Call) -> Sequence[Any]:
-    return rules.transpose(rule, cotangents, arguments, call)
-
-
-def _check_hashable(operation: str, name: str, value: object) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentError(
-            f"{operation}: the keyword {name} is {value!r}, which can't be hashed",
-            hints=("pass arrays as inputs, and lists as tuples",),
-        ) from None
-
-
 _REGISTRY: dict[str, XLACustomKernel] = {}
 _REGISTRY_LOCK = ThreadLock()
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations of this process by name; of several with one name, the last.
+    """Return all operations of this process by name; the last operation of a name counts.
 
     Examples
     --------
@@ -374,7 +359,7 @@ def get_all_primitive_names() -> list[str]:
 
 
 def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
-    """Return the operations that have all of some tags of `XLACustomKernel.def_tags`, by name."""
+    """Return the operations with all of the given tags of `XLACustomKernel.def_tags`, by name."""
     wanted = frozenset(tags)
     return {name: operation for name, operation in get_registry().items() if wanted <= operation.tags}
 
@@ -385,19 +370,19 @@ def defjvp(primitive: Any, *jvp_rules: Callable[..., Any] | None) -> None:
     if operation is not None:
         operation.def_jvp_rule2(*jvp_rules)
         return
-    combined = rules.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
+    combined = transforms.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
         outs, out_tangents = combined(primals, tangents, **parameters)
         return (outs, out_tangents) if primitive.multiple_results else (outs[0], out_tangents[0])
 
-    transforms.set_jvp(primitive, jvp)
+    transforms.jvp_rules[primitive] = jvp
 
 
 def general_batching_rule(
     primitive: Any, arguments: Sequence[Any], axes: Sequence[int | None], **parameters: Any
 ) -> tuple[Any, Any]:
-    """Compute a batch: an operation by its general rule, a primitive of JAX's for one element after the other.
+    """Compute a batch: of an operation by its general rule, of a JAX primitive for one element after the other.
 
     Returns
     -------
@@ -405,9 +390,9 @@ def general_batching_rule(
         Results, and the axis of the batch in each; None if no argument has one.
     """
     operation = _operation(primitive)
-    if operation is not None and "call" not in parameters:  # which JAX passes where this is the primitive's own rule
+    if operation is not None and "call" not in parameters:  # JAX passes it to the primitive's own rule
         return operation.general_batching_rule(arguments, axes, **parameters)
-    moved, level = rules.lead(arguments, axes)
+    moved, level = transforms.lead(arguments, axes)
     function = partial(primitive.bind, **parameters)
     results = function(*arguments) if level is None else transforms.loop_levels(function, [level])(*moved)
     axis = None if level is None else 0
@@ -415,7 +400,7 @@ def general_batching_rule(
 
 
 def _operation(primitive: Any) -> XLACustomKernel | None:
-    """Return the operation that is meant; None for a primitive of JAX's."""
+    """Return the operation of an argument; None for a primitive of JAX."""
     if not isinstance(primitive, XLACustomKernel) and not hasattr(primitive, "bind"):
         raise TypeError(f"an XLACustomKernel or a JAX primitive is expected, not {primitive!r}")
     return primitive if isinstance(primitive, XLACustomKernel) else getattr(primitive, "be_runtime_operation", None)

@@ -1,4 +1,4 @@
-"""`cuda_kernel`: a ``__global__`` function from source text, without host code."""
+"""`cuda_kernel`: a ``__global__`` function from source text, without host code, and the sizes of its launches."""
 
 from __future__ import annotations
 
@@ -16,29 +16,17 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Numbers, Value
+from be_runtime.kernels import launcher
 from be_runtime.kernels.geometry import Dims, explicit_geometry
-from be_runtime.kernels.launcher import (
-    Geometry,
-    Kernel,
-    KernelParam,
-    LaunchParam,
-    Obtained,
-    choose_archs,
-    launch,
-    new_session,
-    obtain_kernel,
-    own_launcher,
-    pointer_param,
-    scalar_param,
-)
+from be_runtime.kernels.launcher import Geometry, Kernel, KernelParam, LaunchParam, Memo, Obtained
 from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin, read_prototype
+from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths, note
 from be_runtime.signature.expressions import Expression, parse_expression
 from be_runtime.signature.model import Param, Role
 from be_toolchain.arch import Arch
-from be_toolchain.machine.forks import ThreadLock
 
 if TYPE_CHECKING:
     from be_runtime.report import ModuleReport
@@ -46,7 +34,13 @@ if TYPE_CHECKING:
 
 Extent = int | str
 Size = Extent | Sequence[Extent] | Callable[..., int | Sequence[int]]
-"""A size of a launch, as a caller may give it."""
+"""A size of a launch in a caller's form."""
+
+_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
+"""First indices of sizes in `Geometry.encode`; `launch_dims` determines the grid."""
+
+_SCRATCH_UNIT = 256
+"""Alignment in bytes of each scratch memory, also in a batch."""
 
 
 class Sizes(NamedTuple):
@@ -57,9 +51,9 @@ class Sizes(NamedTuple):
     label : str
         Name of the kernel, for messages.
     given : mapping of str to object
-        Sizes by the names of their arguments; texts have become expressions.
+        Sizes by the names of their arguments; texts are parsed as expressions.
     make : callable
-        Function of the sizes and ``is_empty`` that checks them.
+        Function of the sizes and ``is_empty`` that checks them and makes the geometry.
     """
 
     label: str
@@ -67,7 +61,7 @@ class Sizes(NamedTuple):
     make: Callable[..., Geometry]
 
     def check(self, outs: Any) -> None:
-        """Check the sizes where they are the same for all calls."""
+        """Check the sizes if they are the same for all calls."""
         if not any(callable(each) or _expressions(each) for each in self.given.values()):
             known = known_outs(outs)
             self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
@@ -78,7 +72,7 @@ class Sizes(NamedTuple):
         Raises
         ------
         ArgumentError
-            A size is not allowed; the message has the expression that it is from, and the values in it.
+            A size is not allowed; the message has the size's expression and the values in it.
         """
         numbers = {name: self._numbers(name, size, call) for name, size in self.given.items()}
         try:
@@ -90,7 +84,7 @@ class Sizes(NamedTuple):
             raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
 
     def local(self, geometry: Geometry) -> tuple[str, ...] | None:
-        """Write the numbers of a geometry as arithmetic over the axes of one device; None if functions compute them."""
+        """Write a geometry's numbers as arithmetic over one device's axes; None if functions compute the sizes."""
         if any(callable(each) for each in self.given.values()):
             return None
         texts = list(map(str, geometry.encode()))
@@ -117,17 +111,16 @@ def read_sizes(
     Raises
     ------
     ArgumentError
-        There is arithmetic, but no signature names the axes.
+        A size is arithmetic, but no signature names the axes.
     SpecError
         A text is not arithmetic over the signature's axes.
     """
-    given = {name: _read(f"{label}: {name}", size, signature) for name, size in sizes.items()}
-    return Sizes(label, given, make)
+    return Sizes(label, {name: _parse(f"{label}: {name}", size, signature) for name, size in sizes.items()}, make)
 
 
-def _read(what: str, size: Any, signature: CallSignature | None) -> Any:
+def _parse(what: str, size: Any, signature: CallSignature | None) -> Any:
     if isinstance(size, tuple | list):
-        parts = [_read(what, each, signature) for each in size]
+        parts = [_parse(what, each, signature) for each in size]
         return parts if _expressions(parts) else size
     if not isinstance(size, str):
         return size
@@ -144,16 +137,12 @@ def _read(what: str, size: Any, signature: CallSignature | None) -> Any:
     return expression
 
 
-_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
-"""Places of sizes among the numbers of `Geometry.encode`; a grid that follows from `launch_dims` is at its place."""
-
-
 def _parts(size: Any) -> list[Any]:
     return size if isinstance(size, list) else [size]
 
 
 def _expressions(size: Any) -> list[Expression]:
-    """Return the expressions of one size; of several numbers, those of each."""
+    """Return the expressions in a size of one or several numbers."""
     return [each for each in _parts(size) if isinstance(each, Expression)]
 
 
@@ -162,17 +151,13 @@ def _source(expression: Expression, values: Mapping[str, int]) -> str:
     return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"
 
 
-_SCRATCH_UNIT = 256
-"""Bytes at a multiple of which each scratch memory begins, also in a batch."""
-
-
 class RawPrototype(NamedTuple):
-    """A kernel as calls see it.
+    """The name and parameters of a kernel.
 
     Parameters
     ----------
     name, label : str
-        Last part of its name, and the whole of it.
+        Last part of the kernel's name, and the whole name.
     params : tuple of KernelParam
     """
 
@@ -190,7 +175,7 @@ def raw_function(
     options: Options,
     report: Callable[[Sequence[int] | None], Any] | None = None,
 ) -> CompiledFunction:
-    """Make the function of a raw kernel, wherever its code is from; see `cuda_kernel`.
+    """Make the function of JAX arrays of a raw kernel from any source of code; see `cuda_kernel`.
 
     Parameters
     ----------
@@ -214,7 +199,7 @@ def raw_function(
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         bound = bind_params(label, params, call, scalars)
         geometry = read.geometry(call)
-        return launch(obtain(), geometry, bound, read.local(geometry))
+        return launcher.launch(obtain(), geometry, bound, read.local(geometry))
 
     described = ArrayKernel(
         name,
@@ -230,7 +215,7 @@ def raw_function(
 
 
 def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
-    """Return the scalars of a kernel as attributes of a call."""
+    """Return the attributes of a call for the scalars of a kernel."""
     return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in prototype if not p.is_pointer)
 
 
@@ -279,12 +264,12 @@ def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, 
         )
     if kind != "input" and param.is_const:
         raise ArgumentError(f"{name}: {what} is passed as {param.type} {param.name}, which the kernel can't write")
-    return pointer_param(index, spec.ndim, spec.dtype.bits)
+    return launcher.pointer_param(index, spec.ndim, spec.dtype.bits)
 
 
 def _scalar(value: object) -> LaunchParam:
     assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
-    return scalar_param(value.data)
+    return launcher.scalar_param(value.data)
 
 
 @public
@@ -313,7 +298,7 @@ def cuda_kernel(
 ) -> CompiledFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
-    The kernel is compiled when it is first traced, by NVRTC if it is installed (wheels, conda, a toolkit), else by
+    The kernel is compiled when JAX first traces it, by NVRTC if it is installed (wheels, conda, a toolkit), else by
     nvcc, and kept in the cache.
 
     Parameters
@@ -328,7 +313,7 @@ def cuda_kernel(
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
         the outputs, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
-    grid, block : int, str, tuple of those, or callable
+    grid, block : int, str, tuple of int or str, or callable
         One to three numbers. A text is arithmetic over the axes of the signature and over integer scalars:
         ``"ceil(n/256)"``, ``"attr.n"``. A callable is given the inputs' shapes and dtypes, such as
         ``lambda x: (x.size + 255) // 256``.
@@ -348,14 +333,14 @@ def cuda_kernel(
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool
-        True for a kernel whose results differ from call to call; else checked mode reports that.
+        True for a kernel whose results differ from call to call; otherwise checked mode reports different results.
     extra_cuda_cflags, extra_include_paths : list, optional
         Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
     use_fast_math : bool
     compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default that of the devices present.
+        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
     line_info : bool
-        Tell profilers the lines of the source; the code stays the same.
+        True to record the lines of the source for profilers, which leaves the code unchanged.
 
     Returns
     -------
@@ -395,19 +380,23 @@ def cuda_kernel(
         source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math, line_info=line_info
     )
     note(repr(kernel))
-    variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
+    asked = check_arch_list(compute_capability, "compute_capability")
+    compiled: Memo[Kernel] = Memo()
+
+    def compile_for(session: Session) -> Kernel:
+        archs = launcher.choose_archs(asked, session)
+        return compiled.get(archs, lambda: build_raw(kernel, archs, session))
 
     def obtain() -> Obtained:
-        session = new_session()
-        return Obtained(
-            variants.get(session), own_launcher(session), partial(build_raw, kernel, session=session, with_ptx=True)
-        )
+        session = PROCESS.session()
+        again = partial(build_raw, kernel, session=session, with_ptx=True)
+        return Obtained(compile_for(session), launcher.own_launcher(session), again)
 
     def report(block_sizes: Sequence[int] | None) -> ModuleReport:
         from be_runtime.report import check_blocks, report_cubins
 
-        session, blocks = new_session(), check_blocks(block_sizes)
-        cubins = [(image.arch, image.data) for image in variants.get(session).images if not image.is_ptx]
+        session, blocks = PROCESS.session(), check_blocks(block_sizes)
+        cubins = [(image.arch, image.data) for image in compile_for(session).images if not image.is_ptx]
         return report_cubins(kernel.name.expression, cubins, session.system, blocks)
 
     options = check_options(
@@ -426,9 +415,11 @@ def raw_kernel(
     use_fast_math: bool = False,
     line_info: bool = False,
 ) -> RawKernel:
-    """Check what `cuda_kernel` is told of a kernel's source."""
+    """Check the arguments of `cuda_kernel` that describe a kernel's source."""
     for argument, value in (("source", source), ("name", name)):
-        check_text(value, argument)
+        refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
+        if not isinstance(value, str):
+            raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
     lines = ("-lineinfo",) if check_bool(line_info, "line_info") else ()
     return RawKernel(
         source,
@@ -444,40 +435,9 @@ def prototype_of(kernel: RawKernel) -> RawPrototype:
     return RawPrototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
 
 
-def check_text(value: object, argument: str) -> None:
-    """Check that an argument is a str, and not a path."""
-    refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
-    if not isinstance(value, str):
-        raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
-
-
-class _Variants:
-    """The kernels for each set of architectures, obtained on first use."""
-
-    def __init__(self, kernel: RawKernel, compute_capability: str | None) -> None:
-        self._kernel = kernel
-        self._asked = compute_capability
-        self._made: dict[tuple[Arch, ...], Kernel] = {}
-        self._lock = ThreadLock()
-
-    def get(self, session: Session) -> Kernel:
-        """Return the kernel for the current devices of the process."""
-        archs = choose_archs(self._asked, session)
-        with self._lock:
-            if archs not in self._made:
-                self._made[archs] = build_raw(self._kernel, archs, session)
-            return self._made[archs]
-
-
 def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
-    """Return the compiled kernel, from the cache or compiled now.
-
-    Parameters
-    ----------
-    with_ptx : bool
-        True for PTX too, see `compile_raw`.
-    """
-    return obtain_kernel(
+    """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
+    return launcher.obtain_kernel(
         raw_key(kernel, archs, session, with_ptx=with_ptx),
         raw_origin(kernel, archs, session),
         lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),

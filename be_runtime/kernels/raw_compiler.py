@@ -1,9 +1,9 @@
-"""Compilation of a raw kernel to machine code, by NVRTC if it is installed, else by nvcc."""
+"""Raw kernels: their headers, names and parameters in source text, and their compilation by NVRTC or nvcc."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from be_runtime.compile.progress import Progress
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import BuildError, EntryPointNotFoundError, SpecError
 from be_runtime.kernels import nvrtc
-from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin
+from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin, ptx_arch
 from be_runtime.load.identity import Field, own_code_digest, own_key
 from be_runtime.load.registry import Session
 from be_runtime.signature.cpp.functions import Function, parse_function
@@ -32,13 +32,29 @@ from be_toolchain.errors import CudaNotFoundError, ToolchainError
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.known.layouts import COMPILE_VARIABLES
 from be_toolchain.machine.system import System
-from be_toolchain.values import CudaToolkit, Nvcc, Toolchain, check_archs
+from be_toolchain.values import Nvcc, Toolchain, check_archs
 
 _WORD = re.compile(r"include(?:_next)?\b[ \t\v\f(]*+(?:/\*.*?\*/[ \t\v\f]*+)*+(?=([^\n]*))")
 _SPACE = r"[ \t\v\f]*+"
 # If a comment ends on this line, the `#` may be on an earlier one.
 _DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
 _NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
+
+_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
+
+_LARGEST_SCALAR = 8
+"""Bytes of the largest scalar of the launcher."""
+
+_DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
+_ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
+_LENGTH = re.compile(r"\d+")
+_PRE_INCLUDE = ("-include", "--pre-include")
+
+_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
+"""An option that names a folder of headers or one header; after a comma it may name another."""
+
+_LARGEST_HEADER = 1 << 28
 
 
 class Headers(NamedTuple):
@@ -51,8 +67,8 @@ class Headers(NamedTuple):
     absent : tuple of Path
         Paths at which a header would be read if it existed, except those below the compiler's own folders.
     unknown : tuple of str
-        Descriptions of includes that name their header by a macro, except those in the compiler's own headers, which
-        include others of the same release.
+        Descriptions of includes that name their header by a macro. Includes in the compiler's own headers are left out:
+        they include headers of the same release.
     """
 
     files: tuple[Path, ...]
@@ -85,7 +101,7 @@ class Search(NamedTuple):
 
 
 def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
-    """List every absolute path that flags name, in any option.
+    """List the absolute paths in flags of any kind.
 
     Examples
     --------
@@ -120,11 +136,12 @@ def find_headers(source: str, file_name: str, search: Search) -> Headers:
     waiting: list[tuple[str, str, tuple[Path, ...]]] = [(source, file_name, ())]
     while waiting:
         text, where, beside = waiting.pop()
-        for name in _included(text):
-            if isinstance(name, _Macro):
-                unknown |= {} if where.startswith(own) else {f"the header that {where} names as {name.text}": None}
-                continue
-            for path in () if name in search.built_in else _candidates(name, (*beside, *search.folders, *search.own)):
+        names, macros = _included(text)
+        if not where.startswith(own):
+            unknown |= {f"the header that {where} names as {macro}": None for macro in macros}
+        for name in names:
+            folders = (Path("/"),) if name.startswith("/") else (*beside, *search.folders, *search.own)
+            for path in () if name in search.built_in else (folder / name for folder in folders):
                 if path in files or path in absent:
                     continue
                 content = search.read(path)
@@ -137,14 +154,9 @@ def find_headers(source: str, file_name: str, search: Search) -> Headers:
     return Headers(tuple(files), tuple(path for path in absent if not str(path).startswith(own)), tuple(unknown))
 
 
-class _Macro(NamedTuple):
-    """A macro that stands for a header's name."""
-
-    text: str
-
-
-def _included(text: str) -> Iterator[str | _Macro]:
-    """Find the names of the headers that a text includes or tests for."""
+def _included(text: str) -> tuple[list[str], list[str]]:
+    """Find the headers that a text includes or tests for: their names, and the macros that stand for names."""
+    names, macros = [], []
     text = text.replace("\\\r\n", "").replace("\\\n", "")
     for match in _WORD.finditer(text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
@@ -152,24 +164,10 @@ def _included(text: str) -> Iterator[str | _Macro]:
             continue
         named = _NAMED.match(match[1])
         if named is not None:
-            yield named[1] or named[2]
+            names.append(named[1] or named[2])
         elif match[1][:1].isidentifier():
-            yield _Macro(match[1].strip())
-
-
-def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
-    if name.startswith("/"):
-        yield Path(name)
-    else:
-        yield from (folder / name for folder in folders)
-
-
-_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
-_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
-_LARGEST_SCALAR = 8
-"""Bytes that the launcher has for a scalar."""
-
-_DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
+            macros.append(match[1].strip())
+    return names, macros
 
 
 class KernelName(NamedTuple):
@@ -199,7 +197,7 @@ def parse_name(text: str) -> KernelName:
     Raises
     ------
     SpecError
-        It is not a name.
+        The text is not a name.
 
     Examples
     --------
@@ -236,7 +234,10 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
         A parameter has a type that can't be passed, or several kernels match the name.
     """
     fitting = _choose(_kernels(source, name), name)
-    read = [(function, _params(function, name)) for function in fitting]
+    read = []
+    for function in fitting:
+        types = _template_types(function, name)
+        read.append((function, tuple(_param(param, types, name) for param in function.params)))
     spelt = {tuple(param.name for param in params) for function, params in read if function.has_body}
     if len({_types(params) for _, params in read}) > 1 or len(spelt) > 1:
         shown = dict.fromkeys(
@@ -277,18 +278,15 @@ def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]
     """Select the kernels in the namespaces of the name, as far as the source shows them.
 
     An inline namespace or a ``using`` allows namespaces to be omitted. An alias or a macro gives them other names, and
-    then any of the kernels may be meant.
+    then the name may stand for any of the kernels.
     """
+    placed = [(kernel, tuple(kernel.call_name.split("::")[1:-1])) for kernel in kernels]
     fitting = (
-        [kernel for kernel in kernels if _namespaces(kernel) == name.namespaces]
-        or [kernel for kernel in kernels if is_within(name.namespaces, _namespaces(kernel))]
+        [kernel for kernel, spaces in placed if spaces == name.namespaces]
+        or [kernel for kernel, spaces in placed if is_within(name.namespaces, spaces)]
         or kernels
     )
     return [kernel for kernel in fitting if (kernel.template is not None) == bool(name.arguments)] or fitting
-
-
-def _namespaces(function: Function) -> tuple[str, ...]:
-    return tuple(function.call_name.split("::")[1:-1])
 
 
 def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
@@ -308,35 +306,26 @@ def _types(params: Sequence[KernelParam]) -> tuple[object, ...]:
     return tuple((param.is_pointer, param.is_const, param.dtype or param.type.replace(" ", "")) for param in params)
 
 
-def _params(function: Function, name: KernelName) -> tuple[KernelParam, ...]:
-    types = _template_types(function, name)
-    return tuple(_param(param, types, name) for param in function.params)
-
-
 def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     """Map each type parameter of a template to its argument."""
     if function.template is None:
         if name.arguments:
             raise SpecError(f"{name.base} is not a template, so it takes no arguments {', '.join(name.arguments)}")
         return {}
-    names = [
-        part.split("=")[0].split()[-1]
-        for part in _split(" ".join(function.template))
-        if part.split()[:1] in (["typename"], ["class"])
-    ]
     if not name.arguments:
-        raise SpecError(
-            f"{name.base} is a template: name an instance, such as name='{name.base}<float>'",
-        )
-    kinds = [part.split()[:1] in (["typename"], ["class"]) for part in _split(" ".join(function.template))]
-    values = [argument for argument, is_type in zip(name.arguments, kinds, strict=False) if is_type]
-    return dict(zip(names, values, strict=False))
+        raise SpecError(f"{name.base} is a template: name an instance, such as name='{name.base}<float>'")
+    pairs = zip(_split(" ".join(function.template)), name.arguments, strict=False)
+    return {
+        part.split("=")[0].split()[-1]: argument
+        for part, argument in pairs
+        if part.split()[:1] in (["typename"], ["class"])
+    }
 
 
 def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelParam:
     """Read one parameter, with the template's types substituted."""
     words = [token.text for token in significant(param.type)]
-    words = [part for word in words for part in (_words_of(types[word]) if word in types else [word])]
+    words = [w for word in words for w in ([t.text for t in significant(types[word])] if word in types else [word])]
     pointers = words.count("*")
     plain = [word for word in words if word not in _DROPPED and word != "*"]
     text = canonical_type(plain)
@@ -357,17 +346,6 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
             ),
         )
     return KernelParam(param.name, param.type, False, True, dtype)
-
-
-def _words_of(text: str) -> Sequence[str]:
-    return [token.text for token in significant(text)]
-
-
-_ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
-_LENGTH = re.compile(r"\d+")
-_PRE_INCLUDE = ("-include", "--pre-include")
-_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
-"""An option that names folders of headers, or one header; after a comma it may name another."""
 
 
 class RawKernel(NamedTuple):
@@ -396,7 +374,7 @@ class RawKernel(NamedTuple):
         return f"{self.name.base}.cu"
 
     def options(self) -> tuple[str, ...]:
-        """Return the options that NVRTC and nvcc have in common."""
+        """Return the options for both NVRTC and nvcc."""
         standard = () if any(flag.startswith(("-std", "--std")) for flag in self.flags) else ("-std=c++17",)
         fast = ("--use_fast_math",) if self.use_fast_math else ()
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
@@ -426,10 +404,10 @@ def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]
 
 
 def for_nvrtc(kernel: RawKernel) -> RawKernel:
-    r"""Return the kernel with the headers that its flags name included by its source.
+    r"""Return the kernel with the headers of its ``-include`` flags as ``#include`` lines of its source.
 
-    Headers that the source includes are searched only in the folders of the flags; for a header of a flag, NVRTC
-    searches the process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
+    NVRTC searches headers of the source only in the folders of the flags, but searches a header of a flag in the
+    process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
 
     Examples
     --------
@@ -457,7 +435,7 @@ def instantiated(source: str, name: KernelName) -> str:
 
 
 def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
-    """Find the name of a kernel in a cubin that nvcc made, from the names of its sections.
+    """Find the name of a kernel in a cubin of nvcc by the names of the cubin's sections.
 
     Raises
     ------
@@ -480,15 +458,15 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     what = "no kernel" if not found else f"{len(found)} kernels"
     raise BuildError(
         f"the compiled source has {what} of the name {name.expression}; it has {', '.join(entries) or 'none'}",
-        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which tells instances of a template apart",),
+        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template",),
     )
 
 
 def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
-    """Return the namespaces of a kernel in the code; None for a kernel of another name.
+    """Return the namespaces of a mangled kernel name; None for a kernel of another name.
 
     The Itanium ABI writes each name after its length, names in a namespace between ``N`` and ``E``, and ``I`` before a
-    template's arguments. A function that is ``extern "C"`` has its plain name.
+    template's arguments. An ``extern "C"`` function has its plain name.
     """
     if entry == name.base:
         return None if name.arguments else name.namespaces
@@ -503,14 +481,11 @@ def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
     return tuple(names[:-1]) if names[-1:] == [name.base] and is_instance == bool(name.arguments) else None
 
 
-_LARGEST_HEADER = 1 << 28
-
-
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_ptx: bool = False) -> CacheKey:
     """Make the key of a compiled kernel.
 
-    No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
-    compile the kernel, the entry depends on the files of the compiler that did.
+    No compiler is opened for the key: the key has the files of the NVRTC libraries that may be used. If none of them
+    can compile the kernel, the entry depends on the files of the compiler that compiled it.
     """
     return own_key(
         "kernel",
@@ -524,14 +499,14 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_
 
 
 def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Origin:
-    """Make the part of the kernel's id that is about its source, without paths of headers and compilers."""
+    """Make the part of the kernel's id that describes its source, without paths of headers and compilers."""
     options, places = placeless(kernel.options())
     key = make_key("kernel", *_fields(kernel, archs), ("options", options))
     return Origin(key, places, partial(_compiler_contents, session))
 
 
 def stored_origin(key: CacheKey, session: Session) -> Origin | None:
-    """Return the same for a kernel in the cache, as far as it is shared; None if its compilers are not those of now."""
+    """Return the origin of a cached kernel as far as machines share it; None if the compilers here are others."""
     if list(key.texts("compilers")) != _compiler_files(session):
         return None
     options, places = placeless(key.texts("options"))
@@ -539,14 +514,14 @@ def stored_origin(key: CacheKey, session: Session) -> Origin | None:
 
 
 def _compiler_files(session: Session) -> list[str]:
-    """List the files of the NVRTC libraries that may be used; what is known of a toolchain if there are none."""
-    found = [_file_text(path, session.system) for path in _candidates_raw_compiler(session.system)]
+    """List the files of the NVRTC libraries that may be used; without any, the fields of the toolchain."""
+    found = [f"{path} {session.system.stat(path)}" for path in _nvrtc_libraries(session.system)]
     return found or [part for pair in _toolchain(session).key_fields() for part in pair]
 
 
 def _compiler_contents(session: Session) -> tuple[Field, ...]:
-    """Return fields for the compilers in `raw_key` by their contents."""
-    contents = [record_file(path, path).sha256 for path in map(str, _candidates_raw_compiler(session.system))]
+    """Return fields that identify the compilers of `raw_key` by their contents."""
+    contents = [record_file(path, path).sha256 for path in map(str, _nvrtc_libraries(session.system))]
     if contents:
         return (("nvrtc", contents),)
     return (("toolchain", [part for pair in _toolchain(session).key_fields() for part in pair]),)
@@ -569,53 +544,66 @@ def _environment(system: System) -> list[str]:
 def compile_raw(
     kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path, *, with_ptx: bool = False
 ) -> Compiled:
-    """Compile a kernel for each architecture, and to PTX of the latest that has no suffix if that is asked for.
+    """Compile a kernel for each architecture; if wanted, also to PTX of the latest architecture without a suffix.
 
     Raises
     ------
     BuildError
-        It doesn't compile.
+        The kernel doesn't compile.
+    CudaNotFoundError
+        There is no NVRTC, and the toolkit has no nvcc: clang compiles with it.
     ToolchainError
         There is neither NVRTC nor nvcc.
     """
+    try:
+        return _compile(kernel, archs, session, staging, ptx_arch(archs, with_ptx=with_ptx))
+    except BuildError as error:
+        if not error.output:
+            raise
+        from be_runtime.compile.messages import explained
+
+        raise explained(error, {kernel.file_name: kernel.source}, is_cuda=True) from None
+
+
+def _compile(
+    kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path, latest: Arch | None
+) -> Compiled:
     driver = probe_devices(session.system).driver_version
     found = nvrtc.find_nvrtc(session.system, (), driver, archs)
     if found is not None:
-        return _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
+        return _by_nvrtc(kernel, archs, found, session.system, staging, latest)
     system = ObservingSystem(session.system)
     found = _nvrtc_of_toolkit(session, system, driver, archs)
     listed = LookedAt.of_listings(system)
+    programs: tuple[Path, ...]
     if found is not None:
-        made = _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
-        return _with_inputs(made, listed, found.path)
-    toolkit = _toolchain(session).cuda
-    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
-    nvcc = check_nvcc(toolkit, archs)
-    check_archs(tuple(archs), toolkit)
-    made = _by_nvcc(kernel, archs, nvcc, session, staging, with_ptx=with_ptx)
-    return _with_inputs(made, listed, nvcc.path, nvcc.cicc, toolkit.ptxas)
-
-
-def _with_inputs(made: Compiled, listed: LookedAt, *programs: Path) -> Compiled:
-    """Add the compiler, and the folders that were searched for it: the key has none of them."""
+        made, programs = _by_nvrtc(kernel, archs, found, session.system, staging, latest), (found.path,)
+    else:
+        toolkit = _toolchain(session).cuda
+        assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+        nvcc = toolkit.compiler
+        if not isinstance(nvcc, Nvcc):
+            raise CudaNotFoundError(
+                f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no "
+                f"NVRTC was found that compiles for {', '.join(arch.sm for arch in archs)}",
+                hints=(nvrtc.PACKAGES,),
+            )
+        check_archs(tuple(archs), toolkit)
+        made, programs = _by_nvcc(kernel, archs, nvcc, session, staging, latest), (nvcc.path, nvcc.cicc, toolkit.ptxas)
+    # The key has neither the compiler nor the folders that were searched for it.
     dependencies, absent = (*made.dependencies, *programs), (*made.absent, *listed.absent)
     return made._replace(dependencies=dependencies, others=listed.others, absent=absent)
 
 
-def _candidates_raw_compiler(system: System) -> list[Path]:
+def _nvrtc_libraries(system: System) -> list[Path]:
     """List the NVRTC libraries in the locations that need no search for a toolkit."""
     return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
-
-
-def _file_text(path: Path, system: System) -> str:
-    stamp = system.stat(path)
-    return f"{path} {stamp}"
 
 
 def _nvrtc_of_toolkit(
     session: Session, system: System, driver: str | None, archs: Sequence[Arch]
 ) -> nvrtc.Nvrtc | None:
-    """Return the NVRTC that `system` has in the session's toolkit; None if there is no toolkit, or it has none."""
+    """Return the NVRTC in the session's toolkit; None if there is no toolkit, or no NVRTC in it."""
     try:
         cuda = _toolchain(session).cuda
     except ToolchainError:
@@ -627,13 +615,13 @@ def _toolchain(session: Session) -> Toolchain:
     return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
 
 
-def _ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
-    """Return the architecture whose PTX serves later ones."""
-    return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
-
-
 def _by_nvrtc(
-    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path, *, with_ptx: bool
+    kernel: RawKernel,
+    archs: Sequence[Arch],
+    found: nvrtc.Nvrtc,
+    system: System,
+    staging: Path,
+    latest: Arch | None,
 ) -> Compiled:
     asked = for_nvrtc(kernel)
     named = named_paths(asked.flags)
@@ -641,59 +629,31 @@ def _by_nvrtc(
     search = Search((*kernel.include_paths, *named), found.includes, nvrtc.HEADERS, read, cache(system.realpath))
     headers = find_headers(asked.source, kernel.file_name, search)
     options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
-    try:
-        programs = [
-            nvrtc.compile_program(
-                found,
-                asked.source,
-                staging / kernel.file_name,
-                kernel.name.expression,
-                (f"--gpu-architecture={arch.sm}", *options),
-            )
-            for arch in archs
-        ]
-    except BuildError as error:
-        raise _explained(error, kernel) from None
-    latest, made = _ptx_arch(archs, with_ptx=with_ptx), dict(zip(archs, programs, strict=True))
-    ptx = [KernelImage(latest, made[latest].entry, made[latest].ptx, is_ptx=True)] if latest in made else []
+    path, name = staging / kernel.file_name, kernel.name.expression
+    programs = {
+        arch: nvrtc.compile_program(found, asked.source, path, name, (f"--gpu-architecture={arch.sm}", *options))
+        for arch in archs
+    }
+    images = [KernelImage(arch, program.entry, program.code) for arch, program in programs.items()]
+    if latest is not None:
+        images.append(KernelImage(latest, programs[latest].entry, programs[latest].ptx, is_ptx=True))
     return Compiled(
-        (*(KernelImage(arch, program.entry, program.code) for arch, program in made.items()), *ptx),
+        tuple(images),
         dependencies=(*headers.files, *filter(system.is_file, named)),
         absent=headers.absent,
         unknown=headers.unknown,
-        compiler=programs[0].compiler,
+        compiler=next(iter(programs.values())).compiler,
     )
 
 
-def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> Nvcc:
-    """Return the nvcc of a toolkit, which compiles a raw kernel without NVRTC.
-
-    Raises
-    ------
-    CudaNotFoundError
-        The toolkit has no nvcc: clang compiles with it.
-    """
-    if not isinstance(toolkit.compiler, Nvcc):
-        raise CudaNotFoundError(
-            f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no NVRTC "
-            f"was found that compiles for {', '.join(arch.sm for arch in archs)}",
-            hints=(nvrtc.PACKAGES,),
-        )
-    return toolkit.compiler
-
-
 def _by_nvcc(
-    kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path, *, with_ptx: bool
+    kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path, latest: Arch | None
 ) -> Compiled:
     system, timeout_s = session.system, session.settings.compile_timeout_s
-    latest = _ptx_arch(archs, with_ptx=with_ptx)
     plan = _nvcc_plan(kernel, archs, nvcc, latest)
     runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
-    try:
-        with Progress(kernel.name.base, plan.commands) as progress:
-            runner.run(plan, progress=progress)
-    except BuildError as error:
-        raise _explained(error, kernel) from None
+    with Progress(kernel.name.base, plan.commands) as progress:
+        runner.run(plan, progress=progress)
     cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
     images = [KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins]
     if latest is not None:
@@ -710,7 +670,7 @@ def _by_nvcc(
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:
-    """Plan one command for each architecture, and one for PTX; each writes a depfile, and nothing is linked."""
+    """Plan one command for each architecture and one for PTX; each writes a depfile, and nothing is linked."""
     head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     kinds = [("cubin", arch.sm) for arch in archs] + [("ptx", arch.compute) for arch in archs if arch == latest]
@@ -726,10 +686,3 @@ def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arc
         for kind, arch in kinds
     )
     return BuildPlan(files=(source,), edges=edges)
-
-
-def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
-    """Return the same failure with its first real error."""
-    from be_runtime.compile.messages import explained
-
-    return explained(error, {kernel.file_name: kernel.source}, is_cuda=True) if error.output else error

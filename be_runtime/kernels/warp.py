@@ -1,7 +1,7 @@
-"""`warp_kernel`: Warp's own JAX support with this package's names for its arguments.
+"""`warp_kernel`: Warp's own JAX support with this package's argument names.
 
 Warp's ``jax_kernel`` compiles, batches and runs the kernel: its FFI handler calls Python at every launch, and Warp
-names the targets. This module adds the arguments `outs` and `launch_dims`, and checks them.
+names the targets. This module adds and checks the arguments `outs` and `launch_dims`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def warp_kernel(
     kernel : warp.Kernel
         A function decorated with ``@wp.kernel``, whose last parameters are the outputs.
     outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with theirs.
+        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with the element's.
     launch_dims : int or tuple of int, optional
         Threads along each axis; by default the shape of the first array.
     vmap_method : str
@@ -48,7 +48,7 @@ def warp_kernel(
     callable
         Function that takes the inputs, arrays or static scalars, and returns arrays in the structure of `outs`. It runs
         on GPUs and, if Warp supports it (1.19 does), on the CPU. Nothing prevents the kernel from writing to its
-        inputs: such a write changes the values that other parts of the program see.
+        inputs: such a write changes values in other parts of the program.
 
     Raises
     ------
@@ -57,10 +57,16 @@ def warp_kernel(
     TypeError
         The kernel is not a Warp kernel.
     ArgumentError
-        The kernel has fewer parameters than there are results. At a call: its results are not as `outs` describes, or
-        an input does not fit its parameter.
+        The kernel has fewer parameters than `outs` has results. At a call: the results differ from `outs`, or an input
+        does not fit its parameter.
     """
-    jax_kernel = _import_jax_kernel(kernel)
+    warp = _import_warp("warp_kernel")
+    if not isinstance(kernel, warp.Kernel):
+        raise TypeError(f"kernel must be a function decorated with @warp.kernel, not {kernel!r}")
+    if not hasattr(warp, "jax_kernel"):
+        raise ImportError(
+            f"warp_kernel needs a newer Warp than {warp.__version__}\nhint: pip install 'brainevent-toolchain[warp]'"
+        )
     leaves, unflatten = port.flatten(outs)
     check_structs(leaves)
     parameters = kernel.adj.args
@@ -68,7 +74,7 @@ def warp_kernel(
         raise ArgumentError(
             f"the kernel {kernel.key} has {len(parameters)} parameters, fewer than the {len(leaves)} outs"
         )
-    call = jax_kernel(
+    call = warp.jax_kernel(
         kernel,
         num_outputs=len(leaves),
         vmap_method=vmap_method,
@@ -81,7 +87,9 @@ def warp_kernel(
     )
 
     def checked(*inputs: Any) -> Any:
-        results = call(*_as_inputs(kernel.key, parameters, inputs))
+        known, more = inputs[: len(parameters)], inputs[len(parameters) :]  # Warp checks their number
+        pairs = zip(parameters, known, strict=False)
+        results = call(*(_as_input(kernel.key, parameter, value) for parameter, value in pairs), *more)
         _check_results(kernel.key, results, leaves)
         return unflatten(results)
 
@@ -89,7 +97,7 @@ def warp_kernel(
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:
-    """Return Warp's scalar type, such as ``warp.float32``, for what numpy takes as a dtype."""
+    """Return Warp's scalar type, such as ``warp.float32``, for a dtype in any of numpy's forms."""
     import numpy as np
 
     warp = _import_warp("jaxtype_to_warptype")
@@ -120,32 +128,13 @@ def _import_warp(function: str) -> Any:
     return warp
 
 
-def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
-    """Import Warp's function, and check that the object is a Warp kernel."""
-    warp = _import_warp("warp_kernel")
-    if not isinstance(kernel, warp.Kernel):
-        raise TypeError(f"kernel must be a function decorated with @warp.kernel, not {kernel!r}")
-    if not hasattr(warp, "jax_kernel"):
-        raise ImportError(
-            f"warp_kernel needs a newer Warp than {warp.__version__}\nhint: pip install 'brainevent-toolchain[warp]'"
-        )
-    function: Callable[..., Any] = warp.jax_kernel
-    return function
-
-
 def _ndim(parameter: Any) -> int:
     """Return the number of dimensions of the array that a parameter takes; 0 for a scalar."""
     return int(getattr(parameter.type, "ndim", 0))
 
 
-def _as_inputs(name: str, parameters: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Convert inputs to arrays if the kernel takes arrays, and leave scalars as they are; Warp counts them."""
-    known = parameters[: len(inputs)]
-    taken = [_as_input(name, parameter, value) for parameter, value in zip(known, inputs[: len(known)], strict=True)]
-    return [*taken, *inputs[len(known) :]]
-
-
 def _as_input(name: str, parameter: Any, value: Any) -> Any:
+    """Convert the input for an array to an array; a scalar stays as it is."""
     is_array = _ndim(parameter) > 0
     try:
         if is_array:
@@ -164,5 +153,5 @@ def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> 
         if result.shape != tuple(leaf.shape) or result.dtype != leaf.dtype:
             raise ArgumentError(
                 f"the kernel {name} gives {result.dtype}{list(result.shape)} as output {index}, "
-                f"but outs says {leaf.dtype}{list(leaf.shape)}"
+                f"but outs declares {leaf.dtype}{list(leaf.shape)}"
             )

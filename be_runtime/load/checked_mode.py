@@ -23,9 +23,9 @@ from be_runtime.checks import Checks, Finding, Findings, with_source
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
 from be_runtime.frames import public
 from be_runtime.jax import calls, port, transforms
-from be_runtime.load.load import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
+from be_runtime.load.obtain import say
 from be_runtime.load.registry import Registry, Session, Target, addresses
 from be_toolchain.machine.forks import ThreadLock
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import Active
@@ -99,22 +99,17 @@ class Made(NamedTuple):
     origin: str
 
 
-class Remaker(NamedTuple):
-    """The functions that make a module again.
+class Remaker(Protocol):
+    """Makes again what is needed of a loaded module."""
 
-    Parameters
-    ----------
-    build : callable
-        Its library for exported programs.
-    report : callable
-        Its report for block sizes, and of loops or not.
-    checked : callable, optional
-        The module with accesses through tensors checked; None if it can't be compiled anew.
-    """
+    def build(self, wanted: Demand) -> BuiltLibrary:
+        """Return the module's library for exported programs."""
 
-    build: Callable[[Demand], BuiltLibrary]
-    report: Callable[..., ModuleReport]
-    checked: Callable[[], CompiledModule] | None = None
+    def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
+        """Return the module's report, with the occupancy at these block sizes, and with loops on request."""
+
+    def checked(self) -> CompiledModule | None:
+        """Return the module with accesses through tensors checked; None if it can't be compiled anew."""
 
 
 class ModuleInfo:
@@ -280,8 +275,9 @@ class ModuleInfo:
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
-        if self._maker.checked is not None:
-            return self.of(self._maker.checked())._own_targets(name)  # noqa: SLF001 - of the same class
+        twin = self._maker.checked()
+        if twin is not None:
+            return self.of(twin)._own_targets(name)  # noqa: SLF001 - of the same class
         mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.compile import flags
 from be_runtime.compile.execute import Runner, resolve_ninja
@@ -14,19 +13,20 @@ from be_runtime.compile.inputs import read_from_outside
 from be_runtime.compile.plan import BuildPlan, UnitFiles, compile_edge, link_edge
 from be_runtime.compile.progress import Progress
 from be_runtime.jax import port
-from be_runtime.load.load import find_or_build, shareable, use_entry
 from be_runtime.load.module import open_library
+from be_runtime.load.obtain import Attempts, find_or_build, shareable
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
-from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.contents import LIBRARY
 from be_runtime.store.images import read_image
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from be_runtime.store.travelling import Shareable
 
 _OBJECT, _DEPFILE = "library.o", "library.d"
 
@@ -49,32 +49,48 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     BuildError, LoadError
         The library doesn't compile, or can't be loaded.
     """
-    return _use(name, session, ldflags, open_library)
+    recipe = _library_recipe(name, session, ldflags)
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
+        with attempts.using(entry):
+            library = open_library(entry.output(LIBRARY))
+    return library
 
 
 def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> bytes:
     """Return the bytes of the library, without symbols that only a debugger needs; see `native_library`."""
-    return _use(name, session, (*ldflags, "-Wl,-s"), read_image)
+    recipe = _library_recipe(name, session, (*ldflags, "-Wl,-s"))
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
+        with attempts.using(entry):
+            image = read_image(entry.output(LIBRARY))
+    return image
 
 
-def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Path], T]) -> T:
+class _LibraryRecipe(NamedTuple):
+    """The making of one of our libraries, see `be_runtime.load.obtain.Recipe`."""
+
+    name: str
+    plan: BuildPlan
+    key: CacheKey
+    session: Session
+
+    def make(self, folder: Path) -> BuildOutput:
+        """Compile the library."""
+        return build_library(f"the library {self.name} of be_runtime", self.plan, _DEPFILE, self.session, folder)
+
+    def share(self) -> Shareable:
+        """Return the library: other machines can use all of it."""
+        return shareable(self.key, self.session, (LIBRARY,))
+
+
+def _library_recipe(name: str, session: Session, ldflags: Sequence[str]) -> _LibraryRecipe:
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     plan = _plan(name, toolchain.cxx, ldflags)
-
-    key = _key(name, plan, toolchain)
-
-    def find(*, force: bool = False) -> Entry:
-        return find_or_build(
-            session,
-            session.toolchain_store,
-            key,
-            lambda staging: build_library(f"the library {name} of be_runtime", plan, _DEPFILE, session, staging),
-            lambda: shareable(key, session, (LIBRARY,)),
-            force=force,
-        )
-
-    return use_entry(find, lambda entry: read(entry.output(LIBRARY)), session, partial(find, force=True))
+    return _LibraryRecipe(name, plan, _key(name, plan, toolchain), session)
 
 
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:

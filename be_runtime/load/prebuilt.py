@@ -1,11 +1,11 @@
-"""Modules of load functions that were compiled beforehand, to be loaded without a compiler, as in a container image.
+"""Export compiled modules to a folder, and find them there without a compiler, as in a container image.
 
 ::
 
     <folder>/<name>/<digest>-<architectures>/   a bundle of one module, see `be_runtime.store.bundle`
 
-A module is found by its request: sources, options and names below the author's folders. Neither the tools that made it
-nor our release matter, nor where the folders are. Files of theirs that it was made from must be unchanged or missing.
+A module is found by its request: sources, options, and names below the author's folders. The compiler, our release and
+the places of the folders do not matter. The author's files that the module was made from must be unchanged or missing.
 Loading only reads the folder.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,9 +45,17 @@ from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import distrust_entry, file_sha256, how_to_vouch
 
+_MODULE, _KIND = "module", "prebuilt"
+_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
+"""Fields of a module's key that depend on the build; the bundle's index has the ABI."""
+
+_DIGITS = 32
+_PER_SOURCE = 4
+"""Texts of the field ``sources`` for each source: the unit's stem and path, the source's name and text."""
+
 
 def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None:
-    """Map the image of a target and register its handlers, unless they are.
+    """Map the image of a target, and register its handlers unless they are registered already.
 
     Raises
     ------
@@ -65,24 +73,15 @@ def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None
     registry.add([Target(name, target.platform, content, carry)], {name: partial(port.stage_capsules, symbols)})
 
 
-_MODULE, _KIND = "module", "prebuilt"
-_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
-"""Fields of a module's key that say how it was built; the bundle's index has the ABI."""
-
-_DIGITS = 32
-_PER_SOURCE = 4
-"""Texts of the field ``sources`` for each source: the unit's stem and path, the source's name and text."""
-
-
 class Wanted(NamedTuple):
-    """A request, as it finds a prebuilt module.
+    """The key and folders by which a request finds its prebuilt module.
 
     Parameters
     ----------
     key : CacheKey
         Key of the request, without the places of the author's folders.
     folders : tuple of Path
-        Those folders: of each unit, then those of headers.
+        The author's folders: one for each unit, then the folders of headers.
     texts : tuple of str
         The sources and flags, which may name further files.
     """
@@ -93,7 +92,7 @@ class Wanted(NamedTuple):
 
 
 class Prebuilt(NamedTuple):
-    """A module that was found, the key of its request, and the bundle that has it."""
+    """A prebuilt module: its bundle, its row in the index, and the key of its request."""
 
     bundle: Bundle
     record: ModuleRecord
@@ -101,12 +100,12 @@ class Prebuilt(NamedTuple):
 
 
 def wanted_of(request: BuildRequest) -> Wanted:
-    """Return what finds the prebuilt module of a request. Pure."""
+    """Return the key and folders that find the prebuilt module of a request. Pure."""
     return _wanted(make_key(_MODULE, *request_fields(request)))
 
 
 def _wanted(key: CacheKey) -> Wanted:
-    """Take the places of the author's folders out of a module's key. Pure."""
+    """Remove the places of the author's folders from a module's key. Pure."""
     texts = key.texts("sources")
     sources, folders = [], []
     for at in range(0, len(texts), _PER_SOURCE):
@@ -121,7 +120,7 @@ def _wanted(key: CacheKey) -> Wanted:
 
 
 def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") -> Prebuilt | None:
-    """Find the prebuilt module of a request that runs on all architectures; if none is named, any module.
+    """Find the prebuilt module of a request that runs on all architectures, or any module without `archs`.
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") ->
     wanted : Wanted
     archs : sequence of Arch
     memory : str
-        Folder that remembers which images were checked, see `be_runtime.store.images`; empty without one.
+        Folder that remembers checks, see `be_runtime.store.images.is_whole`; empty to remember nothing.
 
     Raises
     ------
@@ -137,23 +136,29 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") ->
         The folder does not exist, or another user could put libraries there.
     """
     _require_safe(root)
-    _require_way(root)
+    system = LocalSystem()
+    facts = system.folder_facts(root)
+    if facts.doubtful:  # another user could exchange the folder by way of the folders above it
+        raise CacheError(
+            f"prebuilt modules are not loaded: {root} {facts.obstacle}", hints=(how_to_vouch(system, facts.doubtful),)
+        )
     for found in _variants(root, wanted.key):
         remembering = found._replace(bundle=found.bundle._replace(memory=memory))
-        if _obstacle(remembering, wanted, archs) is None:
+        if not _obstacle(remembering, wanted, archs):
             return found._replace(bundle=found.bundle._replace(is_checked=True))
     return None
 
 
 def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
-    """Explain in one line why `find` found nothing."""
+    """Return the reason that `find` found nothing, in one line."""
     key = wanted.key
     reasons: list[str] = []
     try:
-        reasons += [reason for found in _variants(root, key) if (reason := _obstacle(found, wanted, archs))]
+        reasons += filter(None, (_obstacle(found, wanted, archs) for found in _variants(root, key)))
         if not reasons:
-            others = [*_modules_in(root / key.name, tell=reasons.append)]
-            reasons += [_difference(found.key, key) for found in others]
+            for other in [*_modules_in(root / key.name, "", reasons)]:
+                labels = [line.split(":", 1)[0] for line in other.key.explain(key)]
+                reasons.append(f"{key.name} is there with other {', '.join(labels)}")
     except (CacheError, LoadError) as error:
         reasons.append(error.message)
     language = " ".join(key.texts("language"))
@@ -166,19 +171,19 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
     Returns
     -------
     tuple of Path
-        The folder of each module, sorted. Existing ones are replaced.
+        The folder of each module, sorted. Existing folders are replaced.
 
     Raises
     ------
     CacheError
-        The cache has no module, one of them runs on this machine's CPU only, or the folder can't be written.
+        The cache has no module, a module runs on this machine's CPU only, or the folder can't be written.
     """
     entries = dict(_cached(store))
     native = sorted({key.name for key in entries if any(key.texts("native"))})
     if native:
         raise CacheError(
             f"{', '.join(native)}: compiled with native=True, for this machine's CPU alone, so it can't be exported",
-            hints=("load what is exported without native=True, with a cache folder of its own",),
+            hints=("load the modules to export without native=True, with a separate cache folder",),
         )
     try:
         written = sorted(path for key, entry in entries.items() if (path := _export(folder, key, entry)) is not None)
@@ -195,7 +200,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
-    """Iterate over the valid modules of a cache that this release made, without repetition."""
+    """Iterate over the valid modules of this release in a cache; a key may occur twice."""
     from be_runtime.store.eviction import read_key  # a load needs no upkeep
 
     for info in store.entries():
@@ -223,7 +228,7 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
         sources={
             name: file.sha256
             for file in entry.manifest.dependencies.records
-            if (name := _name_of(Path(file.path), wanted))
+            if (name := _source_name(Path(file.path), wanted))
         },
         content=content_hash(key, entry),
         origin=origin_hash(key, entry),
@@ -240,10 +245,10 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
     return folder
 
 
-def _name_of(path: Path, wanted: Wanted) -> str:
-    """Name a file by the number of an author's folder and its path below it. Pure.
+def _source_name(path: Path, wanted: Wanted) -> str:
+    """Return a file's name in the index: the number of the author's folder, and the path below the folder. Pure.
 
-    A file elsewhere has its whole path if a source or flag names its folder; the name is empty for those of compilers.
+    Another file keeps its whole path if a source or flag names its folder; the name is empty for the compilers' files.
     """
     for at, each in enumerate(wanted.folders):
         if path.is_relative_to(each):
@@ -252,24 +257,25 @@ def _name_of(path: Path, wanted: Wanted) -> str:
 
 
 def _stem(key: CacheKey) -> str:
+    """Return the start of the names of a request's bundles."""
     return f"{key.digest[:_DIGITS]}-"
 
 
 def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
-    """Find the modules of a request, one for each set of architectures it was exported for.
+    """Iterate over the modules of a request, one for each set of architectures.
 
     Raises
     ------
     CacheError
         Another user could put libraries there.
     """
-    for found in _modules_in(root / key.name, _stem(key)):
+    for found in _modules_in(root / key.name, _stem(key), []):
         if found.key.digest == key.digest:
             yield found
 
 
-def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lambda _text: None) -> Iterator[Prebuilt]:
-    """Find the modules of one name; `tell` is told of a bundle that can't be used, such as one of a later ABI.
+def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[Prebuilt]:
+    """Iterate over the modules of one name, and add the reason for each unusable bundle, such as a later ABI.
 
     Raises
     ------
@@ -281,7 +287,7 @@ def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lamb
     except OSError:
         return
     for folder in names:
-        for path in (parent, folder):  # then nobody else can change what is in it while the rest is looked at
+        for path in (parent, folder):  # first, so that nobody else can change the contents during their checks
             _require_safe(path)
         for path in sorted(folder.rglob("*")):
             _require_safe(path)
@@ -293,11 +299,11 @@ def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lamb
                     key = CacheKey.from_json(record.request)
                 yield Prebuilt(bundle, record, key)
         except LoadError as error:
-            tell(f"{error.message}; {'; '.join(error.hints)}")
+            problems.append(f"{error.message}; {'; '.join(error.hints)}")
 
 
 def _require_safe(path: Path) -> None:
-    """Check that only the user and root can replace files in a folder: the cache's rule for it and its contents."""
+    """Check that only the user and root can write to a path, by the cache's rule for entries."""
     try:
         stats = (path.lstat(), path.stat())
     except OSError as error:
@@ -315,18 +321,8 @@ def _require_safe(path: Path) -> None:
         raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
 
 
-def _require_way(root: Path) -> None:
-    """Check that nobody else could exchange the folder by way of those that lead to it."""
-    system = LocalSystem()
-    facts = system.folder_facts(root)
-    if facts.doubtful:
-        raise CacheError(
-            f"prebuilt modules are not loaded: {root} {facts.obstacle}", hints=(how_to_vouch(system, facts.doubtful),)
-        )
-
-
-def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | None:
-    """Return the reason a module of the right request can't be used; None if it can."""
+def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str:
+    """Return the reason that a module of the right request can't be used; empty if it can."""
     record, name = found.record, wanted.key.name
     try:
         with reading(found.bundle.where):
@@ -341,9 +337,4 @@ def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | N
                     return f"{path} changed since {name} was built"
     except LoadError as error:
         return error.message
-    return None
-
-
-def _difference(other: CacheKey, key: CacheKey) -> str:
-    labels = [line.split(":", 1)[0] for line in other.explain(key)]
-    return f"{key.name} is there with other {', '.join(labels)}"
+    return ""

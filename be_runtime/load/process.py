@@ -153,7 +153,7 @@ class Process:
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
-            return load_module.load(request, options, self.session(options.build_directory))
+            return load_module.load(request, options, self.session(options.build_directory)).module
         wanted = self._wanted(request, settings)
         memory = self.image_memory(settings)
         found = load_module.load_prebuilt(
@@ -162,7 +162,7 @@ class Process:
         if found is not None:
             return found
         try:
-            return load_module.load(request, options, self.session(options.build_directory))
+            return load_module.load(request, options, self.session(options.build_directory)).module
         except (ToolchainError, CacheError, LoadError) as error:
             error.hints = (load_module.explain_prebuilt(request, folder, wanted), *error.hints)
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from be_runtime.errors import RegistrationError
 from be_runtime.settings import Settings
@@ -37,19 +37,6 @@ class Target(NamedTuple):
     carry: Carry | None = None
 
 
-class NameExchange(Protocol):
-    """The part of `be_runtime.watch` that names pass through while it is on: their code can be exchanged."""
-
-    def wrap(self, target: Target, handler: object) -> object:
-        """Return the handler to register, which leads to `handler` until `point` is called."""
-
-    def refusal(self, target: Target) -> RegistrationError | None:
-        """Return the error of a program that calls a target by its name, if there is one."""
-
-    def point(self, target: Target, handler: object) -> bool:
-        """Lead a live target to other code; False, with a warning, if its first code stays."""
-
-
 class Registry:
     """The targets of a process.
 
@@ -65,7 +52,7 @@ class Registry:
         # XLA holds their addresses, so they live as long as the process
         self._handlers: dict[tuple[str, str], object] = {}
         self._lock = ThreadLock()
-        self.exchange: NameExchange | None = None  # set by `be_runtime.watch`
+        self.keep_first: Callable[[Sequence[str]], None] | None = None  # set by `be_runtime.watch`
 
     def add(
         self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]], *, by_name: bool = False
@@ -79,7 +66,8 @@ class Registry:
         handlers : mapping of str to callable
             Functions that make the handler of each target, by its name; called only for new targets.
         by_name : bool
-            True for names that an author chose, whose content may change while `be_runtime.watch` is on.
+            True for names that an author chose. While `be_runtime.watch` is on, they may come with other content: XLA
+            keeps the first, and `keep_first` is called with the names.
 
         Raises
         ------
@@ -87,25 +75,18 @@ class Registry:
             A live target has other content, or JAX refuses one.
         """
         with self._lock:
-            exchange = self.exchange if by_name else None
+            keep_first = self.keep_first if by_name else None
             live = [(target, self._targets.get((target.name, target.platform))) for target in targets]
             changed = [target for target, found in live if found is not None and found.content != target.content]
-            for target in changed:
-                error = _other_content(target) if exchange is None else exchange.refusal(target)
-                if error is not None:
-                    raise error
+            if changed and keep_first is None:
+                raise _other_content(changed[0])
             made = [(target, handlers[target.name]()) for target, found in live if found is None]
             for target, handler in made:
-                self._hand_over(target, handler if exchange is None else exchange.wrap(target, handler))
-                self._keep(target, handler)
-            for target in changed:
-                handler = handlers[target.name]()
-                if exchange is not None and exchange.point(target, handler):
-                    self._keep(target, handler)
-
-    def _keep(self, target: Target, handler: object) -> None:
-        self._targets[target.name, target.platform] = target
-        self._handlers[target.name, target.platform] = handler
+                self._hand_over(target, handler)
+                self._targets[target.name, target.platform] = target
+                self._handlers[target.name, target.platform] = handler
+        if changed and keep_first is not None:
+            keep_first([target.name for target in changed])
 
     def _hand_over(self, target: Target, handler: object) -> None:
         try:

@@ -1,21 +1,19 @@
-"""Everything that a package declares, compiled into a bundle: the same bytes wherever the package lies."""
+"""The build of a package's kernels ahead of time: a bundle of the same bytes wherever the package lies."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.load.identity import portable_request
-from be_runtime.load.load import library_image, use_module
+from be_runtime.load.load import build_library
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
@@ -23,23 +21,20 @@ from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
 from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
 from be_runtime.store.bundle import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_runtime.store.cache import Entry
-from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
-from be_runtime.store.images import check_baseline, read_image
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.standalone import STANDALONE, refuse_launched, render_standalone
+from be_runtime.store.images import check_baseline
 from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import parse_archs
 
 
 class PartReport(NamedTuple):
-    """A line for people about a part that is ready.
+    """The build of one module or kernel.
 
     Parameters
     ----------
     name, language : str
     seconds : float
     size : int
-        Bytes of its images.
+        Bytes of the images.
     """
 
     name: str
@@ -49,7 +44,7 @@ class PartReport(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A package's bundle that was built.
+    """A package's bundle.
 
     Parameters
     ----------
@@ -68,27 +63,24 @@ def build_package(
     *,
     archs: Sequence[str] | None = None,
     out: Path | None = None,
-    standalone: bool = False,
     tell: Callable[[PartReport], None] = lambda _report: None,
 ) -> Built:
-    """Build everything that a package declares.
+    """Build all modules and kernels that a package declares.
 
     Parameters
     ----------
     package : Package
     archs : sequence of str, optional
-        Architectures of CUDA code instead of the declared ones.
+        Architectures of CUDA code instead of the declared architectures.
     out : Path, optional
-        Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
-    standalone : bool
-        True for a Python file beside the images that needs only JAX; see `be_runtime.store.standalone`.
+        Folder of the bundle instead of ``_kernels`` in the package. A bundle in it is replaced at the end.
     tell : callable
-        Function that is told of each part that is ready.
+        Function that is called with the report of each module or kernel.
 
     Raises
     ------
     ArgumentError
-        The declaration is wrong, or CUDA code is declared and no architecture is named.
+        The declaration is wrong, or CUDA code is declared without an architecture.
     ToolchainError, BuildError
         There is no compiler, or a source does not compile.
     """
@@ -99,18 +91,36 @@ def build_package(
     asked = archs or declared.archs
     chosen = tuple(map(str, parse_archs(",".join(asked)))) if asked else ()
     baseline = check_baseline(declared.baseline, platform.machine())
-    _check(package, declared, chosen)
-    if standalone:
-        refuse_launched(package.name, declared.kernels)
-    makers: list[Maker] = []
-    for module in declared.modules.values():
-        make = partial(make_module_part, package.name, root, module, chosen, baseline)
-        makers.append(("modules", module.name, module.language, make))
-    for name, table in declared.kernels.items():
-        make = partial(_make_kernel_part, root, name, table, chosen, baseline)
-        makers.append(("kernels", name, read_table(name, table).language, make))
-    with _importable(package.name, root):
-        parts, reports = _run(package.name, makers, tell)
+    if not chosen:
+        _check_archs(package.name, declared)
+
+    languages: dict[str, str] = {name: module.language for name, module in declared.modules.items()}
+    languages |= {name: read_table(name, table).language for name, table in declared.kernels.items()}
+
+    def make(name: str) -> tuple[Part, PartReport]:
+        start = time.monotonic()
+        module = declared.modules.get(name)
+        try:
+            if module is not None:
+                part = _module_part(package.name, root, module, chosen, baseline)
+            else:
+                part = _kernel_part(root, name, declared.kernels[name], chosen, baseline)
+        except BeRuntimeError as error:
+            table = "kernels" if module is None else "modules"
+            error.hints = (*error.hints, f"it is declared as {table}.{name} of {package.name}/kernels.toml")
+            raise
+        size = sum(len(data) for _, data in part.images.values())
+        report = PartReport(name, languages[name], time.monotonic() - start, size)
+        tell(report)
+        return part, report
+
+    above = str(root.parents[package.name.count(".")])
+    sys.path.insert(0, above)  # the functions of Numba kernels are in the package's own modules
+    try:
+        made = run_parallel(make, [*languages])
+    finally:
+        sys.path.remove(above)
+    parts = [part for part, _ in made]
     _check_names(package.name, parts)
     index = Index(
         machine=platform.machine(),
@@ -121,45 +131,18 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    extra = {STANDALONE: render_standalone(package.name, index)} if standalone else {}
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, extra)
-    return Built(folder, index, tuple(reports))
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    return Built(folder, index, tuple(report for _, report in made))
 
 
-Maker = tuple[str, str, str, Callable[[], Part]]
-"""Table of the declaration, name in it, language, and the function that makes the part."""
-
-
-def _run(
-    package: str, makers: Sequence[Maker], tell: Callable[[PartReport], None]
-) -> tuple[list[Part], list[PartReport]]:
-    """Make all parts, several at a time."""
-
-    def make(maker: Maker) -> tuple[Part, PartReport]:
-        table, name, language, run = maker
-        start = time.monotonic()
-        try:
-            part = run()
-        except BeRuntimeError as error:
-            error.hints = (*error.hints, f"it is declared as {table}.{name} of {package}/kernels.toml")
-            raise
-        size = sum(len(data) for _, data in part.images.values())
-        report = PartReport(name, language, time.monotonic() - start, size)
-        tell(report)
-        return part, report
-
-    made = run_parallel(make, makers)
-    return [part for part, _ in made], [report for _, report in made]
-
-
-def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
-    """Check what can be checked before anything is compiled."""
+def _check_archs(package: str, declared: Declaration) -> None:
+    """Check that no CUDA code needs an architecture that the caller must name."""
     tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
     tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
     on_gpu = [name for name, options in tables if "compute_capability" not in options]
-    if on_gpu and not archs:
+    if on_gpu:
         raise ArgumentError(
-            f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
+            f"{package} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
             hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
         )
 
@@ -178,61 +161,36 @@ def _check_names(package: str, parts: Sequence[Part]) -> None:
             owners[name] = module
 
 
-@contextlib.contextmanager
-def _importable(package: str, root: Path) -> Iterator[None]:
-    """Let the package's own modules be imported, which have the functions of Numba kernels."""
-    place = str(root.parents[package.count(".")])
-    sys.path.insert(0, place)
-    try:
-        yield
-    finally:
-        sys.path.remove(place)
-
-
-def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
-    """Compile one module, so that nothing in it says where it was compiled."""
+def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
+    """Compile a module, without a path of this machine in it."""
     request, options = request_of(package, root, declared)
     wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
     request = portable_request(request, wanted, {root: package})
-
-    def read(entry: Entry, key: CacheKey) -> Part:
-        data = read_image(entry.output(LIBRARY))
-        contents = entry.output(CONTENTS).read_text(encoding="utf-8")
-        digest = hashlib.sha256(data).hexdigest()
-        image = library_image(request.language, data, key, baseline)
-        record = ModuleRecord(
-            language=declared.language,
-            image=digest,
-            functions=contents,
-            sources=dict(sorted(_sources(request, declared, entry, root))),
-            captures_graphs=options.allow_cuda_graph,
-        )
-        return Part(
-            images={digest: (image, data)},
-            targets=_targets(digest, contents, image.platform, captures_graphs=record.captures_graphs),
-            modules={declared.name: record._asdict()},
-        )
-
-    return use_module(request, options, PROCESS.session(), read)
+    built, contents, entry = build_library(request, options, PROCESS.session(), baseline)
+    digest, platform_name = hashlib.sha256(built.data).hexdigest(), built.image.platform
+    record = ModuleRecord(
+        language=declared.language,
+        image=digest,
+        functions=contents,
+        sources=dict(sorted(_sources(request, declared, entry, root))),
+        captures_graphs=options.allow_cuda_graph,
+    )
+    targets = {}
+    for handlers in built.functions.values():
+        stages = handlers.stages(captures_graphs=record.captures_graphs and platform_name == "CUDA")
+        targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
+    return Part({digest: (built.image, built.data)}, targets, modules={declared.name: record._asdict()})
 
 
-def _make_kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
-    """Compile one kernel."""
+def _kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
+    """Compile a kernel."""
     from be_runtime.ship.kernels import build_function
 
     return build_function(name, table, root, archs, baseline, PROCESS.session())
 
 
-def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:
-    targets = {}
-    for handlers in parse_contents(contents).values():
-        stages = handlers.stages(captures_graphs=captures_graphs and platform_name == "CUDA")
-        targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
-    return targets
-
-
 def _sources(request: BuildRequest, declared: DeclaredModule, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
-    """List the files of the package that a module was made from, those that would be, and folders of sources."""
+    """List a module's files and their hashes: files that it was made from, missing headers, and folders of sources."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
     read = entry.manifest.dependencies.paths
     refuse_read_links_out(f"modules.{declared.name}", root, read)

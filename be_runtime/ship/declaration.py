@@ -1,4 +1,4 @@
-"""Kernels without host code that a package declares: tables ``[kernels.NAME]``, and their functions."""
+"""A package's ``kernels.toml``: compiled modules, and kernels without host code with their functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONS: dict[Language, frozenset[str]] = {
     "cuda": _BOTH | {"extra_cuda_cflags", "allow_cuda_graph", "compute_capability"},
 }
 _LONGEST_NAME, _LONGEST_PATH = 255, 2048
-"""Bytes of a name, and of a path below the package's folder: Linux takes 4,096 for all of it."""
+"""Bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""
 
 _KINDS = ("source", "numba", "numba_cuda")
 
@@ -37,7 +37,7 @@ class DeclaredModule(NamedTuple):
     sources : tuple of str
         Paths below the package's folder.
     functions : dict, list or None
-        As the load functions take it.
+        The argument `functions` of the load functions.
     options : dict
         Keyword arguments of the load functions.
     """
@@ -50,14 +50,14 @@ class DeclaredModule(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """Everything that a package declares.
+    """The declarations of a package.
 
     Parameters
     ----------
     archs : tuple of str
-        Architectures of CUDA code that is built ahead of time; empty if the builder names them.
+        Architectures of CUDA code that is built ahead of time; empty if the caller of the build names them.
     baseline : str
-        Level of instructions of host code; empty for that of every such machine.
+        Level of CPU instructions of host code; empty for the instructions of every such machine.
     modules : dict of str to DeclaredModule
     kernels : dict of str to dict
         Tables of kernels without host code.
@@ -77,14 +77,14 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     text : str
         TOML.
     where : str
-        Its place, for messages.
+        Name of the file, for messages.
     has_cuda : callable
-        Function that says whether a path is a folder with CUDA files.
+        Function that returns whether a path is a folder with CUDA files.
 
     Raises
     ------
     ArgumentError
-        It is no TOML, declares nothing, or has an unknown key or a bad value.
+        The text is not TOML, declares nothing, or has an unknown key or a bad value.
     """
     document = read_toml(text, where)
     refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
@@ -114,7 +114,7 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        It is none.
+        The text is not TOML.
     """
     try:
         return parse_toml(text)
@@ -123,12 +123,12 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def inside(path: object, where: str) -> str:
-    """Check that a path is one below the package's folder.
+    """Check that a path is below the package's folder, and return it without ``.`` and double slashes.
 
     Raises
     ------
     ArgumentError
-        It is not.
+        The path is outside, or can't be a path.
 
     Examples
     --------
@@ -151,21 +151,18 @@ def inside(path: object, where: str) -> str:
 
 def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]) -> DeclaredModule:
     at = f"{where}: modules.{name}"
+    given = row.get("sources")
     if "sources" not in row:
         refuse_unknown(row, _OPTIONS["cuda"] | {"sources", "functions"}, at)
-    sources = _sources(row.get("sources"), at)
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list) or not given:
+        raise ArgumentError(f"{at} needs sources: a folder, a file or a list of files")
+    sources = tuple(inside(each, at) for each in given)
     language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
     refuse_unknown(row, _OPTIONS[language] | {"sources", "functions"}, at)
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
     _check_lists(options, at)
     return DeclaredModule(name, language, sources, row.get("functions"), options)
-
-
-def _sources(value: object, where: str) -> tuple[str, ...]:
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list) or not given:
-        raise ArgumentError(f"{where} needs sources: a folder, a file or a list of files")
-    return tuple(inside(each, where) for each in given)
 
 
 def _check_lists(row: Mapping[str, Any], where: str) -> None:
@@ -175,7 +172,7 @@ def _check_lists(row: Mapping[str, Any], where: str) -> None:
 
 
 def texts(value: object, where: str) -> tuple[str, ...]:
-    """Check that a value is a list of texts, and return them."""
+    """Check that a value is a list of texts, and return the texts."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
         raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
     return tuple(value)
@@ -189,7 +186,7 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> dict[str, dic
 
 
 def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
-    """Check that a table has known keys alone."""
+    """Check that a table has only known keys."""
     unknown = sorted(set(row) - set(known))
     if unknown:
         from difflib import get_close_matches
@@ -204,7 +201,7 @@ KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 _CALL = frozenset(
     {"vmap_method", "input_output_aliases", "has_side_effect", "ordered", "input_layouts", "output_layouts", "random"}
 )
-"""Options of every call, by the names of `check_options`."""
+"""Options of calls, by the names of `check_options`."""
 
 _SOURCE = frozenset({"extra_cuda_cflags", "extra_include_paths", "use_fast_math"})
 _LAUNCH: Mapping[KernelLanguage, frozenset[str]] = {
@@ -223,7 +220,7 @@ _NEEDED: Mapping[KernelLanguage, Mapping[str, str]] = {
     "numba": _SIGNATURE,
     "numba_cuda": _SIGNATURE,
 }
-"""Keys that a table must have, with examples."""
+"""Required keys of a table, with examples."""
 
 
 class KernelTable(NamedTuple):
@@ -238,7 +235,7 @@ class KernelTable(NamedTuple):
     call, launch, compiling : dict
         Options of calls, of launches and of the compiler, by the names of the public functions.
     dtypes : tuple of DType
-        What arrays without a dtype of their own are built for.
+        Dtypes for which the kernel is built, of arrays whose dtype the signature leaves open.
     """
 
     language: KernelLanguage
@@ -251,17 +248,17 @@ class KernelTable(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The part of the table that an index repeats, for calls."""
+        """The part of the table that a call needs, for an index."""
         return {"signature": self.signature, "call": dict(self.call), "launch": dict(self.launch)}
 
 
 def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
-    """Read a table.
+    """Read the table of a kernel.
 
     Raises
     ------
     ArgumentError
-        It has an unknown key, lacks one, or a size of a launch is no number and no arithmetic.
+        A key is unknown or missing, or a size of a launch is neither a number nor arithmetic.
     """
     where = f"kernels.{name}"
     language: KernelLanguage = "numba" if "numba" in table else "numba_cuda" if "numba_cuda" in table else "cuda"
@@ -278,6 +275,10 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, int | str) or isinstance(each, bool):
                 raise ArgumentError(f"{where}: {key} must be numbers or arithmetic such as 'ceil(n/256)', not {each!r}")
+    dtypes = table.get("dtypes", ["float32"])
+    for each in dtypes:
+        if str(each) not in BY_NAME:
+            raise ArgumentError(f"{where}: dtypes has {each!r}; there are {', '.join(BY_NAME)}")
     return KernelTable(
         language,
         source,
@@ -285,23 +286,17 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
         {key: value for key, value in table.items() if key in _CALL},
         launch,
         {key: table[key] for key in ("name", "compute_capability", *sorted(_SOURCE)) if key in table},
-        tuple(_dtype(where, each) for each in table.get("dtypes", ["float32"])),
+        tuple(BY_NAME[str(each)] for each in dtypes),
     )
 
 
-def _dtype(where: str, name: object) -> DType:
-    found = BY_NAME.get(str(name))
-    if found is None:
-        raise ArgumentError(f"{where}: dtypes has {name!r}; there are {', '.join(BY_NAME)}")
-    return found
-
-
 def call_options(call: Mapping[str, Any]) -> Options:
-    """Check the options of calls, as TOML and JSON have them: with texts as keys."""
+    """Check the options of calls from TOML or JSON, which have texts as keys."""
     return check_options(**_numbered(call))
 
 
 def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of calls with numbers as keys of the aliases."""
     aliases = call.get("input_output_aliases")
     if not isinstance(aliases, Mapping):
         return dict(call)
@@ -310,12 +305,12 @@ def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared_function(name: str, table: Mapping[str, Any], root: Path) -> Callable[..., Any]:
-    """Make the function of a declared kernel, compiled when it is first traced.
+    """Return the function of a declared kernel, which is compiled when it is first traced.
 
     Parameters
     ----------
     name : str
-        Name of the table, and of the kernel unless that says another.
+        Name of the table, and of the kernel unless the table has another.
     table : mapping
     root : Path
         Folder of the package.
@@ -344,13 +339,13 @@ def declared_function(name: str, table: Mapping[str, Any], root: Path) -> Callab
 
 
 def include_paths(read: KernelTable, root: Path) -> list[str]:
-    """Return the folders of headers."""
+    """Return the folders of a kernel's headers."""
     return [str(root / path) for path in read.compiling.get("extra_include_paths", ())]
 
 
 def read_source(name: str, read: KernelTable, root: Path) -> str:
     """Read a raw kernel's source, a file below the package's folder."""
-    from be_runtime.ship.package import refuse_links_out  # what is built needs no sources
+    from be_runtime.ship.package import refuse_links_out  # a kernel that was built needs no sources
 
     path = root / read.source
     refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))

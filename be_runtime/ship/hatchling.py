@@ -1,6 +1,6 @@
-"""The build hook of hatchling: ``[tool.hatch.build.targets.wheel.hooks.be-runtime]``.
+"""The build hook of hatchling, ``[tool.hatch.build.targets.wheel.hooks.be-runtime]``: kernels and a tag for wheels.
 
-Wheels get kernels and a tag; editable installs and sdists stay as they are.
+Editable installs and sdists are not changed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hatchling.plugin import hookimpl
 
 from be_runtime.ship.wheel import (
     build_kernels,
+    errors_as_text,
     files_below,
     kernels_folder,
-    leaving_as_text,
     parse_options,
     place,
     platform_of,
@@ -30,10 +30,10 @@ class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
     PLUGIN_NAME = "be-runtime"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build kernels before a wheel is written, and say where they go."""
+        """Build the kernels, and add them and the tag to the wheel."""
         if self.target_name != "wheel" or version == "editable":
             return
-        with leaving_as_text():
+        with errors_as_text():
             options = parse_options(self.config, "tool.hatch.build.targets.wheel.hooks.be-runtime")
             # The object lives as long as this hook, and its folder with it.
             self._built = tempfile.TemporaryDirectory(prefix="be-wheel-")
@@ -42,7 +42,7 @@ class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
                 folders[package.name] = folder = Path(self._built.name, package.name)
                 build_kernels(package, options, folder)
                 kernels = place(package)
-                # What a developer built in the package's folder stays there.
+                # Kernels that a developer built in the package's folder stay out of the wheel.
                 self.build_config.build_reserved_paths.update(
                     f"{kernels}/{file}" for file in files_below(kernels_folder(package))
                 )
@@ -53,5 +53,5 @@ class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
 
 @hookimpl  # type: ignore[untyped-decorator]
 def hatch_register_build_hook() -> type[KernelsHook]:
-    """Tell hatchling of the hook."""
+    """Return the hook for hatchling."""
     return KernelsHook

@@ -1,14 +1,14 @@
-"""Declared kernels without host code, built ahead of time: rows of an index, and images."""
+"""A package's kernels without host code: built ahead of time as rows of an index and images, and opened from them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from be_runtime.call.signature import read_signature
-from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels import raw
@@ -53,23 +53,22 @@ Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained]
 
 
 def open_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
-    """Make the function of a kernel that was built; nothing is mapped before its first call.
+    """Return the function of a kernel that was built ahead of time; its first call maps the code.
 
     Parameters
     ----------
     record : mapping
-        Its row of ``functions``, as `build_function` made it.
+        The kernel's row of ``functions``, as `build_function` made it.
     bundle : Bundle
     """
     if record["language"] == "numba":
         return _host_function(record, bundle)
-    opened = _Opened(record, bundle)
-    make = cuda_function if record["language"] == "cuda" else numba_cuda_function
-    return make(record, opened.obtain)
+    make = _cuda_function if record["language"] == "cuda" else _numba_cuda_function
+    return make(record, _Variants(record, bundle).obtain)
 
 
-class _Opened:
-    """The variants of a kernel for GPUs, read at their first calls."""
+class _Variants:
+    """The variants of a kernel for GPUs, each read at its first call."""
 
     def __init__(self, record: Mapping[str, Any], bundle: Bundle) -> None:
         self._record, self._bundle = record, bundle
@@ -86,19 +85,17 @@ class _Opened:
             raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
         with self._lock:
             if types not in self._made:
-                self._made[types] = self._read(variants[types])
+                identity, target, bundle = variants[types], self._record["launcher"], self._bundle
+                with reading(bundle.where):
+                    digest = bundle.table.targets[target].image
+                    launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
+                    kernel = kernel_of(identity, bundle.table.kernels[identity], bundle.image)
+                self._made[types] = Obtained(kernel, launcher)
             return self._made[types]
 
-    def _read(self, identity: str) -> Obtained:
-        target, bundle = self._record["launcher"], self._bundle
-        with reading(bundle.where):
-            digest = bundle.table.targets[target].image
-            launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
-            return Obtained(kernel_of(identity, bundle.table.kernels[identity], bundle.image), launcher)
 
-
-def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
-    """Make the function of a raw kernel from its row."""
+def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+    """Return the function of a raw kernel."""
     params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
     prototype = RawPrototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
@@ -107,8 +104,8 @@ def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., An
     return raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
 
 
-def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
-    """Make the function of a Numba CUDA kernel from its row."""
+def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+    """Return the function of a Numba CUDA kernel."""
     prototype = NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
@@ -117,9 +114,12 @@ def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[.
 
 
 def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
-    """Make the function of a Numba CPU kernel from its row."""
+    """Return the function of a Numba CPU kernel."""
     name = record["name"]
-    targets = {_signature(row): row["target"] for row in record["variants"]}
+    targets = {}
+    for row in record["variants"]:
+        sides = (tuple(Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in Signature._fields)
+        targets[Signature(*sides)] = row["target"]
 
     def target_for(signature: Signature) -> str:
         target = targets.get(signature)
@@ -133,11 +133,6 @@ def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., A
     return host_array_function(called, record["signature"], call_options(record["call"]))
 
 
-def _signature(row: Mapping[str, Any]) -> Signature:
-    inputs, outputs = (tuple(Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in Signature._fields)
-    return Signature(inputs, outputs)
-
-
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
     return ArgumentError(
         f"{label} was not built for {asked}; it was built for {' and '.join(built)}",
@@ -146,7 +141,7 @@ def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
 
 
 Arrays = tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]
-"""Inputs, and outputs with scratch memory; of the shapes only the number of axes counts."""
+"""Inputs, and outputs with scratch memory; only the number of axes of a shape counts."""
 
 
 def build_function(
@@ -161,7 +156,7 @@ def build_function(
     root : Path
         Folder of the package.
     archs : sequence of str
-        Architectures of CUDA code. PTX of the latest is built too, where the compiler gives it.
+        Architectures of CUDA code. PTX of the latest is built too, if the compiler can.
     baseline : str
         CPU of host code, see `be_runtime.store.images`.
     session : Session
@@ -171,7 +166,7 @@ def build_function(
     ArgumentError, SpecError
         The table is wrong.
     BuildError, ToolchainError
-        It can't be compiled, or not ahead of time.
+        The kernel can't be compiled, or can't be compiled ahead of time.
     """
     read = read_table(name, table)
     call_options(read.call)
@@ -183,37 +178,34 @@ def build_function(
 
 
 def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
-    options = read.compiling
+    options, folders = read.compiling, include_paths(read, root)
     kernel = raw.raw_kernel(
         read_source(name, read, root),
         options.get("name", name),
         options.get("extra_cuda_cflags"),
-        include_paths(read, root),
+        folders,
         use_fast_math=options.get("use_fast_math", False),
     )
     prototype = raw.prototype_of(kernel)
+    # The compiler does not always report which headers it read, so all that it may read are recorded.
+    headers = (path for folder in folders for path in Path(folder).rglob("*"))
     record = read.options | {
         "language": read.language,
         "name": prototype.name,
         "label": prototype.label,
         "doc": None,
         "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in prototype.params],
-        "sources": record_sources(root, [root / read.source, *_headers(include_paths(read, root))]),
+        "sources": record_sources(root, [root / read.source, *headers]),
     }
-    cuda_function(record, _not_yet)  # its checks come before the compiler
+    _cuda_function(record, _not_yet)  # its checks run before the compiler
     return _launched(name, record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
-
-
-def _headers(folders: Sequence[str]) -> Iterator[Path]:
-    """List the files that a raw kernel may include; which it does include, its compiler does not always say."""
-    return (path for folder in folders for path in Path(folder).rglob("*"))
 
 
 def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     dispatcher = _checked(check_dispatcher, name, read)
     prototype = gpu.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
-    numba_cuda_function(record, _not_yet)
+    _numba_cuda_function(record, _not_yet)
     with_batch = takes_batches(prototype, read.signature, call_options(read.call))
     kernels = [NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)]
     for each in kernels:
@@ -227,7 +219,7 @@ def _not_yet(*_arrays: object) -> Any:
 
 
 def _launched(name: str, record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> Part:
-    """Add the kernels of the variants, and the launcher."""
+    """Return the part of a kernel for GPUs: its variants and the launcher."""
     launcher = carried_launcher(launcher_image(session))
     images: Images = {**launcher.images}
     kernels, variants = {}, []
@@ -253,19 +245,17 @@ def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Sess
         made = build_host_kernel(dispatcher, signature, session, baseline)
         images |= made.images
         targets[made.target] = made.row
-        variants.append({**_rows(signature), "target": made.target})
+        rows = {side: [[each.dtype.name, each.rank] for each in row] for side, row in signature._asdict().items()}
+        variants.append({**rows, "target": made.target})
     return Part(images, targets, functions={name: record | {"variants": variants}})
 
 
 def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> Any:
+    """Import the function of a Numba kernel, and return its checked dispatcher."""
     try:
         return check(imported(name, read))
     except TypeError as error:
         raise ArgumentError(f"kernels.{name}: {read.source}: {error}") from error
-
-
-def _rows(signature: Signature) -> dict[str, list[list[str | int]]]:
-    return {side: [[each.dtype.name, each.rank] for each in row] for side, row in signature._asdict().items()}
 
 
 def _described(
@@ -283,25 +273,19 @@ def _described(
 
 
 def _variants(name: str, read: KernelTable, parameters: Sequence[str]) -> list[Arrays]:
-    """List the arrays that a kernel is built for: for each dtype, those that the signature declares."""
+    """Return the arrays that a kernel is built for: one set of the signature's arrays for each dtype."""
     declared = read_signature(name, read.signature, parameters)
     assert declared is not None, "a table has a signature"
-    sides = declared.with_role(Role.ARG), (*declared.with_role(Role.RET), *declared.with_role(Role.SCRATCH))
-    return list(dict.fromkeys(_arrays(name, *sides, dtype) for dtype in read.dtypes))
-
-
-def _arrays(name: str, args: Sequence[Param], outs: Sequence[Param], dtype: DType) -> Arrays:
-    inputs = tuple(ArraySpec(each.dtype or dtype, (1,) * _rank(name, each)) for each in args)
-    return inputs, tuple(_outputs(name, outs, inputs, dtype))
-
-
-def _outputs(name: str, outs: Sequence[Param], inputs: Sequence[ArraySpec], dtype: DType) -> Iterator[ArraySpec]:
-    for each in outs:
-        if each.role is Role.SCRATCH:
-            yield ArraySpec(BY_NAME["uint8"], (1,))
-        else:
+    found: dict[Arrays, None] = {}
+    for dtype in read.dtypes:
+        inputs = [ArraySpec(each.dtype or dtype, (1,) * _rank(name, each)) for each in declared.with_role(Role.ARG)]
+        outputs = []
+        for each in declared.with_role(Role.RET):
             like = inputs[each.like].dtype if isinstance(each.like, int) else dtype
-            yield ArraySpec(each.dtype or like, (1,) * _rank(name, each))
+            outputs.append(ArraySpec(each.dtype or like, (1,) * _rank(name, each)))
+        outputs += [ArraySpec(BY_NAME["uint8"], (1,)) for _ in declared.with_role(Role.SCRATCH)]
+        found[tuple(inputs), tuple(outputs)] = None
+    return list(found)
 
 
 def _rank(name: str, param: Param) -> int:

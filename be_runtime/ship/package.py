@@ -1,4 +1,4 @@
-"""The share of one module or kernel of a package in its bundle."""
+"""The kernels of a package: they are loaded as they were built ahead of time, else compiled from its sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import importlib.resources
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -41,159 +41,44 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import SMALL, file_sha256, read_part
 
+KERNELS = "_kernels"
+"""Folder of a package that holds its bundle."""
+
 MISSING = ""
 """Stands for the hash of a file that was not there."""
 
-
-def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Hash files of a package and its declaration, by their names below its folder; those elsewhere are left out."""
-    own = root.resolve()
-    found = sorted({path.resolve() for path in (root / FILE, *files)})
-    return {
-        str(path.relative_to(own)): digest
-        for path in found
-        if path.is_relative_to(own) and (digest := file_sha256(path)) is not None
-    }
+_CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
 
-def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
-    """Return the first file that changed or is new; empty if there is none. Wheels need not have the files.
+@public
+def package_kernels(package: str) -> PackageKernels:
+    """Return the kernels that a package declares in its ``kernels.toml``.
 
-    Parameters
-    ----------
-    root : Path or None
-        Folder of the package, if it is one.
-    sources : dict of str to str
-        Hash of each file. A name with a slash at its end is a folder whose files of a kind, its value, are sources.
-    """
-    for name, recorded in sources.items() if root is not None else ():
-        path = Path(root or "", name)
-        if name.endswith("/"):
-            files = path.glob("[!.]*")
-            new = (str(PurePosixPath(name, each.name)) for each in files if each.suffix in recorded.split())
-            added = next((each for each in sorted(new) if each not in sources), "")
-            if added:
-                return added
-        elif file_sha256(path) not in (None, recorded):
-            return name
-    return ""
-
-
-def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
-    """Make the request for a declared module from its sources.
+    During development, kernels are compiled at their first use. An installed wheel that was built with them needs no
+    compiler. The variable ``BE_JIT`` controls compilation: ``never``, only for ``missing`` kernels, or ``always``.
 
     Parameters
     ----------
     package : str
-        Name of the package, the first part of the targets' names.
-    root : Path
-        Folder of the package.
-    declared : DeclaredModule
+        Name of the package, such as ``__name__`` in its ``__init__.py``.
+
+    Returns
+    -------
+    PackageKernels
+        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded
+        before its first use.
 
     Raises
     ------
-    ArgumentError, SourceNotFoundError
-        An option has a bad value, or a source is missing.
+    ArgumentError
+        There is no such package, or it has no kernels.
+
+    Examples
+    --------
+    >>> ops = package_kernels("mykernels")  # doctest: +SKIP
+    >>> ops.neurons.fire(v)  # doctest: +SKIP
     """
-    options = dict(declared.options)
-    folders = [root / path for path in options.get("extra_include_paths", ())]
-    if folders:
-        options["extra_include_paths"] = [*map(str, folders)]
-    loading = {"allow_cuda_graph": options.pop("allow_cuda_graph", True)}
-    sources = [root / source for source in declared.sources]
-    refuse_links_out(f"modules.{declared.name}", root, sources, folders)
-    units = _units(root, sources, declared)
-    make = cuda_request if declared.language == "cuda" else cpp_request
-    name = f"{package}.{declared.name}"
-    return make(name, units, declared.functions, **options), load_options(name, **loading)
-
-
-def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
-    found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
-    units = [unit for each in found for unit in each]
-    stems = [unit.stem for unit in units]
-    twice = sorted(str(unit.path) for unit in units if [each.path for each in units].count(unit.path) > 1)
-    if twice:
-        raise ArgumentError(f"modules.{declared.name}: sources name {Path(twice[0]).relative_to(root)} twice")
-    return tuple(
-        unit
-        if stems.count(unit.stem) == 1 or unit.path is None
-        else unit._replace(stem=str(unit.path.relative_to(root)).replace("/", "."))
-        for unit in units
-    )
-
-
-def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -> CompiledModule:
-    """Load a module that was built ahead of time, and register its targets.
-
-    Raises
-    ------
-    LoadError
-        It is damaged, or not for this machine.
-    """
-    full, captures = f"{package}.{name}", record.captures_graphs
-    module = open_bundled(full, record, bundle, PROCESS.registry, captures_graphs=captures)
-    note(ModuleInfo.of(module).content_hash)
-    return _registered(module, full)
-
-
-def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:
-    """Compile a module from the package's sources, unless the cache has it; see `request_of`."""
-    request, options = request_of(package, root, declared)
-    module = PROCESS.load(request, options._replace(auto_register=False))
-    _refuse_read_links(f"modules.{declared.name}", root, ModuleInfo.of(module).path.parent)
-    return _registered(module, options.target_prefix)
-
-
-def _refuse_read_links(where: str, root: Path, entry: Path) -> None:
-    """Refuse a module whose compiler read files of the package through links out of it, by the cache's record."""
-    try:
-        files = parse_manifest((entry / MANIFEST).read_bytes()).dependencies.paths
-    except (OSError, ValueError):  # of a folder of prebuilt modules
-        return
-
-    refuse_read_links_out(where, root, files)
-
-
-def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
-    """Register a module's targets; after an edit and a reload, the names stay with what the process loaded first."""
-    try:
-        register_module(module, prefix, PROCESS.registry)
-    except RegistrationError as error:
-        text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
-        warn_caller(f"{text}: {error.message}")
-    return module
-
-
-def refusal(package: str, name: str, reason: str) -> LoadError:
-    """Return the error for a module that can't be had without a compiler."""
-    return LoadError(
-        f"{package}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
-        hints=(
-            "BE_JIT=missing compiles them here, if a compiler and the sources are there",
-            f"or build them for this machine: python -m be_runtime build {package}",
-        ),
-    )
-
-
-def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
-    """Read how the functions of each declared module are called.
-
-    Raises
-    ------
-    ArgumentError, SourceNotFoundError, SpecError
-        A source is missing, or its entry points can't be understood.
-    """
-    found = {}
-    for name, declared in declaration.modules.items():
-        request, _ = request_of(package, root, declared)
-        bound = [binding for bindings in bind(request).values() for binding in bindings]
-        found[name] = {each.export: signature_of_entry(f"{name}.{each.export}", each.entry) for each in bound}
-    return found
-
-
-KERNELS = "_kernels"
-"""Folder of a package that holds its bundle."""
+    return PackageKernels(find_package(package))
 
 
 class Package(NamedTuple):
@@ -203,7 +88,7 @@ class Package(NamedTuple):
     ----------
     name : str
     files : Traversable
-        Its files: a folder, or a part of a zip.
+        The package's files: a folder, or a part of a zip.
     """
 
     name: str
@@ -211,16 +96,16 @@ class Package(NamedTuple):
 
     @property
     def root(self) -> Path | None:
-        """The package's folder, if it is one."""
+        """The package's folder; None if the package is in an archive."""
         return self.files if isinstance(self.files, Path) else None
 
     def declaration(self) -> Declaration:
-        """Read what the package declares.
+        """Read the package's ``kernels.toml``.
 
         Raises
         ------
         ArgumentError
-            It declares nothing, or something that can't be understood.
+            There is no such file, it declares nothing, or it is wrong.
         """
         where = f"{self.name}/{FILE}"
         try:
@@ -239,57 +124,6 @@ class Package(NamedTuple):
     def _has_cuda(self, source: str) -> bool:
         folder = self.files / source
         return folder.is_dir() and any(each.name.endswith(".cu") for each in folder.iterdir())
-
-    def bundles(self) -> Iterator[Bundle]:
-        """Find what was built ahead of time: in the package, then in the folder of BE_PREBUILT_DIR."""
-        root, settings = self.root, PROCESS.settings()
-        memory = PROCESS.image_memory(settings)
-        if root is not None:
-            found = [open_trusted(root / KERNELS, vouched=root, memory=memory)]
-        else:
-            found = [_open_part(self.files / KERNELS, f"{self.name}/{KERNELS}")]
-        if settings.prebuilt_dir is not None:
-            found.append(open_trusted(settings.prebuilt_dir / self.name, memory=memory))
-        yield from filter(None, found)
-
-
-def _open_part(folder: Traversable, where: str) -> Bundle | None:
-    """Open the bundle of a package that is not a folder, such as one in a zip."""
-    index = folder / INDEX
-    if not index.is_file():
-        return None
-
-    def read(file: str, most_bytes: int) -> bytes:
-        at = folder
-        for part in file.split("/"):
-            at = at / part
-        return read_part(at, most_bytes)
-
-    try:
-        text = read_part(index, LARGEST_INDEX)
-    except OSError as error:
-        raise LoadError(f"{where}/{INDEX} can't be read: {error.strerror}") from error
-    return Bundle(where, parse_index(text, where), read)
-
-
-def find_package(name: str) -> Package:
-    """Find a package that is imported, or can be.
-
-    Raises
-    ------
-    ArgumentError
-        There is no such package, or it has no kernels.
-    """
-    if not all(part.isidentifier() for part in str(name).split(".")):
-        raise ArgumentError(f"{name!r} is not the name of a package", hints=("pass __name__ or __package__",))
-    try:
-        files = importlib.resources.files(name)
-    except (ImportError, TypeError) as error:
-        raise ArgumentError(f"there is no package {name!r}: {error}") from None
-    if not (files / FILE).is_file() and not (files / KERNELS / INDEX).is_file():
-        hints = (f"add a {FILE} beside its __init__.py; see docs/packages.md", "or add it to the package's data files")
-        raise ArgumentError(f"the package {name} has no kernels: neither {FILE} nor {KERNELS}/{INDEX}", hints=hints)
-    return Package(name, files)
 
 
 class PackageKernels:
@@ -319,7 +153,7 @@ class PackageKernels:
         Raises
         ------
         AttributeError
-            There is none, or functions of several modules have the name.
+            Nothing has the name, or functions of several modules have it.
         """
         return self.__own__.get(name)
 
@@ -332,7 +166,7 @@ class PackageKernels:
 
 
 class _Kernels:
-    """The kernels of a package, read and loaded as they are asked for."""
+    """The kernels of a package, read and loaded when they are asked for."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -370,7 +204,7 @@ class _Kernels:
         return self._made[owners[0]][name]
 
     def _names(self) -> dict[str, list[str]]:
-        """Map each name to the modules that have it; a module's or kernel's own name to itself."""
+        """Map each function to the modules that have it; a module or a kernel to itself."""
         if self._owners is None:
             modules, kernels = self._listed()
             owners: dict[str, list[str]] = {}
@@ -382,36 +216,40 @@ class _Kernels:
 
     def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
         """List the functions of each module, and the kernels, without loading one."""
+        is_declared = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
         for bundle in self._bundles():
             with reading(bundle.where):
-                if self._is_old(bundle):
-                    break
-                rows = bundle.table.modules.items()
-                modules = {name: ModuleRecord.read(row, bundle.where).contents() for name, row in rows}
+                rows = (*bundle.table.modules.values(), *bundle.table.functions.values())
+                if is_declared and any(changed_source(self.package.root, row["sources"]) for row in rows):
+                    break  # other functions may be declared now
+                modules = {
+                    name: ModuleRecord.read(row, bundle.where).contents() for name, row in bundle.table.modules.items()
+                }
                 return modules, bundle.table.functions
-
         declared = self.package.declaration()
-        return declared_signatures(self.package.name, _root(self.package), declared), declared.kernels
+        return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
-    def _is_old(self, bundle: Bundle) -> bool:
-        """Return whether other functions may be declared now than are in a bundle."""
-        rows = (*bundle.table.modules.values(), *bundle.table.functions.values())
-        is_wanted = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
-        return is_wanted and any(changed_source(self.package.root, row["sources"]) for row in rows)
+    def _bundles(self) -> tuple[Bundle, ...]:
+        """Return the bundle in the package and the bundle below ``BE_PREBUILT_DIR``, unless ``BE_JIT`` is always."""
+        package, settings = self.package, PROCESS.settings()
+        if settings.jit == "always":
+            return ()
+        if self._built is None:
+            memory = PROCESS.image_memory(settings)
+            if package.root is not None:
+                found = [open_trusted(package.root / KERNELS, vouched=package.root, memory=memory)]
+            else:
+                found = [_open_part(package.files / KERNELS, f"{package.name}/{KERNELS}")]
+            if settings.prebuilt_dir is not None:
+                found.append(open_trusted(settings.prebuilt_dir / package.name, memory=memory))
+            self._built = tuple(filter(None, found))
+        return self._built
 
     def _devices(self) -> tuple[Arch, ...]:
         """Return the architectures of the GPUs here; the driver is asked once."""
         if self._archs is None:
             self._archs = device_archs(LocalSystem())
         return self._archs
-
-    def _bundles(self) -> tuple[Bundle, ...]:
-        """Return what was built ahead of time, unless it is not wanted."""
-        if PROCESS.settings().jit == "always":
-            return ()
-        if self._built is None:
-            self._built = tuple(self.package.bundles())
-        return self._built
 
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
@@ -421,59 +259,116 @@ class _Kernels:
         reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
         for bundle in self._bundles():
             with reading(bundle.where):
-                reason = _obstacle(package, name, bundle, self._devices)
+                reason = self._obstacle(name, bundle)
                 if not reason:
-                    return _open(package, name, bundle)
+                    return self._open(name, bundle)
         if settings.jit == "never":
-            raise refusal(package.name, name, reason)
+            raise LoadError(
+                f"{package.name}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
+                hints=(
+                    "BE_JIT=missing compiles them here, if a compiler and the sources are there",
+                    f"or build them for this machine: python -m be_runtime build {package.name}",
+                ),
+            )
         try:
-            return _compile(package, name)
+            return self._compile(name)
         except (ToolchainError, LoadError) as error:
             if settings.jit != "always":
                 error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
             raise
 
+    def _obstacle(self, name: str, bundle: Bundle) -> str:
+        """Return the reason why a bundle's code for a module or a kernel can't be used here; empty if it can."""
+        table = bundle.table
+        row = {**table.functions, **table.modules}.get(name)
+        if row is None:
+            return "it was not built"
+        changed = changed_source(self.package.root, row["sources"])
+        if changed:
+            return f"{changed} changed since it was built"
+        if name in table.modules:
+            archs = table.images[row["image"]].archs
+            return lacking_arch(archs, self._devices()) if archs else ""
+        from be_runtime.kernels.launcher import lacking
 
-@public
-def package_kernels(package: str) -> PackageKernels:
-    """Return the kernels that a package declares in its ``kernels.toml``.
+        kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
+        return next(filter(None, (lacking(each, self._devices()) for each in kernels)), "")
 
-    The line is the same while one develops, when kernels are compiled at first use, and in an installed wheel that was
-    built with them, which needs no compiler. The variable ``BE_JIT`` says when to compile: ``never``, only what is
-    ``missing``, or ``always``.
+    def _open(self, name: str, bundle: Bundle) -> Any:
+        """Load a module or a kernel of a bundle."""
+        row = bundle.table.modules.get(name)
+        if row is None:
+            from be_runtime.ship.kernels import open_function
 
-    Parameters
-    ----------
-    package : str
-        Name of the package, such as ``__name__`` in its ``__init__.py``.
+            return open_function(bundle.table.functions[name], bundle)
+        record, full = ModuleRecord.read(row, bundle.where), f"{self.package.name}.{name}"
+        module = open_bundled(full, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
+        note(ModuleInfo.of(module).content_hash)
+        return _registered(module, full)
 
-    Returns
-    -------
-    PackageKernels
-        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded
-        before its first use.
+    def _compile(self, name: str) -> Any:
+        """Compile a module or a kernel from the package's sources, unless the cache has it."""
+        declared, root = self.package.declaration(), self._root()
+        if name not in declared.modules:
+            return declared_function(name, declared.kernels[name], root)
+        request, options = request_of(self.package.name, root, declared.modules[name])
+        module = PROCESS.load(request, options._replace(auto_register=False))
+        try:
+            manifest = parse_manifest((ModuleInfo.of(module).path.parent / MANIFEST).read_bytes())
+        except (OSError, ValueError):  # of a folder of prebuilt modules
+            pass
+        else:
+            refuse_read_links_out(f"modules.{name}", root, manifest.dependencies.paths)
+        return _registered(module, options.target_prefix)
 
-    Raises
-    ------
-    ArgumentError
-        There is no such package, or it has no kernels.
+    def _root(self) -> Path:
+        """Return the folder of the package's sources.
 
-    Examples
-    --------
-    >>> ops = package_kernels("mykernels")  # doctest: +SKIP
-    >>> ops.neurons.fire(v)  # doctest: +SKIP
-    """
-    return PackageKernels(find_package(package))
+        Raises
+        ------
+        LoadError
+            The package is in an archive.
+        """
+        if self.package.root is None:
+            raise LoadError(
+                f"the sources of {self.package.name} are not files of a folder, so they can't be compiled",
+                hints=("install the package instead of importing it from an archive",),
+            )
+        return self.package.root
 
 
-def package_of(kernels: PackageKernels) -> Package:
-    """Return the package whose kernels they are; its names leave no room for a method."""
-    return kernels.__own__.package
+def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
+    """Register a module's names, and return the module; after an edit and a reload, the names keep the first code."""
+    try:
+        register_module(module, prefix, PROCESS.registry)
+    except RegistrationError as error:
+        text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
+        warn_caller(f"{text}: {error.message}")
+    return module
+
+
+def _open_part(folder: Traversable, where: str) -> Bundle | None:
+    """Open the bundle of a package in an archive; None if there is none."""
+    index = folder / INDEX
+    if not index.is_file():
+        return None
+
+    def read(file: str, most_bytes: int) -> bytes:
+        at = folder
+        for part in file.split("/"):
+            at = at / part
+        return read_part(at, most_bytes)
+
+    try:
+        text = read_part(index, LARGEST_INDEX)
+    except OSError as error:
+        raise LoadError(f"{where}/{INDEX} can't be read: {error.strerror}") from error
+    return Bundle(where, parse_index(text, where), read)
 
 
 @contextlib.contextmanager
 def _naming(package: str) -> Iterator[None]:
-    """Name the package in errors of the block that do not name it, such as a compiler's: a user has many packages."""
+    """Name the package in errors of the block that do not name it, such as a compiler's."""
     try:
         yield
     except (BeRuntimeError, ToolchainError) as error:
@@ -482,57 +377,33 @@ def _naming(package: str) -> Iterator[None]:
         raise
 
 
-def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[], tuple[Arch, ...]]) -> str:
-    """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
-    table = bundle.table
-    row = {**table.functions, **table.modules}.get(name)
-    if row is None:
-        return "it was not built"
-    changed = changed_source(package.root, row["sources"])
-    if changed:
-        return f"{changed} changed since it was built"
-    if name in table.modules:
-        archs = table.images[row["image"]].archs
-        return lacking_arch(archs, devices()) if archs else ""
-    from be_runtime.kernels.launcher import lacking
-
-    kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
-    return next(filter(None, (lacking(each, devices()) for each in kernels)), "")
-
-
-def _open(package: Package, name: str, bundle: Bundle) -> Any:
-    row = bundle.table.modules.get(name)
-    if row is not None:
-        return open_module(package.name, name, ModuleRecord.read(row, bundle.where), bundle)
-    from be_runtime.ship.kernels import open_function
-
-    return open_function(bundle.table.functions[name], bundle)
-
-
-def _compile(package: Package, name: str) -> Any:
-    declared = package.declaration()
-    module = declared.modules.get(name)
-    if module is not None:
-        return jit_module(package.name, _root(package), module)
-    return declared_function(name, declared.kernels[name], _root(package))
-
-
-def _root(package: Package) -> Path:
-    if package.root is None:
-        raise LoadError(
-            f"the sources of {package.name} are not files of a folder, so they can't be compiled",
-            hints=("install the package instead of importing it from an archive",),
-        )
-    return package.root
-
-
-def locate_package(asked: str | None, here: Path) -> Package:
-    """Find a package by its name or folder, or the only one below a folder.
+def find_package(name: str) -> Package:
+    """Return an importable package that has kernels.
 
     Raises
     ------
     ArgumentError
-        There is none, or there are several.
+        There is no such package, or it has no kernels.
+    """
+    if not all(part.isidentifier() for part in str(name).split(".")):
+        raise ArgumentError(f"{name!r} is not the name of a package", hints=("pass __name__ or __package__",))
+    try:
+        files = importlib.resources.files(name)
+    except (ImportError, TypeError) as error:
+        raise ArgumentError(f"there is no package {name!r}: {error}") from None
+    if not (files / FILE).is_file() and not (files / KERNELS / INDEX).is_file():
+        hints = (f"add a {FILE} beside its __init__.py; see docs/packages.md", "or add it to the package's data files")
+        raise ArgumentError(f"the package {name} has no kernels: neither {FILE} nor {KERNELS}/{INDEX}", hints=hints)
+    return Package(name, files)
+
+
+def locate_package(asked: str | None, here: Path) -> Package:
+    """Return the package of a name or a folder, or else the only package below a folder.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such package, or there are several below the folder.
     """
     if asked is None:
         found = [path.parent for pattern in (f"*/{FILE}", f"src/*/{FILE}") for path in sorted(here.glob(pattern))]
@@ -559,28 +430,121 @@ def locate_package(asked: str | None, here: Path) -> Package:
 
 
 def package_in(folder: Path) -> Package:
-    """Return the package of a folder; its name has those of the packages around it."""
+    """Return the package of a folder; its name begins with the names of the packages around it."""
     root = folder.absolute().resolve()
-    parts = [root.name]
-    above = root.parent
+    name, above = root.name, root.parent
     while (above / "__init__.py").is_file():
-        parts.insert(0, above.name)
-        above = above.parent
-    return Package(".".join(parts), root)
+        name, above = f"{above.name}.{name}", above.parent
+    return Package(name, root)
 
 
-_CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
+def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
+    """Return the request for a declared module, and the options of its load.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, the first part of the targets' names.
+    root : Path
+        Folder of the package.
+    declared : DeclaredModule
+
+    Raises
+    ------
+    ArgumentError, SourceNotFoundError
+        An option has a bad value, or a source is missing.
+    """
+    options = dict(declared.options)
+    folders = [root / path for path in options.get("extra_include_paths", ())]
+    if folders:
+        options["extra_include_paths"] = [*map(str, folders)]
+    allow_cuda_graph = options.pop("allow_cuda_graph", True)
+    sources = [root / source for source in declared.sources]
+    refuse_links_out(f"modules.{declared.name}", root, sources, folders)
+    units = _units(root, sources, declared)
+    make = cuda_request if declared.language == "cuda" else cpp_request
+    name = f"{package}.{declared.name}"
+    request = make(name, units, declared.functions, **options)
+    return request, load_options(name, allow_cuda_graph=allow_cuda_graph)
+
+
+def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
+    """Return the sources of a module; sources that share a stem get their paths as stems."""
+    found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
+    units = [unit for each in found for unit in each]
+    stems = [unit.stem for unit in units]
+    twice = sorted(str(unit.path) for unit in units if [each.path for each in units].count(unit.path) > 1)
+    if twice:
+        raise ArgumentError(f"modules.{declared.name}: sources name {Path(twice[0]).relative_to(root)} twice")
+    return tuple(
+        unit
+        if stems.count(unit.stem) == 1 or unit.path is None
+        else unit._replace(stem=str(unit.path.relative_to(root)).replace("/", "."))
+        for unit in units
+    )
+
+
+def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
+    """Return the signatures of each declared module's functions, read from its sources.
+
+    Raises
+    ------
+    ArgumentError, SourceNotFoundError, SpecError
+        A source is missing, or its entry points can't be understood.
+    """
+    found = {}
+    for name, declared in declaration.modules.items():
+        request, _ = request_of(package, root, declared)
+        bound = [binding for bindings in bind(request).values() for binding in bindings]
+        found[name] = {each.export: signature_of_entry(f"{name}.{each.export}", each.entry) for each in bound}
+    return found
+
+
+def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the hashes of a package's files and its declaration by their names; files elsewhere are left out."""
+    own = root.resolve()
+    found = sorted({path.resolve() for path in (root / FILE, *files)})
+    return {
+        str(path.relative_to(own)): digest
+        for path in found
+        if path.is_relative_to(own) and (digest := file_sha256(path)) is not None
+    }
+
+
+def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
+    """Return the first file that changed or is new; empty if there is none. A missing file is no change.
+
+    Parameters
+    ----------
+    root : Path or None
+        Folder of the package; None for a package in an archive.
+    sources : dict of str to str
+        Hash of each file. The value of a name that ends with a slash, a folder, is the suffixes of its sources.
+    """
+    if root is None:
+        return ""
+    for name, recorded in sources.items():
+        path = root / name
+        if name.endswith("/"):
+            files = path.glob("[!.]*")
+            found = (str(PurePosixPath(name, each.name)) for each in files if each.suffix in recorded.split())
+            added = sorted(each for each in found if each not in sources)
+            if added:
+                return added[0]
+        elif file_sha256(path) not in (None, recorded):
+            return name
+    return ""
 
 
 def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:
-    """Refuse a source, a header beside one, or anything below a folder of headers that leads out of a package.
+    """Refuse links out of a package: sources, headers beside sources, and everything below folders of headers.
 
     Parameters
     ----------
     where : str
-        The beginning of the message.
+        Beginning of the message.
     root : Path
-        Folder of the package, itself wherever it is.
+        Folder of the package, which may itself be a link.
     sources : iterable of Path
         Files and folders of sources, below `root`.
     include_folders : iterable of Path
@@ -589,11 +553,11 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
     Raises
     ------
     ArgumentError
-        One does; the message names the link and its target.
+        There is such a link; the message names it and its target.
     """
     # An installer may make each file a link to its own copy of the package: the declaration lies beside the rest there.
     own = (os.path.realpath(root), str((root / FILE).resolve().parent))
-    for path in (*_of_sources(sources), *_of_headers(include_folders)):
+    for path in (*_with_links_beside(sources), *_with_links_below(include_folders)):
         if not _is_out(path, own):
             continue
         below = (each for each in (*reversed(path.parents), path) if each.is_relative_to(root))
@@ -605,25 +569,25 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
 
 
 def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
-    """Refuse a package whose compiler read files below it through a link out; paths to other places are the author's.
+    """Refuse links out of a package among the files that a compiler read; files outside of the package are allowed.
 
     Raises
     ------
     ArgumentError
-        It did; the message names the link and its target.
+        The compiler read such a link; the message names it and its target.
     """
     paths = (Path(os.path.normpath(each)) for each in read)
     refuse_links_out(where, root, [path for path in paths if path.is_relative_to(root)], ())
 
 
 def _is_out(path: Path, own: tuple[str, ...]) -> bool:
-    """Return whether a path, links followed, is outside some folders."""
+    """Return whether the target of a path is outside some folders."""
     target = f"{os.path.realpath(path)}/"
     return not target.startswith(tuple(f"{folder}/" for folder in own))
 
 
-def _of_sources(paths: Iterable[Path]) -> Iterator[Path]:
-    """List sources, and links to code in their folders."""
+def _with_links_beside(paths: Iterable[Path]) -> Iterator[Path]:
+    """List sources, and the links to code in their folders."""
     for path in paths:
         yield path
         folder = path if path.is_dir() else path.parent
@@ -631,8 +595,8 @@ def _of_sources(paths: Iterable[Path]) -> Iterator[Path]:
             yield from (each for each in folder.iterdir() if each.suffix in _CODE and each.is_symlink())
 
 
-def _of_headers(folders: Iterable[Path]) -> Iterator[Path]:
-    """List folders of headers, and all links in them."""
+def _with_links_below(folders: Iterable[Path]) -> Iterator[Path]:
+    """List folders of headers, and all links below them."""
     for folder in folders:
         yield folder
         for place, names, files in os.walk(folder):

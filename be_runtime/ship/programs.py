@@ -1,4 +1,4 @@
-"""`load_exported`: an exported program is checked, its kernels are mapped and registered, and it can be called."""
+"""Programs with their kernels: `export` writes them, and `load_exported` checks, maps and registers them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platform
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -50,7 +50,7 @@ from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import LARGE, LARGEST, open_archive, open_regular, read_beginning, read_member
 
 PROGRAM = "program.stablehlo"
-"""Name of what JAX exported."""
+"""Name of the file that JAX exported."""
 
 _SEAL = b"sha256 of all but the images: "
 _SEAL_BYTES = len(_SEAL) + 64
@@ -58,7 +58,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -> bytes:
-    """Write the file of a program.
+    """Return the bytes of a program's file: a zip of the index, JAX's program and the images, and its seal.
 
     Parameters
     ----------
@@ -72,27 +72,27 @@ def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -
         for digest in sorted(images):
             archive.writestr(zipfile.ZipInfo(image_file(digest, index.images[digest]), _DATE), images[digest])
         for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
-            # A reader unpacks no more than this, as what is packed may stand for anything.
+            # A reader unpacks no more than this: a small packed file may stand for any number of bytes.
             how = zipfile.ZIP_DEFLATED if len(data) <= LARGE else zipfile.ZIP_STORED
             archive.writestr(zipfile.ZipInfo(name, _DATE), data, how)
-        archive.comment = b" " * _SEAL_BYTES  # the zip says how long it is
+        archive.comment = b" " * _SEAL_BYTES  # the zip records its length
     data = out.getvalue()
     with zipfile.ZipFile(out) as archive:
         return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
 
 
 def open_container(data: bytes, where: str) -> Bundle:
-    """Open the file of a program, whose hashes are checked first.
+    """Check the hashes of a program's file, and open it.
 
     Returns
     -------
     Bundle
-        Its file `PROGRAM` is what JAX exported.
+        Its file `PROGRAM` is JAX's.
 
     Raises
     ------
     LoadError
-        It is no program, only a part of one, damaged, or of a format or ABI that this release does not read.
+        The file is no program, incomplete, damaged, or of a format or ABI that this release does not read.
     """
     view = memoryview(data)
     if bytes(view[-_SEAL_BYTES:][: len(_SEAL)]) != _SEAL:
@@ -114,7 +114,7 @@ def open_container(data: bytes, where: str) -> Bundle:
 
 
 def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int) -> bytes | memoryview:
-    """Return a file, and an image without a copy."""
+    """Return the bytes of a file; an image is not copied."""
     if name == PROGRAM:
         is_packed = archive.getinfo(name).compress_type != zipfile.ZIP_STORED
         return read_member(archive, name, min(most_bytes, LARGE) if is_packed else most_bytes)
@@ -123,25 +123,25 @@ def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int
 
 
 def _place(info: zipfile.ZipInfo, view: memoryview) -> tuple[int, int]:
-    """Return where the bytes of a file that is not compressed begin and end."""
-    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of its name, and of a field that follows
+    """Return the begin and the end of the bytes of a file that is not compressed."""
+    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of the name, and of the extra field
     start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
     return start, start + info.file_size
 
 
 def _seal(archive: zipfile.ZipFile, view: memoryview) -> bytes:
-    """Hash all but the images, and check those.
+    """Check the images, and return the seal: a hash of all other bytes.
 
     Raises
     ------
     ValueError
-        An image has another hash than its name says, or shares bytes with one before it.
+        The hash of an image is not its name, or the image shares bytes with an image before it.
     """
     rest, at = hashlib.sha256(), 0
     for info in archive.infolist():
         if info.filename.startswith(f"{IMAGES}/"):
             start, end = _place(info, view)
-            # Entries that share bytes would be hashed as often as they are named.
+            # Bytes of many entries would be hashed once for each entry.
             if start < at or hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
                 raise ValueError(info.filename)
             rest.update(view[at:start])
@@ -154,12 +154,12 @@ _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
 
 
 class ExportedProgram(bytes):
-    """A program and its kernels, see `export`."""
+    """The bytes of a program and its kernels, see `export`."""
 
     __slots__ = ()
 
     def save(self, path: StrPath) -> Path:
-        """Write the program to a file, complete or not at all; an older one is replaced.
+        """Write the program to a file, complete or not at all; an older file is replaced.
 
         Raises
         ------
@@ -197,23 +197,23 @@ def export(
     archs: str | Sequence[str] | None = None,
     baseline: str | None = None,
 ) -> ExportedProgram:
-    """Export a function with all kernels that it calls: a program that needs no sources, cache or compiler.
+    """Export a function with all kernels that it calls, as a program that needs no sources, cache or compiler.
 
-    It is what ``jax.export`` makes, and the machine code of each kernel, once. `load_exported` loads it.
+    The program has the output of ``jax.export``, and the machine code of each kernel once. `load_exported` loads it.
 
     Parameters
     ----------
     function : callable
         Function, jitted by ``jax.jit`` or not.
     *args : array or ShapeDtypeStruct, or pytrees of them
-        Arguments that have the shapes and dtypes that the program is for.
+        Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
-        ``"cpu"``, ``"cuda"`` or both; by default that of JAX's default backend. Their devices need not be here.
+        ``"cpu"``, ``"cuda"`` or both; by default the platform of JAX's default backend. The devices need not be here.
     archs : str or sequence of str, optional
-        GPU architectures, such as ``"8.0,9.0"``; by default those for which each kernel was compiled here.
+        GPU architectures, such as ``"8.0,9.0"``; by default the architectures for which each kernel was compiled here.
     baseline : str, optional
         Level of CPU instructions that host code may use: by default ``"x86-64-v3"`` on x86-64, which has AVX2. An empty
-        text stands for what every such machine has.
+        text allows only the instructions of every such machine.
 
     Returns
     -------
@@ -225,11 +225,11 @@ def export(
     ArgumentError
         A platform, an architecture or the level is unknown.
     RegistrationError
-        A kernel that it calls works in this process alone, or it calls back into Python.
+        The function calls a kernel that works in this process alone, or calls back into Python.
     BeRuntimeError, ToolchainError
-        A kernel can't be compiled as asked.
+        A kernel can't be compiled for the platforms and architectures.
     ValueError
-        JAX can't export it.
+        JAX can't export the function.
     LoadError
         A package that ``jax.export`` needs is not installed.
 
@@ -243,48 +243,58 @@ def export(
     machine = platform.machine()
     level = default_baseline(machine) if baseline is None else check_baseline(baseline, machine)
     asked = () if archs is None else parse_archs(check_arch_list(archs, "archs") or "")
-    listed = [platforms] if isinstance(platforms, str) else platforms
-    names = None if listed is None else [_check_platform(name) for name in listed]
+    names = None
+    if platforms is not None:
+        names = [platforms] if isinstance(platforms, str) else [*platforms]
+        for name in names:
+            if name not in _PLATFORMS:
+                raise ArgumentError(f"platforms has {name!r}; there are: cpu, cuda")
+        names = ["cuda" if name == "gpu" else str(name) for name in names]
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
         program = exporting.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
-    data = exporting.write_program(program)
-    return ExportedProgram(write_container(cargo.index(program, level), data, cargo.data()))
-
-
-def _check_platform(name: object) -> str:
-    if name not in _PLATFORMS:
-        raise ArgumentError(f"platforms has {name!r}; there are: cpu, cuda")
-    return "cuda" if name == "gpu" else str(name)
+    index = Index(
+        machine=machine,
+        images={digest: image for digest, (image, _) in cargo.images.items()},
+        targets=cargo.targets,
+        kernels=cargo.kernels,
+        program={
+            **exporting.describe_program(program),
+            "baseline": level,
+            "made_by": f"brainevent-toolchain {__version__}",
+        },
+    )
+    images = {digest: data for digest, (_, data) in cargo.images.items()}
+    return ExportedProgram(write_container(index, exporting.write_program(program), images))
 
 
 class _Cargo:
-    """The code that a program carries, collected while its calls are renamed.
+    """The code that a program carries; `rename` collects it.
 
     Parameters
     ----------
     wanted : Demand
     platforms : sequence of str, or None
-        The program's platforms; None for that of the default backend.
+        The program's platforms; None for the platform of the default backend.
     """
 
     def __init__(self, wanted: Demand, platforms: Sequence[str] | None) -> None:
         self._wanted = wanted
         self._platforms = platforms
         self._renamed: dict[tuple[str, str], tuple[str, str]] = {}
-        self._images: dict[str, tuple[CodeImage, bytes]] = {}
-        self._targets: dict[str, ImageTarget] = {}
-        self._kernels: dict[str, object] = {}
+        self.images: dict[str, tuple[CodeImage, bytes]] = {}
+        self.targets: dict[str, ImageTarget] = {}
+        self.kernels: dict[str, object] = {}
 
     def rename(self, name: str, kernel: str) -> tuple[str, str]:
-        """Return the target and the kernel by content; what is not ours keeps its name."""
+        """Return the names of a target and its kernel by their content; targets of other packages keep their names."""
         if (name, kernel) not in self._renamed:
             live = PROCESS.registry.get(name)
             self._renamed[name, kernel] = self._take(self._choose(name, live), kernel) if live else (name, kernel)
         return self._renamed[name, kernel]
 
     def _choose(self, name: str, live: Sequence[Target]) -> Target:
-        """Choose the target of a name that the program calls.
+        """Return the target of a name that the program calls.
 
         Raises
         ------
@@ -301,6 +311,7 @@ class _Cargo:
         return found[0]
 
     def _take(self, target: Target, kernel: str) -> tuple[str, str]:
+        """Add the code of a target, and return the new names."""
         if target.carry is None:
             raise exporting.known_here_alone(repr(target.name))
         try:
@@ -308,28 +319,10 @@ class _Cargo:
         except BeRuntimeError as error:
             error.hints = (*error.hints, f"it is exported since the program calls {target.name}")
             raise
-        self._targets[made.target] = made.row
-        self._images.update(made.images)
-        self._kernels.update(made.kernels)
+        self.targets[made.target] = made.row
+        self.images.update(made.images)
+        self.kernels.update(made.kernels)
         return made.target, made.kernel or kernel
-
-    def data(self) -> dict[str, bytes]:
-        """Return the images' bytes by hash."""
-        return {digest: data for digest, (_, data) in self._images.items()}
-
-    def index(self, program: Any, baseline: str) -> Index:
-        """Return the index of a program."""
-        return Index(
-            machine=platform.machine(),
-            images={digest: image for digest, (image, _) in self._images.items()},
-            targets=self._targets,
-            kernels=self._kernels,
-            program={
-                **exporting.describe_program(program),
-                "baseline": baseline,
-                "made_by": f"brainevent-toolchain {__version__}",
-            },
-        )
 
 
 class LoadedProgram:
@@ -379,20 +372,20 @@ def load_exported(
     expected_sha256: str | None = None,
     verify: Callable[[bytes], object] | None = None,
 ) -> LoadedProgram:
-    """Load an exported program: this runs its code, so load what you trust.
+    """Load an exported program. This runs its code: load only programs that you trust.
 
-    Its kernels are registered once in a process, under names that contain their hashes. Those of a platform that this
-    machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
+    Its kernels are registered once in a process, under names that contain their hashes. Kernels for a platform that
+    this machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
 
     Parameters
     ----------
     data_or_path : bytes, str or Path
-        What `export` returned, or its file, which nobody else may be able to write.
+        The result of `export`, or its file. Nobody else may have the right to write the file.
     expected_sha256 : str, optional
-        Hash of all bytes; others are refused before anything of them is read.
+        Hash of all bytes; other bytes are refused before they are read.
     verify : callable, optional
-        Function that is given the bytes before anything of them is read, such as a check of a signature: it raises, or
-        returns False, to refuse them.
+        Function that gets the bytes before they are read, such as a check of a signature. It raises or returns False to
+        refuse them.
 
     Returns
     -------
@@ -402,7 +395,7 @@ def load_exported(
     Raises
     ------
     LoadError
-        It is damaged, not the expected one, of another release's format, or for other machines.
+        The program is damaged, not the expected program, of another release's format, or for other machines.
     ArgumentError
         An argument is of the wrong type, or the file can't be read.
     """
@@ -410,8 +403,13 @@ def load_exported(
         data, where = bytes(data_or_path), "the exported program"
     else:
         path = check_path(data_or_path, "data_or_path")
-        data, where = _read_loaded(path), str(path)
-    _accept(data, where, expected_sha256, verify)
+        data, where = _read_trusted(path), str(path)
+    if expected_sha256 is not None:
+        found = hashlib.sha256(data).hexdigest()
+        if found != str(expected_sha256).lower():
+            raise LoadError(f"{where} is not the expected program: its sha256 is {found}, and not {expected_sha256}")
+    if verify is not None and verify(data) is False:
+        raise LoadError(f"{where} is refused: verify returned False")
     bundle = open_container(data, where)
     with reading(where):
         read = exporting.read_program(bundle.file(PROGRAM), bundle.table.program)
@@ -419,8 +417,8 @@ def load_exported(
     return LoadedProgram(read)
 
 
-def _read_loaded(path: Path) -> bytes:
-    """Read a file that nobody else can write or replace."""
+def _read_trusted(path: Path) -> bytes:
+    """Return the bytes of a file that nobody else can write or replace."""
     try:
         with open_regular(path) as file:
             problem = LocalSystem().distrust(path.absolute())
@@ -434,23 +432,27 @@ def _read_loaded(path: Path) -> bytes:
         raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
 
 
-def _accept(data: bytes, where: str, expected_sha256: str | None, verify: Callable[[bytes], object] | None) -> None:
-    """Check a program's bytes as the caller asks, before anything is read of them."""
-    if expected_sha256 is not None:
-        found = hashlib.sha256(data).hexdigest()
-        if found != str(expected_sha256).lower():
-            raise LoadError(f"{where} is not the expected program: its sha256 is {found}, and not {expected_sha256}")
-    if verify is not None and verify(data) is False:
-        raise LoadError(f"{where} is refused: verify returned False")
-
-
 def _register(bundle: Bundle) -> None:
-    """Check everything that is used here, then map and register it."""
+    """Check the code for the platforms of this machine, then map and register it.
+
+    Raises
+    ------
+    LoadError
+        An image is for another machine.
+    """
     index, archs = bundle.table, exporting.device_archs()
     here = {name: target for name, target in index.targets.items() if target.platform in archs}
     kernels = index.kernels if any(target.stages == STAGES for target in here.values()) else {}
-    used = {target.image for target in here.values()}
-    _check(bundle, used, kernels, tuple(sorted({Arch.parse(each) for each in archs.get("CUDA", ())})))
+    images = {target.image: index.images[target.image] for target in here.values()}
+    if images:
+        require_machine(index.machine, bundle.where)
+    for image in images.values():
+        require_baseline(image.baseline, bundle.where)
+    devices = tuple(sorted({Arch.parse(each) for each in archs.get("CUDA", ())}))
+    problems = [lacking_arch(image.archs, devices) for image in images.values()]
+    problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
+    if problem:
+        raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))
     for name, target in here.items():
         if target.stages != STAGES:
             register_image_target(name, bundle, PROCESS.registry)
@@ -458,21 +460,3 @@ def _register(bundle: Bundle) -> None:
         launcher = launcher_of(name, partial(bundle.library, target.image), PROCESS.registry)
         for kernel, row in kernels.items():
             launcher.define(kernel_of(kernel, row, bundle.image))
-
-
-def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], devices: tuple[Arch, ...]) -> None:
-    """Check machine, level and architectures of the images that are used here.
-
-    Raises
-    ------
-    LoadError
-        An image is not for this machine.
-    """
-    if used:
-        require_machine(bundle.table.machine, bundle.where)
-    for digest in used:
-        require_baseline(bundle.table.images[digest].baseline, bundle.where)
-    problems = [lacking_arch(image.archs, devices) for image in (bundle.table.images[digest] for digest in used)]
-    problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
-    if problem:
-        raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))

@@ -1,6 +1,6 @@
-"""The plug-in of setuptools: kernels of projects whose ``pyproject.toml`` has a table ``[tool.be-runtime]``.
+"""The plug-in of setuptools for projects whose ``pyproject.toml`` has a table ``[tool.be-runtime]``.
 
-Setuptools calls `finalize` in each build of an environment that has this distribution, so it looks before it imports.
+Setuptools calls `finalize` in every build of an environment with this distribution, so the commands are imported late.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def finalize(distribution: Distribution) -> None:
-    """Add our commands to the build of a project that asks for them."""
+    """Add the commands for kernels to the build of a project that has the table."""
     try:
         data = Path("pyproject.toml").read_bytes()
         asks = b"be-runtime" in data and "be-runtime" in tomllib.loads(data.decode()).get("tool", {})
-    except (OSError, ValueError, RecursionError):  # setuptools says what is wrong with the file
+    except (OSError, ValueError, RecursionError):  # setuptools reports the fault of the file
         return
     if asks:
         try:

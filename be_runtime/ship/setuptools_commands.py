@@ -1,6 +1,6 @@
-"""Setuptools' commands for a project with kernels: they are built with its wheel, and named in its tag.
+"""The commands of setuptools for a project with kernels: a wheel gets kernels and a tag, and an sdist the sources.
 
-Editable installs build nothing, and an sdist gets the sources.
+Editable installs build nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from be_runtime.ship.package import Package
 from be_runtime.ship.wheel import (
     WheelOptions,
     build_kernels,
-    leaving_as_text,
+    errors_as_text,
     parse_options,
     place,
     platform_of,
@@ -36,42 +36,42 @@ class BuildKernels(Command):  # type: ignore[misc]
     user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
 
     def initialize_options(self) -> None:
-        """Set what setuptools sets later."""
+        """Set the attributes that setuptools sets later."""
         self.editable_mode = False
         self.build_lib = ""
 
     def finalize_options(self) -> None:
-        """Take the folder of the wheel's files."""
+        """Set the folder of the wheel's files."""
         self.build_lib = self.get_finalized_command("build").build_lib
 
     def run(self) -> None:
-        """Build kernels among the wheel's files."""
+        """Build the kernels into the folder of the wheel's files."""
         if not self.editable_mode:
-            with leaving_as_text():
+            with errors_as_text():
                 options = _options()
                 for package, folder in self._folders(options).items():
                     build_kernels(package, options, folder)
 
     def platform(self) -> str:
         """Return the wheel's platform; empty if no kernels were built."""
-        with leaving_as_text():
+        with errors_as_text():
             options = _options()
             folders = {package.name: folder for package, folder in self._folders(options).items()}
-            return platform_of(folders, options) if all((each / INDEX).is_file() for each in folders.values()) else ""
+            is_built = all((folder / INDEX).is_file() for folder in folders.values())
+            return platform_of(folders, options) if is_built else ""
 
     def get_source_files(self) -> list[str]:
-        """List what an sdist needs."""
-        with leaving_as_text():
-            return [
-                file for package in wheel_packages(_options(), Path.cwd()) for file in source_files(package, Path.cwd())
-            ]
+        """List the sources for an sdist."""
+        root = Path.cwd()
+        with errors_as_text():
+            return [file for package in wheel_packages(_options(), root) for file in source_files(package, root)]
 
     def get_outputs(self) -> list[str]:
-        """List no files, since their names are known when they are built."""
+        """Return no files, since their names are not known before the build."""
         return []
 
     def get_output_mapping(self) -> dict[str, str]:
-        """List no files that an editable install links to."""
+        """Return no files, since an editable install links to none."""
         return {}
 
     def _folders(self, options: WheelOptions) -> Mapping[Package, Path]:
@@ -79,17 +79,17 @@ class BuildKernels(Command):  # type: ignore[misc]
 
 
 class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
-    """A part of the command ``bdist_wheel``: the platform of a wheel with kernels."""
+    """A base class of the command ``bdist_wheel``, which sets the platform of a wheel with kernels."""
 
     def run(self) -> None:
         """Write a wheel whose files are for one platform."""
         self.root_is_pure = False
-        # The command ``install`` asks this when it chooses the folder of a wheel's files.
+        # The command ``install`` calls this when it chooses the folder of a wheel's files.
         self.distribution.has_ext_modules = lambda: True
         super().run()
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the tag: of any Python, unless extension modules are there too."""
+        """Return the tag, which is for any Python unless the wheel has extension modules too."""
         python, abi, platform = super().get_tag()
         command: Any = self.get_finalized_command(_KERNELS)
         found = "" if self.root_is_pure else command.platform()
@@ -99,7 +99,7 @@ class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
 
 
 def add_commands(distribution: Distribution) -> None:
-    """Add our commands to a project's."""
+    """Add the commands for kernels to a project's commands."""
     build, wheel = (distribution.get_command_class(name) for name in ("build", "bdist_wheel"))
     distribution.cmdclass |= {
         _KERNELS: BuildKernels,

@@ -1,4 +1,4 @@
-"""The contents of a file or folder with kernels: an exported program, a package, or the packages in a wheel."""
+"""The command ``show``: the contents of an exported program, a package, or the packages in a wheel."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from be_toolchain.machine.trust import open_archive, open_regular, read_member
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:
-    """Describe each bundle in a file or folder; the bytes of its images are checked, and nothing is loaded.
+    """Describe each bundle in a file or folder. The bytes of its images are checked, and nothing is loaded.
 
     Raises
     ------
     ArgumentError
-        There is none.
+        There is no bundle.
     LoadError
-        It is damaged, or of a format that this release does not read.
+        A bundle is damaged, or of a format that this release does not read.
     """
     try:
         if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where a path is too long
@@ -56,19 +56,14 @@ def _bundles(path: Path, file: BinaryIO) -> Iterator[Bundle]:
         archive = open_archive(file)
         names = archive.namelist()
     except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
-        yield _program(path, file)  # which says what is wrong
-        return
+        names = [PROGRAM]  # its reader raises the error
     if PROGRAM in names:
-        yield _program(path, file)
+        file.seek(0)
+        yield open_container(file.read(), str(path))
     for name in (each for each in names if each.endswith(f"{KERNELS}/{INDEX}")):
         folder = name.rpartition("/")[0]
         where = f"{path}: {folder}"
         yield Bundle(where, parse_index(read_index(archive, name, where), where), partial(_read_below, archive, folder))
-
-
-def _program(path: Path, file: BinaryIO) -> Bundle:
-    file.seek(0)
-    return open_container(file.read(), str(path))
 
 
 def _read_below(archive: zipfile.ZipFile, folder: str, name: str, most_bytes: int) -> bytes:
@@ -94,7 +89,7 @@ def _describe(bundle: Bundle) -> dict[str, Any]:
 
 
 def render_description(described: dict[str, Any]) -> str:
-    """Write a description as text."""
+    """Return a description as text."""
     with reading(described["where"]):
         return "\n".join(_lines(described))
 

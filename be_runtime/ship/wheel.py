@@ -1,4 +1,4 @@
-"""The kernels of a wheel, as the plug-ins of all build backends make them."""
+"""The kernels and the platform tag of a wheel, for the plug-ins of all build backends."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.trust import LARGE, read_regular
 from be_toolchain.terminal import say
 
+_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])
+
 
 class Needs(NamedTuple):
-    """Libraries and symbols that an image asks for.
+    """The libraries and symbols that an image needs.
 
     Parameters
     ----------
     libraries : tuple of str
-        Names of shared libraries, such as ``"libc.so.6"``; that of the loader itself is left out.
+        Names of shared libraries, such as ``"libc.so.6"``, without the dynamic loader.
     versions : frozenset of str
         Versions of their symbols, such as ``"GLIBC_2.34"``.
     undefined : frozenset of str
-        Symbols that other libraries must have.
+        Symbols that other libraries must define.
     run_paths : tuple of str
-        Folders in which libraries are looked for.
+        Folders in which the dynamic loader searches for libraries.
     """
 
     libraries: tuple[str, ...]
@@ -48,7 +50,7 @@ class Needs(NamedTuple):
 
 
 def read_needs(data: bytes) -> Needs:
-    """Read what an image asks for.
+    """Read the libraries and symbols that an image needs.
 
     Raises
     ------
@@ -62,7 +64,8 @@ def read_needs(data: bytes) -> Needs:
     elf = ELFFile(io.BytesIO(data))
     dynamic, versions, symbols = map(elf.get_section_by_name, (".dynamic", ".gnu.version_r", ".dynsym"))
     tags = list(dynamic.iter_tags()) if dynamic else []
-    paths = [tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath for tag in tags if tag.entry.d_tag in _PATHS]
+    paths = [tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH"]
+    paths += [tag.runpath for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
     return Needs(
         libraries=tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED" and not _is_loader(tag.needed)),
         versions=frozenset(
@@ -80,15 +83,12 @@ def read_needs(data: bytes) -> Needs:
     )
 
 
-_PATHS = ("DT_RPATH", "DT_RUNPATH")
-
-
 def _is_loader(library: str) -> bool:
     return library.startswith(("ld-linux", "ld64.so"))
 
 
 def lacking_extra(package: str) -> BeRuntimeError:
-    """Return the error for a wheel that can't be checked."""
+    """Return the error for a missing package of the extra ``build``."""
     return BeRuntimeError(
         f"the tag of a wheel can't be found without {package}",
         hints=('[build-system] requires = ["brainevent-toolchain[build]", ...] has it',),
@@ -96,17 +96,17 @@ def lacking_extra(package: str) -> BeRuntimeError:
 
 
 class Policy(NamedTuple):
-    """Libraries and symbols that all systems of one platform have.
+    """The libraries and symbols that all systems of a platform have.
 
     Parameters
     ----------
     name : str
         The platform without the machine, such as ``"manylinux_2_28"``.
     versions : dict of str to frozenset of str
-        Versions of symbols, by what stands before the ``_``.
+        Versions of symbols, by their prefix, such as ``"GLIBC"``.
     libraries : frozenset of str
     lacking : dict of str to frozenset of str
-        Symbols of those libraries that not all systems have.
+        Symbols that the libraries of some systems lack, by library.
     """
 
     name: str
@@ -118,27 +118,27 @@ class Policy(NamedTuple):
 def platform_tag(
     needs: Mapping[str, Needs], machine: str, policies: Sequence[Policy], exclude: Sequence[str] = ()
 ) -> str:
-    """Find the platform with the most systems that all images run on. Pure.
+    """Return the platform with the most systems on which all images run. Pure.
 
     Parameters
     ----------
     needs : dict of str to Needs
-        What each image asks for, by the name of what it was made from.
+        Needs of each image, by the name of its module or kernel.
     machine : str
     policies : sequence of Policy
-        Those with the most systems first.
+        Policies, in the order of their number of systems, the largest first.
     exclude : sequence of str
-        Patterns of libraries that are on each system for another reason.
+        Patterns of libraries that another distribution installs on each system.
 
     Returns
     -------
     str
-        ``linux_<machine>`` if the images need what no policy has, such as a newer glibc.
+        ``linux_<machine>`` if no policy has all that the images need, such as a newer glibc.
 
     Raises
     ------
     ArgumentError
-        An image looks for libraries in folders of the build machine, or needs one that no policy has.
+        An image has a run path of the build machine, or needs a library that no policy has.
 
     Examples
     --------
@@ -147,42 +147,35 @@ def platform_tag(
     'manylinux_2_17_x86_64'
     """
     for name, need in needs.items():
-        _refuse_run_paths(name, need)
+        for path in need.run_paths:
+            if not path.startswith(("$ORIGIN", "${ORIGIN}")):
+                raise ArgumentError(
+                    f"{name} looks for libraries in {path}, a folder of the machine that built it",
+                    hints=(
+                        f"take -rpath={path} out of its extra_ldflags",
+                        "link a library that lies there into the module, as -l:libfoo.a",
+                    ),
+                )
     if any(library.startswith("libc.musl-") for need in needs.values() for library in need.libraries):
         return f"linux_{machine}"
     known = {library for policy in policies for library in policy.libraries}
     for name, need in needs.items():
-        _refuse_libraries(name, [each for each in need.libraries if each not in known and not _matches(each, exclude)])
+        for library in need.libraries:
+            if library not in known and not _matches(library, exclude):
+                flag = library.removeprefix("lib").partition(".so")[0]
+                raise ArgumentError(
+                    f"{name} needs {library}, which is not on every Linux",
+                    hints=(
+                        f"link it into the module: -l:lib{flag}.a instead of -l{flag}",
+                        f'or write exclude = ["{library}"] if whoever installs the wheel has it loaded',
+                    ),
+                )
     fitting = (policy for policy in policies if all(_fits(need, policy, exclude) for need in needs.values()))
     return f"{next((policy.name for policy in fitting), 'linux')}_{machine}"
 
 
-def _refuse_run_paths(name: str, need: Needs) -> None:
-    for path in need.run_paths:
-        if not path.startswith(("$ORIGIN", "${ORIGIN}")):
-            raise ArgumentError(
-                f"{name} looks for libraries in {path}, a folder of the machine that built it",
-                hints=(
-                    f"take -rpath={path} out of its extra_ldflags",
-                    "link a library that lies there into the module, as -l:libfoo.a",
-                ),
-            )
-
-
-def _refuse_libraries(name: str, libraries: Sequence[str]) -> None:
-    if libraries:
-        flag = libraries[0].removeprefix("lib").partition(".so")[0]
-        raise ArgumentError(
-            f"{name} needs {libraries[0]}, which is not on every Linux",
-            hints=(
-                f"link it into the module: -l:lib{flag}.a instead of -l{flag}",
-                f'or write exclude = ["{libraries[0]}"] if whoever installs the wheel has it loaded',
-            ),
-        )
-
-
 def _fits(need: Needs, policy: Policy, exclude: Sequence[str]) -> bool:
-    """Return whether each system of a policy has what an image needs."""
+    """Return whether each system of a policy meets an image's needs."""
     for version in need.versions:
         kind, _, number = version.partition("_")
         if kind in policy.versions and number not in policy.versions[kind]:
@@ -199,7 +192,7 @@ def _matches(library: str, patterns: Iterable[str]) -> bool:
 
 
 def parse_policies(document: Sequence[Mapping[str, Any]], machine: str) -> tuple[Policy, ...]:
-    """Read auditwheel's policies for a machine, those with the most systems first. Pure."""
+    """Return auditwheel's policies for a machine, in the order of their number of systems. Pure."""
     rows = sorted(document, key=lambda row: -row["priority"])
     return tuple(
         Policy(
@@ -237,18 +230,15 @@ class WheelOptions(NamedTuple):
     Parameters
     ----------
     packages : tuple of str
-        Names or folders of packages; empty for the only one below the project's folder.
+        Names or folders of packages; empty for the only package below the project's folder.
     archs : tuple of str or None
         Architectures of CUDA code instead of those in ``kernels.toml``.
-    standalone : bool
-        True for kernels that need no be_runtime where the wheel is installed.
     exclude : tuple of str
-        Patterns of shared libraries that are there wherever the wheel is used.
+        Patterns of shared libraries that are on each system on which the wheel is used.
     """
 
     packages: tuple[str, ...] = ()
     archs: tuple[str, ...] | None = None
-    standalone: bool = False
     exclude: tuple[str, ...] = ()
 
 
@@ -269,17 +259,13 @@ def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
     Examples
     --------
     >>> parse_options({"package": "mykernels", "archs": ["9.0"]}, "tool.be-runtime")
-    WheelOptions(packages=('mykernels',), archs=('9.0',), standalone=False, exclude=())
+    WheelOptions(packages=('mykernels',), archs=('9.0',), exclude=())
     """
     options = dict(table)
     if "package" in options:
         options.setdefault("packages", [options.pop("package")])
     refuse_unknown(options, {"package", *WheelOptions._fields}, where)
-    for name in options.keys() - {"standalone"}:
-        options[name] = texts(options[name], f"{where}: {name}")
-    if not isinstance(options.get("standalone", False), bool):
-        raise ArgumentError(f"{where}: standalone must be true or false, not {options['standalone']!r}")
-    return WheelOptions(**options)
+    return WheelOptions(**{name: texts(value, f"{where}: {name}") for name, value in options.items()})
 
 
 def project_table(root: Path) -> Mapping[str, Any]:
@@ -300,28 +286,25 @@ def project_table(root: Path) -> Mapping[str, Any]:
 
 
 def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
-    """Find the packages whose kernels a wheel has.
+    """Return the packages whose kernels a wheel has.
 
     Raises
     ------
     ArgumentError
-        One is not there, or none is named and there are several.
+        A package is missing, or none is named and there are several.
     """
-    if not options.packages:
-        return (locate_package(None, root),)
-    return tuple(_package(name, root) for name in options.packages)
-
-
-def _package(name: str, root: Path) -> Package:
-    if "/" in name:
-        return locate_package(str(root / name), root)
-    folders = [base / name.replace(".", "/") for base in (root, root / "src")]
-    found = [folder for folder in folders if folder.is_dir()]
-    if not found:
-        raise ArgumentError(
-            f"there is no package {name!r} below {root}", hints=('name its folder, as in "lib/mykernels"',)
-        )
-    return Package(name, found[0].resolve())
+    found = []
+    for name in options.packages:
+        folders = [base / name.replace(".", "/") for base in (root, root / "src")]
+        folder = next((folder for folder in folders if folder.is_dir()), None)
+        if "/" in name:
+            found.append(locate_package(str(root / name), root))
+        elif folder is not None:
+            found.append(Package(name, folder.resolve()))
+        else:
+            hint = 'name its folder, as in "lib/mykernels"'
+            raise ArgumentError(f"there is no package {name!r} below {root}", hints=(hint,))
+    return tuple(found) or (locate_package(None, root),)
 
 
 def place(package: Package) -> str:
@@ -330,18 +313,11 @@ def place(package: Package) -> str:
 
 
 def source_files(package: Package, root: Path) -> list[str]:
-    """List the declaration, sources, headers and choices of a package, by their paths below `root`."""
+    """List a package's declaration, sources, headers and tuned choices, by their paths below `root`."""
     assert package.root is not None, "packages of a project are folders"
     own = kernels_folder(package)
-    found = (path for path in package.root.rglob("*") if _is_source(path) and own not in path.parents)
-    return sorted(str(path.relative_to(root.resolve())) for path in found if path.is_file())
-
-
-def _is_source(path: Path) -> bool:
-    return path.suffix in _SOURCES or path.name == TUNED
-
-
-_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])
+    found = (path for path in package.root.rglob("*") if path.suffix in _SOURCES or path.name == TUNED)
+    return sorted(str(path.relative_to(root.resolve())) for path in found if own not in path.parents and path.is_file())
 
 
 def kernels_folder(package: Package) -> Path:
@@ -356,14 +332,14 @@ def files_below(folder: Path) -> list[str]:
 
 
 def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None:
-    """Build a package's kernels into a folder, and say what was built.
+    """Build a package's kernels into a folder, and print a summary on standard error.
 
     Raises
     ------
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
-    built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
+    built = build_package(package, archs=options.archs, out=folder)
     total = sum(image.size for image in built.table.images.values())
     say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
 
@@ -404,8 +380,8 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
 
 
 @contextlib.contextmanager
-def leaving_as_text() -> Iterator[None]:
-    """Let our errors end a build backend with their text, not with a traceback of ours."""
+def errors_as_text() -> Iterator[None]:
+    """End a build backend with the text of an error, without a traceback."""
     try:
         yield
     except (BeRuntimeError, ToolchainError) as error:

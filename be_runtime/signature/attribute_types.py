@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 
@@ -25,11 +26,11 @@ _KINDS = {"string": AttrKind.STRING, "dtype": AttrKind.DTYPE}
 
 
 class UnknownTypeError(ValueError):
-    """A name is not a type; the argument is the name."""
+    """A name is not the name of a type; the argument is the name."""
 
 
 def split_default(text: str) -> tuple[str, str | None]:
-    """Split a type from its default at the ``=`` outside of braces.
+    """Split a type from its default, at the ``=`` outside of brackets.
 
     Examples
     --------
@@ -45,14 +46,14 @@ def split_default(text: str) -> tuple[str, str | None]:
 
 
 def parse_type(text: str, param: Param) -> Param:
-    """Give an attribute the type that `text` spells.
+    """Return an attribute with the type that `text` spells.
 
     Raises
     ------
     UnknownTypeError
         There is no such type.
     ValueError
-        The names of an enumeration or the fields of a structure are not right; the message says which.
+        A name of an enumeration or a field of a structure is wrong; the message names it.
     """
     if text in _KINDS:
         return param._replace(kind=_KINDS[text])
@@ -77,7 +78,7 @@ def _dtype(name: str) -> DType:
 
 
 def _names(names: list[str], what: str) -> tuple[str, ...]:
-    """Check names, at least one, each an identifier and none twice."""
+    """Check names: at least one, each an identifier, no name twice."""
     if not names:
         raise ValueError(f"{what} is empty")
     seen: set[str] = set()
@@ -100,7 +101,7 @@ def _field(word: str) -> Param:
 
 
 def parse_default(text: str, param: Param) -> Param:
-    """Give an attribute its default.
+    """Return an attribute with the default that `text` spells.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def parse_default(text: str, param: Param) -> Param:
 
 
 def _value(text: str, param: Param) -> bool | float | str | None:
-    """Read a default; None if it isn't one."""
+    """Return the value of a default; None if the attribute can't have it."""
     if param.kind is AttrKind.STRING:
         return None if "\0" in text else text
     if param.kind is AttrKind.ENUM:
@@ -130,26 +131,18 @@ def _value(text: str, param: Param) -> bool | float | str | None:
 def _number(text: str, dtype: DType | None) -> bool | float | None:
     if text in _BOOLS:
         return _BOOLS[text] if dtype is None or dtype.kind == "bool" else None
-    try:
+    with contextlib.suppress(ValueError):
         if dtype is None or dtype.kind != "float":
             number = int(text)
             return number if dtype is None or _holds(dtype, number) else None
-    except ValueError:
-        pass
-    try:
+    with contextlib.suppress(ValueError, OverflowError):
         real = float(text)
-    except ValueError:
-        return None
-    return real if dtype is None or (dtype.kind == "float" and _holds_real(dtype, real)) else None
-
-
-def _holds_real(dtype: DType, number: float) -> bool:
-    """Return whether a float is no infinity in another type, unless it is one."""
-    try:
-        struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), number)
-    except OverflowError:
-        return False
-    return True
+        if dtype is None:
+            return real
+        if dtype.kind == "float":
+            struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), real)  # no infinity in this type
+            return real
+    return None
 
 
 def _holds(dtype: DType, number: int) -> bool:
@@ -160,7 +153,7 @@ def _holds(dtype: DType, number: int) -> bool:
 
 
 def render_type(param: Param) -> str:
-    """Write the type that `parse_type` reads; empty if it is not known.
+    """Write the type as `parse_type` reads it; empty if it is unknown.
 
     Examples
     --------
@@ -171,15 +164,10 @@ def render_type(param: Param) -> str:
         case AttrKind.ENUM:
             return f"enum({' '.join(param.choices)})"
         case AttrKind.STRUCT:
-            return (
-                "{"
-                + " ".join(f"{field.name}:{render_type(field)}{render_default(field)}" for field in param.fields)
-                + "}"
-            )
-        case AttrKind.ARRAY:
-            return f"{param.dtype.name}[]" if param.dtype else ""
-        case AttrKind.SCALAR:
-            return param.dtype.name if param.dtype else ""
+            fields = [f"{field.name}:{render_type(field)}{render_default(field)}" for field in param.fields]
+            return f"{{{' '.join(fields)}}}"
+        case AttrKind.ARRAY | AttrKind.SCALAR:
+            return f"{param.dtype.name}{'[]' * (param.kind is AttrKind.ARRAY)}" if param.dtype else ""
         case AttrKind.STRING | AttrKind.DTYPE:
             return param.kind.name.lower()
 

@@ -8,19 +8,18 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.signature.cpp.functions import Function, launches_out_of_order
-from be_runtime.signature.cpp.lexer import Places, SourceText
+from be_runtime.signature.cpp.lexer import SourceText
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
-from be_runtime.signature.grammar import MOST, Locate, is_identifier, parse_spec
-from be_runtime.signature.infer import complete, contradiction, infer, is_untyped
+from be_runtime.signature.grammar import MOST, is_identifier, parse_spec
+from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
 from be_runtime.signature.model import RULES, EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
 
-
 _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
-"""Limits for the entry points of the sources that are compiled together, all their parameters, and values of these."""
+"""Limits for the entry points of the sources that are compiled together, all their parameters, and their choices."""
 
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
@@ -33,24 +32,21 @@ class _Request(NamedTuple):
     name : str
     tokens : tuple of str or None
         Spec; None to infer it from the C++ signature.
-    annotation : Annotation or None
+    program : Program
+    note : Annotation or None
         Annotation; None for a request in the `functions` argument.
     """
 
     name: str
     tokens: tuple[str, ...] | None
-    annotation: Annotation | None = None
+    program: Program
+    note: Annotation | None = None
 
-    def locate(self, places: Places) -> Locate:
-        """Return a function for the places of the tokens, which are unknown for a request from Python."""
-        note = self.annotation
-
-        def locate(index: int) -> SourceSpan | None:
-            if note is None:
-                return None
-            return places.span(note.starts[index + 1], len(note.words[index + 1]))
-
-        return locate
+    def locate(self, index: int) -> SourceSpan | None:
+        """Return the place of a token, or of the name for -1; None for a request from Python."""
+        if self.note is None:
+            return None
+        return self.program.places.span(self.note.starts[index + 1], len(self.note.words[index + 1]))
 
 
 def discover(
@@ -66,7 +62,7 @@ def discover(
         Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
         ``// @BE name [tokens]`` annotations. Annotations count in the last case only; an empty list finds nothing.
     is_partial : bool
-        True to leave out those of `functions` that the sources do not define.
+        True to leave out the names in `functions` that the sources do not define.
 
     Returns
     -------
@@ -93,41 +89,40 @@ def discover(
     >>> entry.call_name, [param.role.value for param in entry.params], entry.line
     ('::scale', ['arg', 'ret', 'attr'], 2)
     """
-    requests = _requests_of(functions)
+    listed = _listed(functions)
     program = Program(sources)
-    if requests is None:
+    if listed is None:
         requests = _annotated(program)
-    elif is_partial:
-        requests = [request for request in requests if _is_here(request, program)]
+    else:
+        requests = [_Request(name, tokens, program) for name, tokens in listed]
+        requests = [each for each in requests if not is_partial or _is_here(each)]
     if len(requests) > _MOST_ENTRIES:
         raise SpecError(
             f"more than {_MOST_ENTRIES:,} entry points in {program.places.sources[0].name}",
             hints=(_DIVIDE,),
         )
     for request in requests:
-        _check_name(request, program.places)
-    return _merge(requests, program)
+        if not is_identifier(request.name):
+            raise SpecError(
+                f"{request.name!r} is not an identifier, so no C++ function has this name",
+                span=request.locate(-1),
+                hints=("name the function without its namespaces",) if "::" in request.name else (),
+            )
+    return _merge(requests)
 
 
-def _requests_of(functions: object) -> list[_Request] | None:
-    """Return the requests in the `functions` argument, or None for annotations."""
+def _listed(functions: object) -> list[tuple[str, tuple[str, ...] | None]] | None:
+    """Return the names and the tokens in the `functions` argument, or None for annotations."""
     if functions is None:
         return None
     if isinstance(functions, Mapping):
-        return [_Request(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
+        return [(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
     if isinstance(functions, Sequence) and not isinstance(functions, str | bytes | bytearray):
-        return [_Request(_name(name), None) for name in functions]
+        return [(_name(name), None) for name in functions]
     raise ArgumentError(
         f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
         hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
     )
-
-
-def _is_here(request: _Request, program: Program) -> bool:
-    """Return whether the sources define a function, or may by a macro that they do not define."""
-    if program.functions(request.name):
-        return True
-    return request.tokens is not None and program.unknown_call_for(request.name) is not None
 
 
 def _name(name: object) -> str:
@@ -147,6 +142,13 @@ def _tokens(name: object, tokens: object) -> tuple[str, ...]:
     return tuple(tokens)
 
 
+def _is_here(request: _Request) -> bool:
+    """Return whether the sources define a function, or may define it by an undefined macro."""
+    if request.program.functions(request.name):
+        return True
+    return request.tokens is not None and request.program.unknown_call_for(request.name) is not None
+
+
 def _annotated(program: Program) -> list[_Request]:
     """Return the requests in the annotations."""
     requests = []
@@ -157,113 +159,153 @@ def _annotated(program: Program) -> list[_Request]:
                 span=program.places.span(note.start, note.end - note.start),
                 hints=("write // @BE name, with the name of the function below it",),
             )
-        requests.append(_Request(note.words[0], note.words[1:] or None, note))
+        requests.append(_Request(note.words[0], note.words[1:] or None, program, note))
     if not requests:
-        names = ", ".join(source.name for source in program.places.sources)
+        names = ", ".join(source.name for source in program.places.sources) or "no sources at all"
+        name = next(iter(program.function_names()), "vector_add")
+        example = f"write a line `// @BE {name}` above the definition of `void {name}(...)`"
         raise EntryPointNotFoundError(
-            f"no entry points: functions is None and there is no // @BE annotation in {names or 'no sources at all'}",
-            hints=(_example(program),),
+            f"no entry points: functions is None and there is no // @BE annotation in {names}",
+            hints=(f"{example}, or pass functions=[{name!r}]",),
         )
     return requests
 
 
-def _example(program: Program) -> str:
-    """Give an example of an annotation, with a function of the sources if there is one."""
-    name = next(iter(program.function_names()), "vector_add")
-    return f"write a line `// @BE {name}` above the definition of `void {name}(...)`, or pass functions=[{name!r}]"
+def _merge(requests: Sequence[_Request]) -> tuple[EntryPoint, ...]:
+    """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
+    first: dict[str, tuple[_Request, EntryPoint]] = {}
+    count = choices = 0
+    for request in requests:
+        known = first.get(request.name)
+        if known is not None and not _exclude(known[0], request):
+            raise _duplicate(known[0], request)
+        if known is not None and known[0].tokens == request.tokens:
+            continue
+        entry = _resolve(request)
+        if known is not None and known[1].params != entry.params:
+            raise _duplicate(known[0], request)
+        first.setdefault(request.name, (request, entry))
+        count += sum(1 + len(param.fields) for param in entry.params)
+        choices += sum(len(one.choices) for param in entry.params for one in (param, *param.fields))
+        if count > _MOST_PARAMS or choices > _MOST_CHOICES:
+            raise SpecError(
+                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields, or "
+                f"{_MOST_CHOICES:,} names of enumerations",
+                span=request.locate(-1),
+                hints=(_DIVIDE,),
+            )
+    return tuple(entry for _, entry in first.values())
 
 
-def _check_name(request: _Request, places: Places) -> None:
-    if not is_identifier(request.name):
-        raise SpecError(
-            f"{request.name!r} is not an identifier, so no C++ function has this name",
-            span=request.locate(places)(-1),
-            hints=("name the function without its namespaces",) if "::" in request.name else (),
-        )
+def _exclude(one: _Request, other: _Request) -> bool:
+    """Return whether two annotations are in different branches of one ``#if``."""
+    index = one.program.places.source_index
+    if one.note is None or other.note is None or index(one.note.start) != index(other.note.start):
+        return False
+    branches = Branch.numbers(one.note.branch)
+    return any(branches.get(group, branch) != branch for group, branch in Branch.numbers(other.note.branch).items())
 
 
-def _resolve(request: _Request, program: Program) -> EntryPoint:
+def _duplicate(one: _Request, other: _Request) -> DuplicateEntryPointError:
+    """Return the error for two entry points of one name."""
+    if one.note is None or other.note is None:
+        return DuplicateEntryPointError(f"{other.name}: listed twice in functions")
+    return DuplicateEntryPointError(
+        f"{other.name}: annotated twice, first at {one.program.places.describe(one.note.starts[0])}",
+        span=other.locate(-1),
+        hints=("give one of the two functions another name",),
+    )
+
+
+def _resolve(request: _Request) -> EntryPoint:
     """Find the function of one request and determine its parameters."""
-    places = program.places
-    candidates = [_typed(function, program) for function in _candidates(request, program)]
+    program, places, locate = request.program, request.program.places, request.locate
+    candidates = [_typed(function, program) for function in _candidates(request)]
     if not candidates:
-        return _unseen(request, program)
+        return _unseen(request)
+    rules: tuple[Param, ...] = ()
     if request.tokens is None:
-        function = _only(request, candidates, places)
-        return _entry(request, infer(function, places), function, program)
-    locate = request.locate(places)
-    spec, rules = _split(_parse(request, program))
-    errors = [contradiction(spec, function, locate, places) for function in candidates]
-    fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
-    if not fitting and errors[0] is not None:
-        raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
-    function = _only(request, fitting, places)
-    return _entry(request, complete(spec, function, locate, places), function, program)._replace(rules=rules)
+        function = _only(request, candidates)
+        params = infer(function, places)
+    else:
+        spec, rules = _parse(request)
+        errors = [contradiction(spec, function, locate, places) for function in candidates]
+        fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
+        if not fitting and errors[0] is not None:
+            raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates)
+        function = _only(request, fitting)
+        params = complete(spec, function, locate, places)
+    doc = program.doc_above(function.line_start)
+    if not doc and request.note is not None:
+        doc = program.doc_above(request.note.start)
+    stream = next((param.name for param in params if param.role is Role.STREAM), "")
+    return EntryPoint(
+        name=request.name,
+        call_name=function.call_name,
+        params=params,
+        source=places.source(function.line_start).name,
+        line=places.line(function.line_start),
+        # A macro that mentions the stream may hide its use.
+        launches_out_of_order=not (stream and program.is_in_macro(stream))
+        and launches_out_of_order(program.body(function), stream),
+        rules=rules,
+        doc=doc,
+    )
 
 
-def _parse(request: _Request, program: Program) -> tuple[Param, ...]:
-    """Parse the tokens of a request."""
+def _parse(request: _Request) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
+    """Parse the tokens of a request: the parameters of the C++ call, and the rules for their axes."""
     try:
-        return parse_spec(request.tokens or (), function=request.name, locate=request.locate(program.places))
+        params = parse_spec(request.tokens or (), function=request.name, locate=request.locate)
     except SpecError as error:
-        if request.annotation is not None and program.is_comment_next(request.annotation.end):
-            error.hints += ("a declaration of several lines has a backslash at the end of each but the last",)
+        if request.note is not None and request.program.is_comment_next(request.note.end):
+            error.hints += ("end each line of a declaration except the last with a backslash",)
         raise
+    rules = tuple(param for param in params if param.role in RULES)
+    return tuple(param for param in params if param.role not in RULES), rules
 
 
 def _typed(function: Function, program: Program) -> Function:
-    """Return a function with what the sources say of its parameters' types; refuse one with too many."""
+    """Return a function with the types that the sources define; refuse one with too many parameters and fields."""
     typed = program.typed(function) if len(function.params) <= MOST else function
     count = sum(1 + len(param.members) for param in typed.params)
     if count > MOST:
         raise SpecError(
             f"{function.name}: it has {count:,} parameters and fields, but {MOST:,} are the most",
-            span=program.places.span(function.start, len(function.name)),
+            span=at(function, program.places),
             hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span",),
         )
     return typed
 
 
-def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
-    """Separate the parameters of the C++ call from what is said of their axes."""
-    rules = tuple(param for param in params if param.role in RULES)
-    return tuple(param for param in params if param.role not in RULES), rules
-
-
-def _candidates(request: _Request, program: Program) -> list[Function]:
+def _candidates(request: _Request) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
-    is_everywhere = len(program.headers().get(request.name, ())) > MOST_OF_A_WORD
+    program, index = request.program, request.program.places.source_index
+    is_everywhere = len(program.headers.get(request.name, ())) > MOST_OF_A_WORD
     functions: Sequence[Function] = () if is_everywhere else program.functions(request.name)
     if is_everywhere or len(functions) > MOST_OF_A_NAME:
         raise SpecError(
             f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name, or {MOST_OF_A_WORD:,} mention it",
-            span=request.locate(program.places)(-1),
+            span=request.locate(-1),
             hints=("write a function of another name that calls the one you mean",),
         )
-    if request.annotation is not None:
-        home = program.places.source_index(request.annotation.start)
-        nearby = [function for function in functions if program.places.source_index(function.line_start) == home]
-        functions = [function for function in nearby if function.has_body] or functions
+    if request.note is not None:
+        home = index(request.note.start)
+        functions = [each for each in functions if each.has_body and index(each.line_start) == home] or functions
     free = [function for function in functions if not function.owner] or functions
     chosen = [function for function in free if function.has_body] or free
-    _check_one_source(chosen, program.places)
+    for function in chosen[1:]:
+        if function.has_body and index(chosen[0].line_start) != index(function.line_start):
+            raise DuplicateEntryPointError(
+                f"{function.name}: defined in two sources, first at {program.places.describe(chosen[0].start)}",
+                span=at(function, program.places),
+                hints=("rename one of them",),
+            )
     same: dict[object, list[Function]] = {}
     for function in free:
         same.setdefault(function.signature, []).append(function)
     unique = {function.signature: function for function in reversed(chosen)}
     return [_with_defaults(function, same[signature]) for signature, function in reversed(unique.items())]
-
-
-def _check_one_source(functions: Sequence[Function], places: Places) -> None:
-    """Refuse a name that two sources define."""
-    for function in functions[1:]:
-        first = functions[0]
-        if function.has_body and places.source_index(first.line_start) != places.source_index(function.line_start):
-            raise DuplicateEntryPointError(
-                f"{function.name}: defined in two sources, first at {places.describe(first.start)}",
-                span=places.span(function.start, len(function.name)),
-                hints=("rename one of them",),
-            )
 
 
 def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
@@ -281,48 +323,49 @@ def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
     return function._replace(params=tuple(params))
 
 
-def _only(request: _Request, functions: Sequence[Function], places: Places) -> Function:
+def _only(request: _Request, functions: Sequence[Function]) -> Function:
     """Return the only function, or raise an error that names two."""
     if len(functions) == 1:
         return functions[0]
-    first, second = functions[0], functions[1]
+    places, (first, second, *_) = request.program.places, functions
     raise SpecError(
         f"{request.name}: two functions have this name, {first.call_name} at {places.describe(first.start)} "
         f"and {second.call_name} at {places.describe(second.start)}",
-        span=places.span(second.start, len(second.name)),
+        span=at(second, places),
         hints=("write the tokens of the one you mean", "rename one of them"),
     )
 
 
-def _no_overload(request: _Request, functions: Sequence[Function], places: Places) -> SpecError:
-    """Make the error for a spec that fits no overload."""
+def _no_overload(request: _Request, functions: Sequence[Function]) -> SpecError:
+    """Return the error for a spec that fits no overload."""
+    places = request.program.places
     where = " and ".join(places.describe(function.start) for function in functions)
     return SpecError(
         f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) fits none of the functions at {where}",
-        span=places.span(functions[0].start, len(functions[0].name)),
+        span=at(functions[0], places),
     )
 
 
-def _unseen(request: _Request, program: Program) -> EntryPoint:
+def _unseen(request: _Request) -> EntryPoint:
     """Return the entry point of a function that an undefined macro generates, or raise the error for a missing one."""
-    note = request.annotation
+    note, program, places = request.note, request.program, request.program.places
     call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
     if call is None:
-        raise _not_found(request, program)
-    locate, places = request.locate(program.places), program.places
-    advice = f"the macro {call.text} is not defined in these sources, so what it generates can't be read"
+        raise _not_found(request)
+    span = places.span(call.start, len(call.text))
+    advice = f"the macro {call.text} is not defined in these sources, so its functions can't be read"
     if request.tokens is None:
         raise EntryPointNotFoundError(
             f"{request.name}: no definition found; {advice}",
-            span=places.span(call.start, len(call.text)),
+            span=span,
             hints=(f"write the tokens: // @BE {request.name} arg ret",),
         )
-    params, rules = _split(_parse(request, program))
+    params, rules = _parse(request)
     for index, param in enumerate(params):
         if is_untyped(param):
             raise SpecError(
                 f"{request.name}: the type of 'attr.{param.name}' is unknown; {advice}",
-                span=locate(index) or places.span(call.start, len(call.text)),
+                span=request.locate(index) or span,
                 hints=(f"write attr.{param.name}:TYPE",),
             )
     start = note.start if note is not None else call.start
@@ -337,10 +380,11 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
     )
 
 
-def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
-    """Make the error for a name that the sources do not define."""
+def _not_found(request: _Request) -> EntryPointNotFoundError:
+    """Return the error for a name that the sources do not define."""
     from difflib import get_close_matches
 
+    program, places = request.program, request.program.places
     names = program.function_names()
     close = get_close_matches(request.name, names, n=3)
     hints = [f"did you mean {' or '.join(repr(name) for name in close)}?"] if close else []
@@ -349,90 +393,12 @@ def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
     if names and not close:
         hints.append(f"functions in the source: {', '.join(names[:10])}")
     if program.macros.unexpanded:
-        where = program.places.describe(program.macros.unexpanded[0])
+        where = places.describe(program.macros.unexpanded[0])
         hints.append(
-            f"the macros at {where} were not expanded: the text is too long, or what all of them make; write the "
-            "function without them, or divide the sources (limits: docs/arg-spec.md)"
+            f"the macros at {where} were not expanded: the text, or the expansion of all macros, is too long; write "
+            "the function without them, or divide the sources (limits: docs/arg-spec.md)"
         )
+    sources = ", ".join(source.name for source in places.sources) or "no sources at all"
     return EntryPointNotFoundError(
-        f"{request.name}: no function of this name in "
-        + (", ".join(source.name for source in program.places.sources) or "no sources at all"),
-        span=request.locate(program.places)(-1),
-        hints=tuple(hints),
-    )
-
-
-def _entry(request: _Request, params: tuple[Param, ...], function: Function, program: Program) -> EntryPoint:
-    places = program.places
-    return EntryPoint(
-        name=request.name,
-        call_name=function.call_name,
-        params=params,
-        source=places.source(function.line_start).name,
-        line=places.line(function.line_start),
-        launches_out_of_order=_launches_out_of_order(params, function, program),
-        doc=_doc(request, function, program),
-    )
-
-
-def _doc(request: _Request, function: Function, program: Program) -> str:
-    """Return the documentation above the function, else above its annotation."""
-    note = request.annotation
-    return program.doc_above(function.line_start) or (program.doc_above(note.start) if note is not None else "")
-
-
-def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:
-    """Return whether the function's own code has a race with XLA; a macro that names the stream may hide its use."""
-    stream = next((param.name for param in params if param.role is Role.STREAM), "")
-    if stream and program.is_in_macro(stream):
-        return False
-    return launches_out_of_order(program.body(function), stream)
-
-
-def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, ...]:
-    """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
-    first: dict[str, tuple[_Request, EntryPoint]] = {}
-    count = choices = 0
-    for request in requests:
-        known = first.get(request.name)
-        if known is not None and not _exclude(known[0], request, program.places):
-            raise _duplicate(known[0], request, program.places)
-        if known is not None and known[0].tokens == request.tokens:
-            continue
-        entry = _resolve(request, program)
-        if known is not None and known[1].params != entry.params:
-            raise _duplicate(known[0], request, program.places)
-        first.setdefault(request.name, (request, entry))
-        count += sum(1 + len(param.fields) for param in entry.params)
-        choices += sum(len(one.choices) for param in entry.params for one in (param, *param.fields))
-        if count > _MOST_PARAMS or choices > _MOST_CHOICES:
-            raise SpecError(
-                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields, or "
-                f"{_MOST_CHOICES:,} names of enumerations",
-                span=request.locate(program.places)(-1),
-                hints=(_DIVIDE,),
-            )
-    return tuple(entry for _, entry in first.values())
-
-
-def _exclude(one: _Request, other: _Request, places: Places) -> bool:
-    """Return whether two annotations are in different branches of one ``#if``."""
-    if one.annotation is None or other.annotation is None:
-        return False
-    if places.source_index(one.annotation.start) != places.source_index(other.annotation.start):
-        return False
-    branches = Branch.numbers(one.annotation.branch)
-    return any(
-        branches.get(group, branch) != branch for group, branch in Branch.numbers(other.annotation.branch).items()
-    )
-
-
-def _duplicate(one: _Request, other: _Request, places: Places) -> DuplicateEntryPointError:
-    """Make the error for two entry points of one name."""
-    if one.annotation is None or other.annotation is None:
-        return DuplicateEntryPointError(f"{other.name}: listed twice in functions")
-    return DuplicateEntryPointError(
-        f"{other.name}: annotated twice, first at {places.describe(one.annotation.starts[0])}",
-        span=other.locate(places)(-1),
-        hints=("give one of the two functions another name",),
+        f"{request.name}: no function of this name in {sources}", span=request.locate(-1), hints=tuple(hints)
     )

@@ -1,7 +1,7 @@
 """Integer arithmetic over axes in an arg_spec: ``2*n+1``, ``n//2``, ``ceil(n/256)``, ``attr.bins``. Pure.
 
-The notation is Python's, of which integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
-``max`` and ``ceil(a/b)`` are allowed. ``//`` rounds towards minus infinity, and ``/`` must divide.
+The notation is a part of Python's: integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
+``max`` and ``ceil(a/b)``. ``//`` rounds towards minus infinity, and ``/`` must divide.
 """
 
 from __future__ import annotations
@@ -16,17 +16,9 @@ Node = int | str | tuple[str, tuple["Node", ...]]
 
 _LONGEST = 200
 _WORDS = re.compile(r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*")
-"""Text of which Python has nothing to warn: without strings, and without letters behind numbers."""
+"""Text that gives no warning in Python: without strings, and without letters behind numbers."""
 _LARGEST = 2**63 - 1
-_OPERATORS: dict[type, str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.FloorDiv: "//",
-    ast.Div: "/",
-    ast.Mod: "%",
-}
-_FUNCTIONS = ("min", "max")
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/", ast.Mod: "%"}
 
 
 class Expression(NamedTuple):
@@ -40,7 +32,7 @@ class Expression(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The axes and attributes in it, in the order of their first use."""
+        """The axes and attributes in the expression, in the order of their first use."""
         return tuple(dict.fromkeys(_names(self.node)))
 
 
@@ -50,7 +42,7 @@ def parse_expression(text: str) -> Expression:
     Raises
     ------
     ValueError
-        It does not parse; the message has the expression and a caret.
+        The text does not parse; the message has the expression and a caret.
 
     Examples
     --------
@@ -80,7 +72,7 @@ def _bad(text: str, column: int) -> ValueError:
 
 
 def _node(tree: ast.expr, text: str) -> Node:
-    """Convert Python's tree; every other kind of expression is refused."""
+    """Convert Python's tree; refuse every other kind of expression."""
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= _LARGEST:
             return value
@@ -94,7 +86,7 @@ def _node(tree: ast.expr, text: str) -> Node:
             return _OPERATORS[type(operator)], (_node(left, text), _node(right, text))
         case ast.Call(func=ast.Name(id="ceil"), args=[ast.BinOp(left=left, op=ast.Div(), right=right)], keywords=[]):
             return "ceil", (_node(left, text), _node(right, text))
-        case ast.Call(func=ast.Name(id=function), args=[first, second], keywords=[]) if function in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=function), args=[first, second], keywords=[]) if function in ("min", "max"):
             return function, (_node(first, text), _node(second, text))
     raise _bad(text, tree.col_offset)
 
@@ -127,12 +119,12 @@ _EVALUATED: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
-    """Compute an expression.
+    """Return the value of an expression.
 
     Raises
     ------
     ValueError
-        It divides by zero, ``/`` does not divide, or the result is below 0 or above 2**63 - 1.
+        A divisor is zero, ``/`` does not divide, or the result is below 0 or above 2**63 - 1.
 
     Examples
     --------

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
@@ -68,7 +69,7 @@ _ROLES = {
 }
 RESERVED = {
     "outs": "which is an argument of every call",
-    "be_present": "which says which of the optional arguments a call has",
+    "be_present": "which records the optional arguments of a call",
 }
 """Names that no attribute has."""
 _ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
@@ -86,7 +87,7 @@ _KNOWN = (
 MOST = 1000
 """Limit for the parameters of an entry point, and so for the tokens of an arg_spec."""
 _LONGEST = 10_000
-"""Limit for the characters of a token: some of the patterns above take the square of the time for twice of them."""
+"""Limit for the characters of a token: some of the patterns above take quadratic time."""
 
 Locate = Callable[[int], SourceSpan | None]
 """A function that returns the place of a token by its index; -1 is the function's name."""
@@ -97,11 +98,15 @@ def is_identifier(name: str) -> bool:
     return _IDENTIFIER.fullmatch(name) is not None
 
 
-def _nowhere(_index: int) -> SourceSpan | None:
-    return None
+class _TokenError(Exception):
+    """The problem of one token, by its index."""
+
+    def __init__(self, index: int, problem: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(problem)
+        self.index, self.problem, self.hints = index, problem, tuple(hints)
 
 
-def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _nowhere) -> tuple[Param, ...]:
+def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = lambda _index: None) -> tuple[Param, ...]:
     """Parse the tokens of one arg_spec.
 
     Parameters
@@ -135,13 +140,10 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
     see docs/errors.md#be201, or run: python -m be_runtime explain BE201
     """
-    if len(tokens) > MOST:
-        raise SpecError(
-            f"{function}: the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most", span=locate(-1)
-        )
-    params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
-    _check(params, tokens, function, locate)
-    return params
+    try:
+        return _parse(tokens)
+    except _TokenError as error:
+        raise SpecError(f"{function}: {error.problem}", span=locate(error.index), hints=error.hints) from None
 
 
 def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
@@ -182,32 +184,40 @@ def _render_token(param: Param) -> str:
     return f"{param.role.value}{param.many.value}{axes}{dtype}"
 
 
-def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param:
-    """Parse one token; errors name it."""
-    role = _ROLES.get(token)
-    if role is not None:
-        return Param(role=role)
+def _parse(tokens: Sequence[str]) -> tuple[Param, ...]:
+    if len(tokens) > MOST:
+        raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most")
+    params = tuple(_parse_token(token, index) for index, token in enumerate(tokens))
+    for error in chain(_problems(params, tokens), _split_problems(params, tokens), _unbound(params, tokens)):
+        raise error
+    if not any(param.role is Role.RET for param in params):
+        raise _TokenError(-1, "the arg_spec has no 'ret'; a function needs at least one output")
+    return params
+
+
+def _parse_token(token: str, index: int) -> Param:
+    """Parse one token; an error has its index."""
+    if token in _ROLES:
+        return Param(role=_ROLES[token])
     if len(token) > _LONGEST:
-        raise SpecError(
-            f"{function}: a token has more than {_LONGEST} characters: {token[:40]!r}...", span=locate(index)
-        )
-    for pattern, parse in _PARSERS:
-        match = pattern.fullmatch(token)
-        if match is None:
-            continue
-        try:
-            return parse(match)
-        except UnknownTypeError as error:
-            hints = _similar_type(token, error.args[0])
-            raise SpecError(
-                f"{function}: {token!r} has the unknown type {error.args[0]!r}", span=locate(index), hints=hints
-            ) from None
-        except ValueError as error:
-            hints = ("write attr.NAME or attr.NAME:TYPE",) if pattern is _ATTR and "=" not in token else ()
-            raise SpecError(f"{function}: {token!r}: {error}", span=locate(index), hints=hints) from None
-    raise SpecError(
-        f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)
-    )
+        raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
+    try:
+        if match := _ARRAY.fullmatch(token):
+            return _parse_array(match)
+        if match := _SCRATCH.fullmatch(token):
+            return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
+        if match := _RULE.fullmatch(token):
+            return Param(role=Role(match[1]), axes=_axis_names(match[2]))
+        if match := _ATTR.fullmatch(token):
+            return _parse_attr(match)
+    except UnknownTypeError as error:
+        name = error.args[0]
+        raise _TokenError(index, f"{token!r} has the unknown type {name!r}", _similar_type(token, name)) from None
+    except ValueError as error:
+        is_plain = _ATTR.fullmatch(token) and "=" not in token
+        hints = ("write attr.NAME or attr.NAME:TYPE",) if is_plain else ()
+        raise _TokenError(index, f"{token!r}: {error}", hints) from None
+    raise _TokenError(index, f"unknown arg_spec token {token!r}", (*_similar(token), _KNOWN))
 
 
 def _parse_array(match: re.Match[str]) -> Param:
@@ -223,16 +233,11 @@ def _parse_array(match: re.Match[str]) -> Param:
     return param if dtype is None else param._replace(dtype=BY_NAME[dtype])
 
 
-def _parse_scratch(match: re.Match[str]) -> Param:
-    return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
-
-
-def _parse_rule(match: re.Match[str]) -> Param:
-    names = match[2].split()
-    for name in names:
+def _axis_names(text: str) -> tuple[str, ...]:
+    for name in text.split():
         if not is_identifier(name):
             raise ValueError(f"{name!r} is not the name of an axis")
-    return Param(role=Role(match[1]), axes=tuple(names))
+    return tuple(text.split())
 
 
 def _parse_attr(match: re.Match[str]) -> Param:
@@ -248,86 +253,72 @@ def _parse_attr(match: re.Match[str]) -> Param:
     return param if default is None else parse_default(default, param)
 
 
-_PARSERS = ((_ARRAY, _parse_array), (_SCRATCH, _parse_scratch), (_RULE, _parse_rule), (_ATTR, _parse_attr))
-
-
-def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
-    """Check the rules for the spec as a whole."""
-    for index, problem in (*_problems(params, tokens), *_split_problems(params, tokens)):
-        raise SpecError(f"{function}: {problem}", span=locate(index))
-    bound = frozenset(axis_names(param.axes for param in params if param.role is Role.ARG))
-    numbers = {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
-    for index, param in enumerate(params):
-        for name in sorted(_used_names(param) - bound - numbers):
-            what = "the attribute" if name.startswith("attr.") else "the axis"
-            lack = "which is not a number of the arg_spec" if what == "the attribute" else "which no 'arg' has"
-            raise SpecError(
-                f"{function}: {tokens[index]!r} has {what} {name.removeprefix('attr.')!r}, {lack}",
-                span=locate(index),
-                hints=("leave the brackets out where the shape does not follow from an input's",),
-            )
-    if not any(param.role is Role.RET for param in params):
-        raise SpecError(
-            f"{function}: the arg_spec has no 'ret'; a function needs at least one output",
-            span=locate(-1),
-        )
-
-
-def _used_names(param: Param) -> frozenset[str]:
-    """Return the names that must be bound by other tokens."""
-    plain = axis_names([param.axes]) if param.role is Role.RET else ()
-    return frozenset(plain).union(*(expression.names for expression in expressions(param.axes)))
-
-
-def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """List the tokens that the other tokens don't allow."""
+def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+    """Yield the errors of tokens that the other tokens don't allow."""
     inputs = sum(param.role is Role.ARG and param.many is Many.ONE for param in params)
     dtypes = {param.name for param in params if param.kind is AttrKind.DTYPE}
-    counts = {(param.role, param.many) for param in params}
+    has_any_results = any(param.role is Role.RET and param.many is Many.ANY for param in params)
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
         key: object = param.name if param.role is Role.ATTR else (param.role, param.many)
         repeated = key in seen
         seen.add(key)
         if repeated and param.role in _ONCE:
-            yield index, f"a second {token!r}; {_ONCE[param.role]}"
+            yield _TokenError(index, f"a second {token!r}; {_ONCE[param.role]}")
         if repeated and param.role is Role.ATTR:
-            yield index, f"{token!r} names the attribute {param.name!r} again"
+            yield _TokenError(index, f"{token!r} names the attribute {param.name!r} again")
         if repeated and param.many is Many.ANY:
-            yield index, f"a second {token!r}; one takes all that are left"
-        if param.role is Role.SCRATCH and param.axes is not None and (Role.RET, Many.ANY) in counts:
-            yield index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'"
+            yield _TokenError(index, f"a second {token!r}; one takes all that are left")
+        if param.role is Role.SCRATCH and param.axes is not None and has_any_results:
+            yield _TokenError(index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'")
         if isinstance(param.like, int) and param.like >= inputs:
-            yield index, f"{token!r} is like input {param.like}, but there are {inputs}"
+            yield _TokenError(index, f"{token!r} is like input {param.like}, but there are {inputs}")
         if isinstance(param.like, str) and param.like not in dtypes:
-            yield index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype"
+            yield _TokenError(index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype")
 
 
-def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """List the tokens about split axes that the arrays don't allow."""
+def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+    """Yield the errors of ``parallel`` and ``reduce`` tokens that the arrays don't allow."""
     inputs = axis_names(param.axes for param in params if param.role is Role.ARG)
     arrays = [(param, token) for param, token in zip(params, tokens, strict=True) if param.role in (Role.ARG, Role.RET)]
-    seen: set[object] = set()
+    axes = [
+        (index, str(name)) for index, param in enumerate(params) if param.role in RULES for name in param.axes or ()
+    ]
+    seen: set[str] = set()
+    for index, name in axes:
+        rule = tokens[index]
+        is_parallel = params[index].role is Role.PARALLEL
+        if name not in inputs:
+            yield _TokenError(index, f"{rule!r} has the axis {name!r}, which no 'arg' has")
+        if name in seen:
+            yield _TokenError(index, f"{rule!r} has the axis {name!r} again")
+        seen.add(name)
+        for array, token in arrays:
+            count = (array.axes or ()).count(name)
+            if count > 1 or any(name in expression.names for expression in expressions(array.axes)):
+                yield _TokenError(index, f"{rule!r} splits the axis {name!r}, but {token!r} needs all of it")
+            if array.role is Role.RET and is_parallel and count == 0:
+                yield _TokenError(index, f"{token!r} lacks the axis {name!r} of {rule!r}; is it reduce[{name}]?")
+            if array.role is Role.RET and not is_parallel and count > 0:
+                yield _TokenError(index, f"{token!r} has the axis {name!r} of {rule!r}; is it parallel[{name}]?")
+
+
+def _unbound(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+    """Yield the errors of axes and attributes in brackets that no other token defines."""
+    known = set(axis_names(param.axes for param in params if param.role is Role.ARG))
+    known |= {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
     for index, param in enumerate(params):
-        for name in param.axes or () if param.role in RULES else ():
-            if name not in inputs:
-                yield index, f"{tokens[index]!r} has the axis {name!r}, which no 'arg' has"
-            if name in seen:
-                yield index, f"{tokens[index]!r} has the axis {name!r} again"
-            seen.add(name)
-            for array, token in arrays:
-                count = (array.axes or ()).count(name)
-                computed = any(name in expression.names for expression in expressions(array.axes))
-                if computed or count > 1:
-                    yield index, f"{tokens[index]!r} splits the axis {name!r}, but {token!r} needs all of it"
-                if array.role is Role.RET and param.role is Role.PARALLEL and count == 0:
-                    yield index, f"{token!r} lacks the axis {name!r} of {tokens[index]!r}; is it reduce[{name}]?"
-                if array.role is Role.RET and param.role is Role.REDUCE and count > 0:
-                    yield index, f"{token!r} has the axis {name!r} of {tokens[index]!r}; is it parallel[{name}]?"
+        used = set(axis_names([param.axes]) if param.role is Role.RET else ())
+        for name in sorted(used.union(*(each.names for each in expressions(param.axes))) - known):
+            is_attribute = name.startswith("attr.")
+            what = f"the {'attribute' if is_attribute else 'axis'} {name.removeprefix('attr.')!r}"
+            lack = "which is not a number of the arg_spec" if is_attribute else "which no 'arg' has"
+            hints = ("leave the brackets out if the shape does not follow from the inputs",)
+            yield _TokenError(index, f"{tokens[index]!r} has {what}, {lack}", hints)
 
 
 def _similar(token: str) -> tuple[str, ...]:
-    """Make a hint with the token that was probably meant."""
+    """Return a hint with the token that was probably meant."""
     from difflib import get_close_matches
 
     if token.count("[") > token.count("]"):
@@ -343,21 +334,20 @@ def _similar(token: str) -> tuple[str, ...]:
         return (f"did you mean '{close[0]}.{rest}'?",)
     word = re.match(r"\w*", token)[0]  # type: ignore[index]
     rest = token[len(word) :]
-    meant = get_close_matches(word, _ROLES, n=1, cutoff=0.5)
-    if rest[:1] in ("[", "?", ":") and word not in _ROLES:
-        return tuple(f"did you mean '{each}{rest}'?" for each in meant)
-    return tuple(f"did you mean {each!r}?" for each in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
+    if rest[:1] not in ("[", "?", ":") or word in _ROLES:
+        word, rest = token, ""
+    return tuple(f"did you mean {f'{each}{rest}'!r}?" for each in get_close_matches(word, _ROLES, n=1, cutoff=0.5))
 
 
 def _similar_type(token: str, type_name: str) -> tuple[str, ...]:
-    """Make hints with the type that was probably meant, of which C++ spellings are certain, and with all types."""
+    """Return hints with the type that was probably meant, certain for a C++ spelling, and with all types."""
     from difflib import get_close_matches
 
     known = ATTR_TYPES if token.startswith("attr") else BY_NAME
+    kinds = "; of attributes also string, dtype, float32[], enum(a b) and {a:float32 b:int32}"
+    every = f"types: {', '.join(known)}{kinds if token.startswith('attr') else ''}"
     spelt = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", ""))))
     meant = spelt if spelt in known else next(iter(get_close_matches(type_name.lower(), known, n=1)), None)
-    meant_token = token.replace("attrs.", "attr.", 1).replace(type_name, meant or "", 1) if type_name else ""
-    types = f"types: {', '.join(known)}"
-    kinds = "; of attributes also string, dtype, float32[], enum(a b) and {a:float32 b:int32}"
-    every = types + (kinds if token.startswith("attr") else "")
-    return (f"did you mean {meant_token!r}?", every) if meant and meant_token else (every,)
+    if not meant or not type_name:
+        return (every,)
+    return (f"did you mean {token.replace('attrs.', 'attr.', 1).replace(type_name, meant, 1)!r}?", every)

@@ -1,4 +1,4 @@
-"""Inference of a spec from a C++ signature: the whole of it, or what an author left out."""
+"""The arg_spec against the C++ signature: infer a spec, complete one, or find what contradicts it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from be_runtime.signature.cpp.params import TENSORS, CppParam, Shape
 from be_runtime.signature.grammar import RESERVED, Locate, render_spec
 from be_runtime.signature.model import AttrKind, Many, Param, Role
 
-ARRAYS = {
+_BY_TYPE = {
     Shape.INPUT: Param(role=Role.ARG),
     Shape.OUTPUT: Param(role=Role.RET),
     Shape.OPTIONAL: Param(role=Role.ARG, many=Many.OPTIONAL),
     Shape.INPUTS: Param(role=Role.ARG, many=Many.ANY),
     Shape.OUTPUTS: Param(role=Role.RET, many=Many.ANY),
-}
-KEPT = {Shape.WORKSPACE: Role.SCRATCH, Shape.STATE: Role.STATE}
-BY_TYPE = {
-    **ARRAYS,
     Shape.STREAM: Param(role=Role.STREAM),
-    **{shape: Param(role=role) for shape, role in KEPT.items()},
+    Shape.WORKSPACE: Param(role=Role.SCRATCH),
+    Shape.STATE: Param(role=Role.STATE),
 }
-"""What the type of a parameter alone determines."""
-KINDS = {
+"""Parameters that the C++ type alone determines."""
+_KINDS = {
     Shape.SCALAR: (AttrKind.SCALAR, Kind.NUMBER),
     Shape.STRING: (AttrKind.STRING, Kind.STRING),
     Shape.SPAN: (AttrKind.ARRAY, None),
@@ -36,55 +33,20 @@ KINDS = {
     Shape.STRUCT: (AttrKind.STRUCT, None),
     Shape.DTYPE: (AttrKind.DTYPE, Kind.WORD),
 }
-"""The attribute that a parameter takes, and the literal that can be its default."""
+"""The kind of attribute for a C++ type, and the kind of literal that can be its default."""
+_ARRAY_ROLES = frozenset({Role.ARG, Role.RET})
+_HANDLES = frozenset({"int64", "uint64"})
 _UNSPELT = re.compile(r"[\s(){}]")
+"""Characters that a field's default can't have in an arg_spec."""
 
 
-def uncallable(function: Function) -> tuple[str, str]:
-    """Return the reason generated code can't call `function`, and a hint; empty if it can."""
-    if function.owner:
-        return f"it is a member of {function.owner}", "write a free function that calls it"
-    if "__global__" in function.specifiers:
-        return "it is a CUDA kernel (__global__)", "name the host function that launches it"
-    if "__device__" in function.specifiers and "__host__" not in function.specifiers:
-        return "it is a __device__ function", "name a host function"
-    return "", ""
+def at(what: CppParam | Function, places: Places) -> SourceSpan:
+    """Return the place of a parameter, or of a function's name."""
+    return places.span(what.start, len(what.name) if isinstance(what, Function) else what.length)
 
 
-def no_void(function: Function, places: Places) -> SpecError:
-    """Make the error for a function that returns something."""
-    returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
-    return SpecError(
-        f"{function.name}: it returns {returns!r}, but an entry point returns void: nobody would read the value",
-        span=places.span(function.returns_start, function.returns_length),
-        hints=("take each result as a BE::Tensor parameter, and raise errors by BE_CHECK or an exception",),
-    )
-
-
-def attribute_of(cpp: CppParam, places: Places) -> Param | None:
-    """Return the attribute that a parameter or a field takes; None if it takes none."""
-    if cpp.shape not in KINDS:
-        return None
-    kind, literal_kind = KINDS[cpp.shape]
-    fields = tuple(_spelt(field) for member in cpp.members if (field := attribute_of(member, places)) is not None)
-    param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=fields)
-    literal = read_literal(cpp.default, places)
-    if literal is None or literal[0] is not literal_kind:
-        return param
-    return with_default(param, literal[1].lower() if kind is AttrKind.DTYPE else literal[1]) or param
-
-
-def _spelt(field: Param) -> Param:
-    """Return a field without a default that the arg_spec can't spell: a text with spaces or brackets."""
-    return field._replace(default=None) if _UNSPELT.search(str(field.default)) else field
-
-
-def with_default(param: Param, text: str) -> Param | None:
-    """Return an attribute with a default; None if it can't have this one."""
-    try:
-        return parse_default(text, param)
-    except ValueError:
-        return None
+def _error(function: Function, problem: str, span: SourceSpan, *hints: str) -> SpecError:
+    return SpecError(f"{function.name}: {problem}", span=span, hints=hints)
 
 
 def is_untyped(param: Param) -> bool:
@@ -92,62 +54,79 @@ def is_untyped(param: Param) -> bool:
     return param.role is Role.ATTR and param.kind is AttrKind.SCALAR and param.dtype is None
 
 
-def at(cpp: CppParam, places: Places) -> SourceSpan:
-    """Return the place of a parameter in its source."""
-    return places.span(cpp.start, cpp.length)
+def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecError | None:
+    """Return the error for a function that generated code certainly can't call, or whose spec can't be inferred."""
+    problem = hint = ""
+    if function.owner:
+        problem, hint = f"it is a member of {function.owner}", "write a free function that calls it"
+    elif "__global__" in function.specifiers:
+        problem, hint = "it is a CUDA kernel (__global__)", "name the host function that launches it"
+    elif "__device__" in function.specifiers and "__host__" not in function.specifiers:
+        problem, hint = "it is a __device__ function", "name a host function"
+    elif is_inferred and function.template is not None:
+        problem, hint = "it is a template", "write a function that calls the instance you need"
+    if problem:
+        return _error(function, problem, at(function, places), hint)
+    # With a spec, a macro or an alias may stand for void: the compiler decides.
+    if returns_void(function) if is_inferred else not returns_value(function):
+        return None
+    returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
+    return _error(
+        function,
+        f"it returns {returns!r}, but an entry point returns void: no caller reads a value",
+        places.span(function.returns_start, function.returns_length),
+        "take each result as a BE::Tensor parameter, and raise errors by BE_CHECK or an exception",
+    )
 
 
-_TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
-_HANDLES = frozenset({"int64", "uint64"})
+def _attribute_of(cpp: CppParam, places: Places) -> Param | None:
+    """Return the attribute that a parameter or a field takes; None if it takes none."""
+    if cpp.shape not in _KINDS:
+        return None
+    kind, literal_kind = _KINDS[cpp.shape]
+    fields = [field for member in cpp.members if (field := _attribute_of(member, places)) is not None]
+    spelt = [each._replace(default=None) if _UNSPELT.search(str(each.default)) else each for each in fields]
+    param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=tuple(spelt))
+    literal = read_literal(cpp.default, places)
+    if literal is None or literal[0] is not literal_kind:
+        return param
+    return _with_default(param, literal[1].lower() if kind is AttrKind.DTYPE else literal[1]) or param
+
+
+def _with_default(param: Param, text: str) -> Param | None:
+    """Return an attribute with a default; None if it can't have this default."""
+    try:
+        return parse_default(text, param)
+    except ValueError:
+        return None
 
 
 def contradiction(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
-    """Return the error if `params` can't be the spec of `function`; None if it can, or if that is uncertain."""
-    name_span = places.span(function.start, len(function.name))
-    reason, hint = uncallable(function)
-    if reason:
-        return SpecError(f"{function.name}: {reason}", span=name_span, hints=(hint,))
-    if returns_value(function):
-        return no_void(function, places)
-    error = _wrong_count(params, function, locate, places)
+    """Return the error if `params` can't be the spec of `function`; None if they can, or if that is uncertain."""
+    error = _unusable(function, places, is_inferred=False) or _wrong_count(params, function, locate, places)
     if error is not None:
         return error
     names = Counter(cpp.name for cpp in function.params)
     for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
-        message = _mismatch(param, cpp, is_others=names[param.name] > (param.name == cpp.name))
-        if message:
-            hints = (*_expected(cpp, index, places), *_more_advice(params, param, function, cpp))
-            return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=hints)
+        problem = _mismatch(param, cpp, is_others=names[param.name] > (param.name == cpp.name))
+        if problem:
+            return _error(function, problem, at(cpp, places), *_hints(index, params, function, cpp, places))
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
-        return SpecError(
-            f"{function.name}: it is a template, and no parameter tells the compiler its arguments",
-            span=name_span,
-            hints=("write a function that calls the instance you need",),
-        )
+        problem = "it is a template, and no parameter tells the compiler its arguments"
+        return _error(function, problem, at(function, places), "write a function that calls the instance you need")
     return None
 
 
 def _wrong_count(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
-    """Make the error for too few or too many tokens; None if their number fits."""
+    """Return the error for too few or too many tokens; None if their number fits."""
     count, most, least = len(params), len(function.params), function.required
     if any(cpp.shape is Shape.PACK for cpp in function.params) or least <= count <= most:
         return None
-    expected = _count(most, "parameter") if least == most else f"{least} to {most} parameters"
-    span = (
-        at(function.params[count], places)
-        if count < most
-        else locate(most) or places.span(function.start, len(function.name))
-    )
-    return SpecError(
-        f"{function.name}: the arg_spec has {_count(count, 'token')} ({' '.join(render_spec(params))}) "
-        f"but the function has {expected}",
-        span=span,
-    )
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    takes = f"{most} parameter{'s' * (most != 1)}" if least == most else f"{least} to {most} parameters"
+    tokens = f"{count} token{'s' * (count != 1)} ({' '.join(render_spec(params))})"
+    span = at(function.params[count], places) if count < most else locate(most) or at(function, places)
+    return _error(function, f"the arg_spec has {tokens} but the function has {takes}", span)
 
 
 def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
@@ -164,72 +143,61 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
     return f"the token {token!r} can't be passed to {which}: {problem}" if problem else ""
 
 
-def _wrong_type(param: Param, cpp: CppParam) -> str:
-    """Describe how an attribute's type contradicts that of its parameter or field; empty if it does not."""
-    known = cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
-    if param.dtype is not None and known is not None:
-        allows = _reads if param.kind is AttrKind.ARRAY else _converts
-        if not allows(param.dtype, known):
-            return f"{cpp.type!r} does not hold every {param.dtype.name}"
-    unknown = [choice for choice in param.choices if cpp.choices and choice not in cpp.choices]
-    members = {member.name: member for member in cpp.members}
-    unknown += [field.name for field in param.fields if members and field.name not in members]
-    if unknown:
-        return f"{cpp.type!r} has no {unknown[0]!r}, but {', '.join(cpp.choices or members)}"
-    for field in param.fields:
-        member = members.get(field.name)
-        if member is not None and not _fits(field, member):
-            return f"its {field.name!r} is {member.shape.value} ({member.type!r})"
-        problem = _wrong_type(field, member) if member is not None else ""
-        if problem:
-            return f"{field.name!r}: {problem}"
-    return ""
-
-
 def _is_input(cpp: CppParam) -> bool:
-    return cpp.shape in ARRAYS and ARRAYS[cpp.shape].role is Role.ARG
+    return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG
 
 
 def _fits(param: Param, cpp: CppParam) -> bool:
     """Return whether a role may fit a parameter."""
     if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
         return True
-    if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
-        return param.role in _TENSOR_ROLES and cpp.shape in TENSORS and param.many is ARRAYS[cpp.shape].many
-    if param.role in KEPT.values() or cpp.shape in KEPT:
-        return KEPT.get(cpp.shape) is param.role
+    if param.role in _ARRAY_ROLES or cpp.shape in TENSORS:
+        return param.role in _ARRAY_ROLES and cpp.shape in TENSORS and param.many is _BY_TYPE[cpp.shape].many
+    if param.role in (Role.SCRATCH, Role.STATE) or cpp.shape in (Shape.WORKSPACE, Shape.STATE):
+        return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is param.role
     if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
-    if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in KINDS:
-        return param.kind is KINDS[cpp.shape][0]
+    if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in _KINDS:
+        return param.kind is _KINDS[cpp.shape][0]
     return cpp.shape not in (Shape.POINTER, Shape.ARRAY, Shape.STREAM)
 
 
-def _reads(given: DType, taken: DType) -> bool:
-    """Return whether an array of one type may be read as another: nothing converts its elements."""
-    return taken is given or (given.is_narrow and taken is given.attr_type)
+def _wrong_type(param: Param, cpp: CppParam) -> str:
+    """Describe how an attribute's type contradicts the type of its parameter or field; empty if it does not."""
+    given, taken = param.dtype, cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
+    if given is not None and taken is not None:
+        # Nothing converts the elements of an array.
+        is_read = taken is given or (given.is_narrow and taken is given.attr_type)
+        if not (is_read if param.kind is AttrKind.ARRAY else _converts(given, taken)):
+            return f"{cpp.type!r} does not hold every {given.name}"
+    unknown = [choice for choice in param.choices if cpp.choices and choice not in cpp.choices]
+    members = {member.name: member for member in cpp.members}
+    unknown += [field.name for field in param.fields if members and field.name not in members]
+    if unknown:
+        return f"{cpp.type!r} has no {unknown[0]!r}, but {', '.join(cpp.choices or members)}"
+    for field in param.fields if members else ():
+        member = members[field.name]
+        if not _fits(field, member):
+            return f"its {field.name!r} is {member.shape.value} ({member.type!r})"
+        if problem := _wrong_type(field, member):
+            return f"{field.name!r}: {problem}"
+    return ""
 
 
 def _converts(given: DType, taken: DType) -> bool:
     """Return whether C++ converts every value without losing its meaning; narrow floats may be passed as raw bits.
 
-    An integer may become a float, whose values mean the same as long as they are small.
+    An integer may become a float: its small values keep their meaning.
     """
     if given.is_narrow:
         return taken in (given, given.attr_type)
     if given.kind == "complex":
         return taken.kind == "complex" and given.size_bytes <= taken.size_bytes
     if given.kind == "float":
-        return given.size_bytes <= _real_bytes(taken)
+        needed = given.size_bytes * (2 if taken.kind == "complex" else 1)
+        return taken.kind in ("float", "complex") and needed <= taken.size_bytes
     bits, takes = _value_bits(given), _value_bits(taken)
     return not takes or (abs(bits) <= abs(takes) and (bits > 0 or takes < 0))
-
-
-def _real_bytes(dtype: DType) -> int:
-    """Return the size of a float, or of a complex number's parts; 0 for any other type."""
-    if dtype.kind == "complex":
-        return dtype.size_bytes // 2
-    return dtype.size_bytes if dtype.kind == "float" else 0
 
 
 def _value_bits(dtype: DType) -> int:
@@ -238,28 +206,22 @@ def _value_bits(dtype: DType) -> int:
     return {"bool": 1, "uint": bits, "int": 1 - bits}.get(dtype.kind, 0)
 
 
-def _expected(cpp: CppParam, index: int, places: Places) -> tuple[str, ...]:
-    """Make a hint with the token that fits a parameter."""
-    fitting = BY_TYPE.get(cpp.shape)
+def _hints(index: int, params: tuple[Param, ...], function: Function, cpp: CppParam, places: Places) -> tuple[str, ...]:
+    """Return hints for the token at `index`, which does not fit a parameter; the first is the token that fits."""
+    fitting, param = _BY_TYPE.get(cpp.shape), params[index]
     if cpp.shape is Shape.SCALAR and cpp.name == "stream" and cpp.dtype is BY_NAME["int64"]:
         fitting = Param(role=Role.STREAM)
-    elif cpp.shape in KINDS:
-        fitting = attribute_of(cpp._replace(name=cpp.name or "NAME", default=()), places)
-    return (f"token {index + 1} should be '{render_spec([fitting])[0]}'",) if fitting else ()
-
-
-def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cpp: CppParam) -> tuple[str, ...]:
-    """Return further hints for a token that does not fit a parameter."""
+    elif cpp.shape in _KINDS:
+        fitting = _attribute_of(cpp._replace(name=cpp.name or "NAME", default=()), places)
+    hints = [f"token {index + 1} should be '{render_spec([fitting])[0]}'"] if fitting else []
     if param.role is Role.RET and _is_input(cpp):
-        swapped = any(
-            other.role is Role.ARG and its.shape is Shape.OUTPUT
-            for other, its in zip(params, function.params, strict=False)
-        )
-        order = ("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped",) if swapped else ()
-        return ("a result must not be const: take it as a BE::Tensor", *order)
-    if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
-        return (f"or make the parameter a type that holds every {param.dtype.name}",)
-    return ()
+        hints.append("a result must not be const: take it as a BE::Tensor")
+        pairs = zip(params, function.params, strict=False)
+        if any(other.role is Role.ARG and its.shape is Shape.OUTPUT for other, its in pairs):
+            hints.append("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped")
+    elif param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
+        hints.append(f"or make the parameter a type that holds every {param.dtype.name}")
+    return tuple(hints)
 
 
 def infer(function: Function, places: Places) -> tuple[Param, ...]:
@@ -270,75 +232,47 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
     SpecError
         The signature does not determine a role; the error has the place of the parameter.
     """
-    _check_kind(function, places)
-    params = tuple(_infer_param(function, param, places) for param in function.params)
+    error = _unusable(function, places, is_inferred=True)
+    if error is not None:
+        raise error
+    params = tuple(_infer_param(function, cpp, places) for cpp in function.params)
     for role, message in ((Role.STREAM, "there is one stream"), (Role.STATE, "an entry point has one object of state")):
         found = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is role]
         if len(found) > 1:
-            text = f"{function.name}: a second {role.value} parameter; {message}"
-            raise SpecError(text, span=at(found[1], places))
+            raise _error(function, f"a second {role.value} parameter; {message}", at(found[1], places))
     if not any(param.role is Role.RET for param in params):
-        raise SpecError(
-            f"{function.name}: no parameter is an output",
-            span=places.span(function.start, len(function.name)),
-            hints=("an output is a BE::Tensor that is not const",),
-        )
-    arrays = [(param.role, param.many) for param in params if param.many is Many.ANY]
+        hint = "an output is a BE::Tensor that is not const"
+        raise _error(function, "no parameter is an output", at(function, places), hint)
+    several = [param.role for param in params if param.many is Many.ANY]
     for cpp, param in zip(function.params, params, strict=True):
-        if param.many is Many.ANY and arrays.count((param.role, param.many)) > 1:
-            what = f"{cpp.shape.value}, and so is another; one takes all arrays that are left"
-            raise SpecError(f"{function.name}: parameter {cpp.name!r} is {what}", span=at(cpp, places))
+        if param.many is Many.ANY and several.count(param.role) > 1:
+            problem = (
+                f"parameter {cpp.name!r} is {cpp.shape.value}, and so is another; one takes all arrays that are left"
+            )
+            raise _error(function, problem, at(cpp, places))
     return params
-
-
-def _check_kind(function: Function, places: Places) -> None:
-    """Refuse a function that generated code certainly can't call, by its signature."""
-    reason, hint = _unusable(function)
-    if reason:
-        raise SpecError(
-            f"{function.name}: {reason}",
-            span=places.span(function.start, len(function.name)),
-            hints=(hint,) if hint else (),
-        )
-    if not returns_void(function):
-        raise no_void(function, places)
-
-
-def _unusable(function: Function) -> tuple[str, str]:
-    """Return the reason inference can't work for `function`, and a hint; empty if it can."""
-    unusable = uncallable(function)
-    if unusable[0]:
-        return unusable
-    if function.template is not None:
-        return "it is a template", "write a function that calls the instance you need"
-    return "", ""
 
 
 def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
     """Infer the role of one parameter."""
-    known = BY_TYPE.get(cpp.shape)
+    known = _BY_TYPE.get(cpp.shape)
     if known is not None:
         return known._replace(name=cpp.name)
-    attribute = attribute_of(cpp, places)
+    attribute = _attribute_of(cpp, places)
     if attribute is None:
-        raise _unmapped(function.name, cpp, places)
+        raise _unmapped(function, cpp, places)
+    problem = hint = ""
     if not cpp.name:
-        raise SpecError(
-            f"{function.name}: a parameter of type {cpp.type!r} has no name, and an attribute needs one",
-            span=at(cpp, places),
-        )
-    if cpp.name in RESERVED:
-        raise SpecError(
-            f"{function.name}: an attribute can't be called {cpp.name}, {RESERVED[cpp.name]}", span=at(cpp, places)
-        )
-    if cpp.name == "stream" and cpp.shape is Shape.SCALAR:
-        if cpp.dtype is None or cpp.dtype.name != "int64":
-            raise SpecError(
-                f"{function.name}: parameter 'stream' has type {cpp.type!r}; a stream is an int64_t or a cudaStream_t",
-                span=at(cpp, places),
-                hints=("if it is an attribute, write the tokens: attr.stream",),
-            )
-        return Param(role=Role.STREAM, name=cpp.name)
+        problem = f"a parameter of type {cpp.type!r} has no name, and an attribute needs one"
+    elif cpp.name in RESERVED:
+        problem = f"an attribute can't be called {cpp.name}, {RESERVED[cpp.name]}"
+    elif cpp.name == "stream" and cpp.shape is Shape.SCALAR:
+        if cpp.dtype is BY_NAME["int64"]:
+            return Param(role=Role.STREAM, name=cpp.name)
+        problem = f"parameter 'stream' has type {cpp.type!r}; a stream is an int64_t or a cudaStream_t"
+        hint = "if it is an attribute, write the tokens: attr.stream"
+    if problem:
+        raise _error(function, problem, at(cpp, places), *filter(None, [hint]))
     return attribute
 
 
@@ -352,80 +286,71 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
     """
     by_name = {cpp.name: cpp for cpp in function.params if cpp.name}
     out: list[Param] = []
-    for index, given in enumerate(params):
-        param = given
+    for index, param in enumerate(params):
+        cpp = by_name.get(param.name)
         if param.role is not Role.ATTR:
-            cpp_name = function.params[index].name if index < len(function.params) else ""
-            out.append(param._replace(name=cpp_name) if cpp_name else param)
-        elif is_untyped(param):
-            out.append(_typed(param, by_name, index, function, locate, places))
+            name = function.params[index].name if index < len(function.params) else ""
+            out.append(param._replace(name=name) if name else param)
+        elif not is_untyped(param):
+            declared = None if cpp is None or param.default is not None else _attribute_of(cpp, places)
+            if declared is None or declared.default is None:
+                out.append(param)
+            else:
+                out.append(_with_default(param, render_default(declared)[1:]) or param)
+        elif cpp is not None:
+            out.append(_typed(param, cpp, function, locate(index) or at(cpp, places), places))
         else:
-            cpp = by_name.get(param.name)
-            declared = cpp and attribute_of(cpp, places)
-            if declared and declared.default is not None and param.default is None:
-                param = with_default(param, render_default(declared)[1:]) or param
-            out.append(param)
+            from difflib import get_close_matches
+
+            close = get_close_matches(param.name, by_name, n=1)
+            raise _error(
+                function,
+                f"'attr.{param.name}' names no parameter of the function",
+                locate(index) or at(function, places),
+                *(f"did you mean 'attr.{name}'?" for name in close),
+                f"write the type to use another name: attr.{param.name}:TYPE",
+            )
     return tuple(out)
 
 
-def _typed(
-    param: Param, by_name: dict[str, CppParam], index: int, function: Function, locate: Locate, places: Places
-) -> Param:
-    """Give an attribute that was written without a type that of the parameter of its name."""
-    cpp = by_name.get(param.name)
-    if cpp is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(param.name, by_name, n=1)
-        raise SpecError(
-            f"{function.name}: 'attr.{param.name}' names no parameter of the function",
-            span=locate(index) or places.span(function.start, len(function.name)),
-            hints=(
-                *(f"did you mean 'attr.{name}'?" for name in close),
-                f"write the type to use another name: attr.{param.name}:TYPE",
-            ),
-        )
-    declared = attribute_of(cpp, places)
+def _typed(param: Param, cpp: CppParam, function: Function, span: SourceSpan, places: Places) -> Param:
+    """Return an attribute that was written without a type, with the type of its parameter."""
+    declared = _attribute_of(cpp, places)
     if declared is None:
-        error = _unmapped(function.name, cpp, places)
-        raise SpecError(
-            error.message if cpp.shape not in TENSORS else f"{function.name}: 'attr.{param.name}' is {cpp.shape.value}",
-            span=error.span,
-            hints=(f"write the type: attr.{param.name}:TYPE",)
-            if cpp.shape is Shape.UNKNOWN and cpp.dtype is None
-            else error.hints,
-        )
+        error = _unmapped(function, cpp, places)
+        if cpp.shape in TENSORS:
+            error.message = f"{function.name}: 'attr.{param.name}' is {cpp.shape.value}"
+        if cpp.shape is Shape.UNKNOWN and cpp.dtype is None:
+            error.hints = (f"write the type: attr.{param.name}:TYPE",)
+        raise error
     if param.default is None:
         return declared
     text = render_default(param)[1:]
-    typed = with_default(declared, text)
+    typed = _with_default(declared, text)
     if typed is None:
-        raise SpecError(
-            f"{function.name}: {text!r} can't be the default of 'attr.{param.name}', which is {cpp.shape.value} "
-            f"({cpp.type!r})",
-            span=locate(index) or at(cpp, places),
-        )
+        problem = f"{text!r} can't be the default of 'attr.{param.name}', which is {cpp.shape.value} ({cpp.type!r})"
+        raise _error(function, problem, span)
     return typed
 
 
-def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
-    """Make the error for a parameter without a role."""
+def _unmapped(function: Function, cpp: CppParam, places: Places) -> SpecError:
+    """Return the error for a parameter without a role."""
     which = f"parameter {cpp.name!r}" if cpp.name else f"the parameter {cpp.type!r}"
     if cpp.shape is Shape.UNKNOWN and cpp.dtype is not None:
-        message = f"{name}: {which} is {cpp.dtype.name} ({cpp.type!r}), and XLA has no attributes of it"
+        problem = f"{which} is {cpp.dtype.name} ({cpp.type!r}), and XLA has no attributes of it"
     elif cpp.shape is Shape.UNKNOWN:
-        message = f"{name}: {which} has type {cpp.type!r}, which has no mapping"
+        problem = f"{which} has type {cpp.type!r}, which has no mapping"
     else:
-        message = f"{name}: {which} is {cpp.shape.value} ({cpp.type!r})"
-    return SpecError(message, span=at(cpp, places), hints=_advice(cpp))
+        problem = f"{which} is {cpp.shape.value} ({cpp.type!r})"
+    return _error(function, problem, at(cpp, places), _replacement(cpp))
 
 
-def _advice(cpp: CppParam) -> tuple[str, ...]:
-    """Suggest a replacement for a parameter."""
+def _replacement(cpp: CppParam) -> str:
+    """Suggest a replacement for a parameter without a role."""
     if cpp.shape is Shape.POINTER and "char" in cpp.type:
         advice = "take a std::string_view: a text of a call does not end with NUL"
     elif cpp.shape is Shape.POINTER and "Tensor" in cpp.type:
-        advice = "write const BE::Tensor*, which is null where a call has no such array"
+        advice = "write const BE::Tensor*, which is null if a call lacks the array"
     elif cpp.shape in (Shape.POINTER, Shape.ARRAY):
         advice = "take a BE::Tensor and use its data_ptr()"
     elif cpp.shape in (Shape.REFERENCE, Shape.RVALUE):
@@ -442,4 +367,4 @@ def _advice(cpp: CppParam) -> tuple[str, ...]:
         token = f"attr.{cpp.name or 'NAME'}"
         kinds = f"{token}:enum(a b) for an enumeration, {token}:{{a:float32 b:int32}} for a structure"
         advice = f"write the tokens: {token}:TYPE if the type converts from a scalar, {kinds}"
-    return (advice,)
+    return advice

@@ -1,4 +1,4 @@
-"""Entry points of a kernel source as JAX sees them: the values that discovery makes and codegen reads."""
+"""Entry points and their parameters: the values that discovery makes and code generation reads. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LEADING = "..."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXTENT = re.compile(r"0|[1-9][0-9]{0,17}")
 _MOST = 64
-"""Limit for the axes of an array, as numpy has it."""
+"""Limit for the axes of an array, as in numpy."""
 _WORD = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+")
-"""Text without spaces but in parentheses."""
+"""Text without spaces outside of parentheses."""
 
 
 def parse_axes(text: str) -> Axes:
@@ -83,7 +83,7 @@ def render_axes(axes: Axes) -> str:
 
 
 def axis_names(every: Iterable[Axes | None]) -> tuple[str, ...]:
-    """List the names that are axes of several arrays, without ``"..."``, in the order of their first use.
+    """List the names of the axes of several arrays, without ``"..."``, in the order of their first use.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Role(Enum):
 
 
 RULES = (Role.PARALLEL, Role.REDUCE)
-"""Roles of tokens that say something of axes and stand for no parameter of the C++ call."""
+"""Roles of tokens that describe axes and stand for no parameter of the C++ call."""
 
 
 class Many(Enum):
@@ -125,7 +125,7 @@ class Many(Enum):
 
 
 class AttrKind(Enum):
-    """The kind of an attribute: a number, a text, numbers, one of some names, named values, or a type of elements."""
+    """The kind of an attribute: a number, a text, numbers, one of several names, named values, or an element type."""
 
     SCALAR = "scalar"
     STRING = "string"
@@ -145,9 +145,9 @@ class Param(NamedTuple):
     name : str
         Name of the attribute for ``Role.ATTR``; else the C++ name if the signature is known, or empty.
     dtype : DType or None
-        Type of an attribute's numbers or of an array's elements; None if any will do, or if it isn't known yet.
+        Type of an attribute's numbers or of an array's elements; None if any type will do, or if it isn't known yet.
     axes : tuple of (str, int or Expression), or None
-        Axes of an array, see `parse_axes`; None if a call may pass any. Of ``Role.SCRATCH``, its bytes as the only
+        Axes of an array, see `parse_axes`; None if a call may pass any. For ``Role.SCRATCH``, the bytes as the only
         axis; None if the kernel asks for memory while it runs.
     many : Many
         Number of arrays for ``Role.ARG`` and ``Role.RET``.
@@ -160,7 +160,7 @@ class Param(NamedTuple):
     fields : tuple of Param
         Values of an attribute of ``AttrKind.STRUCT``.
     default : bool, int, float, str or None
-        Value of the attribute in a call without it; None if every call passes it.
+        Value of the attribute in a call that leaves it out; None if every call passes it.
     """
 
     role: Role

@@ -1,4 +1,8 @@
-"""Signatures of entries: keys are made, read and used. Ed25519 by the package cryptography, imported for keys alone."""
+"""Archives of cache entries: the one format in which an entry moves between machines, and its Ed25519 signature.
+
+An archive is a magic line, a signature of the head, the head's length, the head (compressed JSON), and the outputs. The
+head has the hash of each output. Only keys import the package cryptography.
+"""
 
 from __future__ import annotations
 
@@ -24,49 +28,52 @@ MAGIC = b"be-entry-1\n"
 _SIGNATURE, _LENGTH = 64, 8
 _UNSIGNED = bytes(_SIGNATURE)
 _LARGEST_HEAD, _LONGEST_TEXT, _MOST_TEXTS, _MOST_FOLDERS = 1 << 22, 1024, 30_000, 100_000
-"""A module that includes Thrust has 0.6 MB, and 9,000 texts. To read 64 MB of nothing but brackets took 12 s."""
+"""Limits of a head. A module that includes Thrust has 0.6 MB and 9,000 texts; parsing 64 MB of brackets took 12 s."""
+
+_PRIVATE = "private-ed25519:"
+"""Prefix of a private key's file, so that nobody confuses it with a public key."""
 
 Sign = Callable[[bytes], bytes]
-"""Function that returns the 64 bytes of a signature."""
+"""Function of data; returns the 64 bytes of its signature."""
 
 Verify = Callable[[bytes, bytes], bool]
-"""Function of data and a signature; returns whether somebody who is trusted signed it."""
+"""Function of data and a signature; returns whether a trusted key signed the data."""
 
 
 class ArchiveError(Exception):
-    """An archive can't be used; the text says why, and stands after the archive's name."""
+    """An archive can't be used; the text gives the reason and follows the archive's name."""
 
 
 class SignatureError(ArchiveError):
-    """It is not signed by somebody who is trusted here."""
+    """An archive is not signed by a key that is trusted here."""
 
     def __init__(self, *, is_signed: bool) -> None:
         super().__init__("is not signed by a key that is trusted here" if is_signed else "is not signed")
         self._is_signed = is_signed
 
     def remedy(self, keys_named_by: str) -> str:
-        """Return what to do about it, given the setting that names the keys."""
+        """Return the remedy, given the name of the setting that names the keys."""
         if self._is_signed:
-            return f"if you trust who signed it, add their key to {keys_named_by}"
-        return f"who builds it must sign it, as {keys_named_by} is set"
+            return f"if you trust the signer, add their key to {keys_named_by}"
+        return f"the builder must sign it, since {keys_named_by} is set"
 
 
 class Head(NamedTuple):
-    """The description of an entry.
+    """The description of an entry; paths begin with the name of a root, see `be_runtime.store.travelling.Roots`.
 
     Parameters
     ----------
     digest, kind, name : str
-        Digest of the movable key, its kind and name.
+        Digest, kind and name of the movable key.
     outputs : tuple of (str, int, str)
-        Name, size and SHA-256 of each file that was made.
+        Name, size and SHA-256 of each output.
     dependencies, others : tuple of (str, str)
-        Files that it was made from, see `Manifest`: the path by the names of roots, and its hash.
+        Path and hash of each input, see `Manifest`.
     absent : tuple of (str, int, tuple of str)
-        Folders by the names of roots, and the names that were looked for in each and not found. The number is the
-        position of the first row that is the same folder.
+        Folders, each with the names that the build did not find in it. The number is the position of the first row
+        for the same folder.
     host : str
-        Machine that built it.
+        Machine that built the entry.
     seconds : float
         Duration of the build.
     """
@@ -90,44 +97,44 @@ def pack(head: Head, outputs: Mapping[str, bytes], sign: Sign | None = None) -> 
 
 
 def resigned(data: bytes, sign: Sign) -> bytes:
-    """Return an archive with a signature in the place of the one that it has.
+    """Return the archive with its signature replaced.
 
     Raises
     ------
     ArchiveError
-        It is damaged.
+        The archive is damaged.
     """
-    framed, rest = _split(data)
+    _, framed, rest = _split(data)
     return b"".join((MAGIC, sign(framed), framed, rest))
 
 
 def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, memoryview]]:
-    """Read an archive, after its signature if one is asked for, and check the hash of each output.
+    """Read an archive: check its signature first if `verify` is given, and the hash of each output.
 
     Raises
     ------
     SignatureError
-        It is not signed by somebody who is trusted.
+        The archive is not signed by a trusted key.
     ArchiveError
-        It is damaged, or of another format.
+        The archive is damaged, or has another format.
     """
-    framed, rest = _split(data)
-    if verify is not None and not verify(framed, data[len(MAGIC) : len(MAGIC) + _SIGNATURE]):
-        raise SignatureError(is_signed=data[len(MAGIC) : len(MAGIC) + _SIGNATURE] != _UNSIGNED)
+    signature, framed, rest = _split(data)
+    if verify is not None and not verify(framed, signature):
+        raise SignatureError(is_signed=signature != _UNSIGNED)
     head = _read_head(framed[_LENGTH:])
     outputs, at = {}, 0
     for name, size, digest in head.outputs:
         outputs[name] = rest[at : at + size]
         at += size
         if hashlib.sha256(outputs[name]).hexdigest() != digest:
-            raise ArchiveError(f"is damaged: {name} has another hash than it says")
+            raise ArchiveError(f"is damaged: {name} does not have the hash that the head gives")
     if at != len(rest):
-        raise ArchiveError("is damaged: it is longer than it says")
+        raise ArchiveError("is damaged: it is longer than its head says")
     return head, outputs
 
 
-def _split(data: bytes) -> tuple[bytes, memoryview]:
-    """Return the head with its length, and the outputs."""
+def _split(data: bytes) -> tuple[bytes, bytes, memoryview]:
+    """Return the signature, the head after its length, and the outputs."""
     at = len(MAGIC) + _SIGNATURE
     if not data.startswith(MAGIC):
         known = data.startswith(MAGIC.rstrip(b"1\n"))
@@ -135,7 +142,7 @@ def _split(data: bytes) -> tuple[bytes, memoryview]:
     end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
     if end > len(data):
         raise ArchiveError("is damaged: it is cut off")
-    return data[at:end], memoryview(data)[end:]
+    return data[len(MAGIC) : at], data[at:end], memoryview(data)[end:]
 
 
 def _read_head(text: bytes) -> Head:
@@ -153,28 +160,28 @@ def _read_head(text: bytes) -> Head:
         is_whole = False
     if not is_whole:
         raise ArchiveError("is damaged: its head can't be read")
-    problem = next(filter(None, (output_problem(name) for name, *_ in head.outputs)), None)
-    if problem:
-        raise ArchiveError(f"is damaged: the name of an output is {problem}")
+    for name, *_ in head.outputs:
+        if problem := output_problem(name):
+            raise ArchiveError(f"is damaged: the name of an output is {problem}")
     return head
 
 
 def _rows(rows: Any, *kinds: type) -> tuple[Any, ...]:
-    """Check a list of lists whose items are of these types."""
+    """Check a list of lists whose items have exactly these types."""
     if type(rows) is not list or any(type(row) is not list or (*map(type, row),) != kinds for row in rows):
         raise TypeError
     return tuple(map(tuple, rows))
 
 
 def _texts(items: Any) -> tuple[str, ...]:
-    """Check a list of texts."""
+    """Check a list of str."""
     if type(items) is not list or any(type(item) is not str for item in items):
         raise TypeError
     return tuple(items)
 
 
 def _is_well_formed(head: Head) -> bool:
-    """Return whether a head is of texts and numbers that an entry may have, and not of more than one has."""
+    """Return whether a head's texts and numbers are possible for an entry and within its limits."""
     counts = [number for _, number, _ in (*head.outputs, *head.absent)]
     texts = _texts([head.digest, head.kind, head.name, head.host])
     texts += tuple(text for name, _, digest in head.outputs for text in (name, digest))
@@ -186,17 +193,13 @@ def _is_well_formed(head: Head) -> bool:
     return is_small and max(map(len, texts)) <= _LONGEST_TEXT and min(counts, default=0) >= 0 and are_once and is_time
 
 
-_PRIVATE = "private-ed25519:"
-"""Begins a file with a private key, so that nobody takes one for the other."""
-
-
 def _ed25519() -> Any:
-    """Return the module of the package cryptography.
+    """Import Ed25519 from the package cryptography.
 
     Raises
     ------
     ArgumentError
-        It is not installed.
+        The package is not installed.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -208,13 +211,15 @@ def _ed25519() -> Any:
 
 
 def make_keys() -> tuple[str, str]:
-    """Make a pair of keys: the texts of the private and of the public one."""
+    """Make a pair of keys, and return the texts of the private and the public key."""
     key = _ed25519().Ed25519PrivateKey.generate()
-    return f"{_PRIVATE}{_encoded(key.private_bytes_raw())}\n", _encoded(key.public_key().public_bytes_raw())
+    raws = (key.private_bytes_raw(), key.public_key().public_bytes_raw())
+    private, public = (base64.b64encode(raw).decode() for raw in raws)
+    return f"{_PRIVATE}{private}\n", public
 
 
 def write_private_key(path: Path, text: str) -> None:
-    """Write a private key, which only its owner may read, into a new file.
+    """Write a private key into a new file that only its owner can read.
 
     Raises
     ------
@@ -231,14 +236,14 @@ def write_private_key(path: Path, text: str) -> None:
         file.write(text)
 
 
-def read_signer(path: Path, named_by: str) -> Callable[[bytes], bytes]:
+def read_signer(path: Path, named_by: str) -> Sign:
     """Return the function that signs with the private key in a file.
 
     Parameters
     ----------
     path : Path
     named_by : str
-        The setting or option that names it.
+        The setting or option that names the file.
 
     Raises
     ------
@@ -252,24 +257,24 @@ def read_signer(path: Path, named_by: str) -> Callable[[bytes], bytes]:
             f"{named_by} is {str(path)!r}, a file without a private key",
             hints=("python -m be_runtime cache keygen makes one",),
         )
-    sign: Callable[[bytes], bytes] = _ed25519().Ed25519PrivateKey.from_private_bytes(raw).sign
+    sign: Sign = _ed25519().Ed25519PrivateKey.from_private_bytes(raw).sign
     return sign
 
 
-def read_verifier(keys: str, named_by: str) -> Callable[[bytes, bytes], bool]:
-    """Return the function that tells whether a signature of some data is by one of these keys.
+def read_verifier(keys: str, named_by: str) -> Verify:
+    """Return the function that checks whether one of these keys made a signature.
 
     Parameters
     ----------
     keys : str
-        Public keys, or absolute paths of files that have one in each line, with commas between.
+        Public keys, or absolute paths of files with one key a line, separated by commas.
     named_by : str
-        The setting that names them.
+        The setting that names the keys.
 
     Raises
     ------
     ArgumentError
-        One is no public key.
+        A key or file is not valid.
     """
     found = [
         _ed25519().Ed25519PublicKey.from_public_bytes(raw)
@@ -294,23 +299,23 @@ def read_verifier(keys: str, named_by: str) -> Callable[[bytes, bytes], bool]:
 
 
 def _read_public(word: str, named_by: str) -> list[bytes]:
-    """Read a key, or the keys in a file."""
+    """Return the key that a text is, or the keys in the file that it names."""
     raw = _decoded(word)
     if raw is not None:
         return [raw]
-    if not word.startswith(("/", "~")):  # a file of that name in the working folder may be anybody's
-        hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
+    if not word.startswith(("/", "~")):  # anybody may have made a file of that name in the working folder
+        hint = "python -m be_runtime cache keygen prints a key; name a file of keys by its absolute path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by, judge=distrust_entry)
     problem = LocalSystem().distrust(Path(word).expanduser())
     if problem:
-        hint = "who can write to it, or to a folder above it, says whose code runs here"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that is not believed: {problem}", hints=(hint,))
+        hint = "whoever can write to it, or to a folder above it, decides whose code runs here"
+        raise ArgumentError(f"{named_by} is {word!r}, a file that is not trusted: {problem}", hints=(hint,))
     lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:
-        hint = "it has the text that python -m be_runtime cache keygen prints, one key in a line"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that is not one of public keys", hints=(hint,))
+        hint = "a key is the text that python -m be_runtime cache keygen prints; write one key a line"
+        raise ArgumentError(f"{named_by} is {word!r}, a file without valid public keys", hints=(hint,))
     return [key for key in keys if key is not None]
 
 
@@ -319,20 +324,16 @@ def _read(path: Path, named_by: str, judge: Judge | None = None) -> str:
         return read_regular(path.expanduser(), SMALL, judge=judge).decode("ascii").strip()
     except (OSError, ValueError, RuntimeError) as error:
         is_distrusted = isinstance(error, OSError) and error.errno == errno.EPERM
-        problem = "a file that is not believed" if is_distrusted else "neither a key nor a file with one"
+        problem = "a file that is not trusted" if is_distrusted else "neither a key nor a file with one"
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ArgumentError(
             f"{named_by} is {shown_key(str(path))!r}, {problem}: {reason}",
-            hints=("who can write to it says whose code runs here",) * is_distrusted,
+            hints=("whoever can write to it decides whose code runs here",) * is_distrusted,
         ) from None
 
 
-def _encoded(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
 def _decoded(text: str) -> bytes | None:
-    """Return the 32 bytes of a key, None if the text is none."""
+    """Return the 32 bytes of a key; None if the text is no key."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,11 +1,14 @@
-"""The code of a target as an exported program carries it, and the demand for it. Pure."""
+"""The index of a bundle: code images by hash, the FFI targets they serve, and the rows of kernels and modules. Pure.
+
+A bundle is a folder or zip with ``index.json`` and ``images/<sha256>.<ending>``. Packages, prebuilt modules and
+exported programs carry their code in bundles.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -13,7 +16,25 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
 from be_runtime.request.options import Language
 from be_runtime.store.contents import Handlers, parse_contents
+from be_runtime.store.folder import DIGEST
 from be_toolchain.arch import Arch
+
+INDEX, IMAGES = "index.json", "images"
+"""Names of the index and of the folder of images in a bundle."""
+
+FORMAT = 1
+"""Raise it when an older reader would misunderstand the index."""
+
+LARGEST_INDEX = 1 << 22
+"""Most bytes of an index: parsing 64 MiB of brackets takes 12 s."""
+
+HASH_DIGITS = 32
+"""Hexadecimal digits of an image's hash in the names of its targets."""
+
+Kind = Literal["library", "cubin", "ptx"]
+_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
+
+T = TypeVar("T")
 
 
 def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
@@ -35,7 +56,7 @@ def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
 
 
 def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
-    """Return whether a library for some architectures, with PTX of the highest plain one, runs on all of others.
+    """Return whether a library runs on all wanted architectures; it has PTX of its highest plain architecture.
 
     Examples
     --------
@@ -50,7 +71,7 @@ def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
 
 
 def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
-    """Return why code for some architectures does not run here; empty if it does.
+    """Return the reason that code does not run on all wanted architectures; empty if it does.
 
     Examples
     --------
@@ -64,27 +85,8 @@ def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
     return f"its code for {have} does not run on {want}"
 
 
-INDEX, IMAGES = "index.json", "images"
-"""Names of the index and of the folder of images in a bundle."""
-
-FORMAT = 1
-"""Raised when an older reader would misunderstand the index."""
-
-LARGEST_INDEX = 1 << 22
-"""Most bytes of an index: to read 64 MiB of nothing but brackets takes 12 s."""
-
-HASH_DIGITS = 32
-"""Hexadecimal digits of an image's hash in the names of its targets."""
-
-Kind = Literal["library", "cubin", "ptx"]
-_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-T = TypeVar("T")
-
-
 class CodeImage(NamedTuple):
-    """One file of code; its key in the index is the sha256 of its bytes.
+    """One file of code; its key in the index is the SHA-256 of its bytes.
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ class CodeImage(NamedTuple):
     archs : tuple of str
         Architectures of its device code, such as ``"9.0"``.
     baseline : str
-        Level of instructions of its host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+        Instruction level of its host code, such as ``"x86-64-v3"``; empty for the level of every such machine.
     """
 
     kind: Kind
@@ -107,7 +109,7 @@ class CodeImage(NamedTuple):
 
 
 class ImageTarget(NamedTuple):
-    """An FFI target that an image serves.
+    """An FFI target, and the image with its handlers.
 
     Parameters
     ----------
@@ -129,15 +131,15 @@ class Index(NamedTuple):
     Parameters
     ----------
     machine : str
-        Machine of the host code, as ``platform.machine()`` says it.
+        Machine of the host code, as returned by ``platform.machine()``.
     images : dict of str to CodeImage
     targets : dict of str to ImageTarget
     kernels : dict
-        Kernels that the launcher launches, by id; see `be_runtime.kernels.launcher`.
+        Kernels for the launcher, by id; see `be_runtime.kernels.launcher`.
     modules, functions : dict
-        What Python needs for calls, by name; empty in an exported program.
+        Rows for calls from Python, by name; empty in an exported program.
     program : dict
-        What an exported program is; empty in a package.
+        Description of an exported program; empty in a package.
     """
 
     machine: str
@@ -150,7 +152,7 @@ class Index(NamedTuple):
 
 
 def target_name(image: str, symbol: str) -> str:
-    """Return the name of a target: the same in every process, and another one for other code.
+    """Return the name of a target: equal in every process, and different for different code.
 
     Examples
     --------
@@ -172,12 +174,12 @@ def image_file(digest: str, image: CodeImage) -> str:
 
 
 def render_index(index: Index) -> str:
-    """Write an index as JSON, the same text for the same index.
+    """Write an index as JSON; equal indexes give equal text.
 
     Raises
     ------
     ArgumentError
-        It has more kernels than a reader accepts.
+        The index is larger than a reader accepts.
     """
     document = {
         "format": FORMAT,
@@ -207,7 +209,7 @@ def parse_index(text: str | bytes, where: str) -> Index:
     Raises
     ------
     LoadError
-        It is damaged, or of a format or ABI that this release does not read.
+        The index is damaged, or has a format or ABI that this release does not read.
     """
     with reading(where):
         if len(text) > LARGEST_INDEX:
@@ -215,8 +217,8 @@ def parse_index(text: str | bytes, where: str) -> Index:
         document = json.loads(text)
         number, abi = typed(int, document["format"]), typed(int, document["abi"])
     if number != FORMAT:
-        side = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
-        raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(side,))
+        hint = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
+        raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(hint,))
     check_abi(abi, where)
     with reading(where):
         images = {digest: _image(digest, row) for digest, row in document["images"].items()}
@@ -232,7 +234,7 @@ def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
     typed(int, image.size)
     _texts(image.platform, image.baseline, *typed(list, image.archs))
-    if image.kind not in _ENDINGS or not _DIGEST.fullmatch(digest):  # which is the name of a file
+    if image.kind not in _ENDINGS or not DIGEST.fullmatch(digest):  # the digest names a file
         raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
 
@@ -246,12 +248,13 @@ def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) 
 
 
 def _texts(*values: object) -> None:
+    """Check that every value of an index is a str."""
     for value in values:
         typed(str, value)
 
 
 def typed(kind: type[T], value: object) -> T:
-    """Return a value of an index, whose type must be this one; TypeError if it is another one."""
+    """Return a value of an index; raise TypeError unless it has exactly this type."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
@@ -259,12 +262,12 @@ def typed(kind: type[T], value: object) -> T:
 
 @contextlib.contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Say that an index is damaged where a value in it means nothing.
+    """Convert errors about the values of an index to a `LoadError` that names the damaged index; ours pass.
 
     Raises
     ------
     LoadError
-        For such a value; errors of ours pass.
+        A value in the index is not valid.
     """
     try:
         yield
@@ -287,12 +290,12 @@ class ModuleRecord(NamedTuple):
     functions : str
         See `be_runtime.store.contents.render_contents`.
     sources : dict of str to str
-        Files of the package that it was made from, and the hash of each.
+        Hash of each source file of the package.
     captures_graphs : bool
     content, origin : str
-        See `be_runtime.load.module.Made`; empty for those of the library's bytes.
+        See `be_runtime.load.module.Made`; if empty, the hash of the library is used.
     request : str
-        Key of the request, as JSON, where the module is found by it.
+        Key of the request, as JSON, if modules are found by their request.
     """
 
     language: Language
@@ -315,17 +318,16 @@ class ModuleRecord(NamedTuple):
         """
         with reading(where):
             record = cls(**row)
-            texts = (record.image, record.functions, record.content, record.origin, record.request)
             sources = typed(dict, record.sources)
-            for text in (*texts, *sources, *sources.values()):
-                typed(str, text)
+            _texts(record.image, record.functions, record.content, record.origin, record.request)
+            _texts(*sources, *sources.values())
             typed(bool, record.captures_graphs)
             if record.language not in ("cpp", "cuda"):
                 raise ValueError(f"{record.language!r} is no language")
             return record
 
     def contents(self) -> dict[str, Handlers]:
-        """Return the functions of the module.
+        """Return the functions of the module, after a check of their types.
 
         Raises
         ------
@@ -333,21 +335,21 @@ class ModuleRecord(NamedTuple):
             The index is damaged.
         """
         found = parse_contents(self.functions)
-        for value in (value for handlers in found.values() for value in handlers):
-            for text in value if type(value) is tuple else (value,):
-                typed(str, text)
+        for handlers in found.values():
+            for value in handlers:
+                _texts(*(value if type(value) is tuple else (value,)))
         return found
 
 
 class Demand(NamedTuple):
-    """The machines that a target's code is asked for.
+    """The machines that an exported target must run on.
 
     Parameters
     ----------
     baseline : str
-        Level of instructions of host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+        Instruction level of host code, such as ``"x86-64-v3"``; empty for the level of every such machine.
     archs : tuple of str
-        Architectures of device code, such as ``"9.0"``; empty for those that it was compiled for.
+        Architectures of device code, such as ``"9.0"``; empty to take the code as it was compiled.
     kernel : str
         Id of the kernel that a call of the launcher names; empty for other targets.
     """
@@ -358,12 +360,12 @@ class Demand(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The code of a target.
+    """The code of a target for an exported program.
 
     Parameters
     ----------
     library : str
-        Hash of the library that has the handlers.
+        Hash of the library with the handlers.
     stages : dict of str to str
         Symbol of the handler for each stage.
     images : dict of str to (CodeImage, bytes)
@@ -371,9 +373,9 @@ class Carried(NamedTuple):
     symbol : str
         Last part of the target's name; by default the symbol of its handler.
     kernel : str
-        Id of the kernel, by its content.
+        Id of the kernel, derived from its content.
     kernels : dict
-        Its row in the index.
+        Row of the kernel in the index.
     """
 
     library: str
@@ -395,10 +397,10 @@ class Carried(NamedTuple):
 
 
 Carry = Callable[[Demand], Carried]
-"""Function that makes a target's code for a demand."""
+"""Function that returns a target's code for a demand."""
 
 
 def carried_library(image: CodeImage, data: bytes, stages: Mapping[str, str]) -> Carried:
-    """Return the code of a target that needs one library."""
+    """Return the code of a target that needs one library and nothing else."""
     digest = hashlib.sha256(data).hexdigest()
     return Carried(digest, stages, {digest: (image, data)})

@@ -1,6 +1,6 @@
-"""The build cache: a valid entry at once, or else one build, however many processes ask for it.
+"""The build cache: return a valid entry at once, or build it once, however many processes ask for it.
 
-Modules that only a miss or upkeep needs are imported there, so a warm load does not pay for them.
+Only a miss or upkeep imports the modules it needs, so a warm load does not pay for them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from be_runtime.errors import CacheError
 from be_runtime.store.folder import MANIFEST, cache_errors, find_base, prepare_base
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import Flock, OnWait
-from be_runtime.store.lookup import Lookup, look_up
+from be_runtime.store.lookup import look_up
 from be_runtime.store.manifest import FileRecord, Manifest
 
 if TYPE_CHECKING:
     from be_runtime.store.eviction import EntryInfo
+    from be_runtime.store.publish import Building
 
 
 class Recorded(NamedTuple):
-    """Records of the files that a build has read so far, for a build that hands over its outputs one by one.
+    """Records of the files that a build has read so far, for a build that publishes its outputs one by one.
 
     Parameters
     ----------
     began_ns : int
-        Start of the build, see `build_began`. A file that has changed since is in doubt.
+        Start of the build, see `be_runtime.store.publish.build_began`. A file that has changed since is in doubt.
     taken_ns : int
-        Time at which the first record was taken, after everything was built.
+        Time of the first record, after everything was built.
     records : mapping of str to FileRecord
         Records by path.
     """
@@ -44,7 +45,7 @@ class Recorded(NamedTuple):
 
 
 class BuildOutput(NamedTuple):
-    """The outputs of a build and everything they were made from.
+    """The outputs and inputs of a build.
 
     Parameters
     ----------
@@ -52,18 +53,18 @@ class BuildOutput(NamedTuple):
         Paths of regular files, relative to the staging folder. Everything else in that folder is deleted.
     dependencies : tuple of Path or str
         Every source and header that was read, as compilers list them. Relative paths are relative to the staging
-        folder, and files inside it are left out.
+        folder; files inside the folder are left out.
     others : tuple of str
-        Other files that the build looked at, such as compilers and libraries. A folder that was listed ends with a
-        slash, and with ``/.`` if only the names of libraries count.
+        Other files that the build used, such as compilers and libraries. The path of a listed folder ends with a
+        slash, or with ``/.`` if only the names of libraries matter.
     absent : tuple of Path or str
-        Paths that were looked for and not found, see `shadowing_paths`.
+        Paths that the build searched without finding a file, see `be_runtime.store.manifest.shadowing_paths`.
     recorded : Recorded or None
         Records taken so far, if the build began before the staging folder was made.
     unknown : tuple of str
-        Descriptions of inputs that can't be named as files. If there are any, only this build uses the outputs.
+        Descriptions of inputs that are not files. If there are any, only the builder's process uses the outputs.
     source : str
-        Where the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were made here.
+        Place that the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were built here.
     """
 
     outputs: tuple[str, ...]
@@ -75,7 +76,7 @@ class BuildOutput(NamedTuple):
     source: str = ""
 
 
-Build = Callable[[Path], BuildOutput | None]
+Build = Callable[[Path], BuildOutput]
 
 
 class Entry(NamedTuple):
@@ -111,7 +112,7 @@ class Entry(NamedTuple):
         return self.path / name
 
     def is_there(self) -> bool:
-        """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
+        """Return whether the entry can be opened: a removed one may still have its stat on a network file system."""
         try:
             os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError:
@@ -125,7 +126,7 @@ class Store(NamedTuple):
     Parameters
     ----------
     root : Path
-        The cache's folder, made by the first build. `be_runtime.store.folder` has the rules on its owner.
+        The cache's folder; the first build makes it. `be_runtime.store.folder` has the rules for its owner.
     flock : callable
         The locking primitive.
     """
@@ -142,7 +143,46 @@ class Store(NamedTuple):
             Another user could put files into the cache's folder.
         """
         found = look_up(find_base(str(self.root)), key.digest)
-        return None if found.manifest is None else _entry(found, built=False)
+        return None if found.manifest is None else Entry(Path(found.folder), found.manifest, built=False)
+
+    @contextlib.contextmanager
+    def building(
+        self,
+        key: CacheKey,
+        *,
+        force: bool = False,
+        lock_timeout_s: float | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Iterator[Building]:
+        """Open the build of a key, while no other process builds it.
+
+        Parameters
+        ----------
+        key : CacheKey
+            Key of the request.
+        force : bool
+            Build even if a valid entry exists.
+        lock_timeout_s : float, optional
+            Longest wait for another process that builds the same key; None waits as long as that process lives.
+        on_wait : callable, optional
+            Called now and then during a wait, with the seconds waited so far and the process that builds.
+
+        Yields
+        ------
+        Building
+            Has an `entry` if another process has built it meanwhile. If not, the block builds in its `folder` and
+            calls `publish`.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used, or the wait was too long.
+        """
+        from be_runtime.store.publish import Building
+
+        building = Building(prepare_base(str(self.root)), key, force=force)
+        with building.opened(lock_timeout_s, on_wait, self.flock):
+            yield building
 
     def get_or_build(
         self,
@@ -153,42 +193,29 @@ class Store(NamedTuple):
         lock_timeout_s: float | None = None,
         on_wait: OnWait | None = None,
     ) -> Entry:
-        """Return the entry of a key, and build it if there is no valid one.
+        """Return the entry of a key, and build it if there is no valid one; see `building`.
 
         Parameters
         ----------
-        key : CacheKey
-            Key of the request.
         build : callable
-            Called with an empty folder to work in, at most once, while no other process builds the same key.
-            If it raises, the exception is passed on and the folder is removed. None means that the entry has come
-            meanwhile: another machine has put it into this folder.
-        force : bool
-            Build even if a valid entry exists.
-        lock_timeout_s : float, optional
-            Longest wait for another process that builds the same key; None waits as long as that process lives.
-        on_wait : callable, optional
-            Called now and then while waiting, with the seconds waited so far and the process that builds.
+            Called with an empty folder to work in, at most once. If it raises, the exception is passed on.
 
         Raises
         ------
         CacheError
-            The cache's folder can't be used, the wait was too long, the build did not make its outputs, or the entry
-            that has come is not valid here.
+            The cache's folder can't be used, the wait was too long, or the build did not make its outputs.
         """
         entry = None if force else self.get(key)
-        if entry is not None:
-            return entry
-        from be_runtime.store.publish import build_once
-
-        base = prepare_base(str(self.root))
-        found, built = build_once(
-            base, key, build, force=force, timeout_s=lock_timeout_s, on_wait=on_wait, flock=self.flock
-        )
-        return _entry(found, built=built)
+        if entry is None:
+            with self.building(key, force=force, lock_timeout_s=lock_timeout_s, on_wait=on_wait) as building:
+                if building.entry is None:
+                    building.publish(build(building.folder))
+            entry = building.entry
+            assert entry is not None, "a build publishes its entry"
+        return entry
 
     def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
-        """Build an entry that saves work in later builds, as `get_or_build` does; without room for it, keep nothing."""
+        """Build an entry that saves work in later builds; if the cache can't hold it, keep nothing."""
         with contextlib.suppress(CacheError):
             self.get_or_build(key, build, force=force)
 
@@ -207,7 +234,7 @@ class Store(NamedTuple):
             return clear(base, name)
 
     def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-        """Remove entries, and return those that were still there."""
+        """Remove entries, and return the removed ones; another process may have removed the rest."""
         from be_runtime.store.eviction import remove
 
         base = find_base(str(self.root))
@@ -237,14 +264,14 @@ class Store(NamedTuple):
         max_age_days : float, optional
             Limit for the time since an entry's last use, which is known to a day.
         patience_s : float
-            Time limit. After it the call records its progress, and the next call goes on from there.
+            Time limit. Once it has passed, the call records its progress, and the next call continues from there.
         now_s : float, optional
-            The time; by default this machine's.
+            The current time; by default this machine's.
 
         Returns
         -------
         bool
-            True if nothing is left to do for a day.
+            True if there is nothing left to do for a day.
 
         Raises
         ------
@@ -263,15 +290,9 @@ class Store(NamedTuple):
     def explain(self, key: CacheKey) -> tuple[str, ...]:
         """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
 
-        It reads every manifest, so it is for a person who asks why something is rebuilt.
+        The comparison reads every manifest, so it is for a person who asks for the reason of a rebuild.
         """
         from be_runtime.store.eviction import newest_key
 
         older = newest_key(find_base(str(self.root)), key)
         return () if older is None else older.explain(key)
-
-
-def _entry(found: Lookup, *, built: bool) -> Entry:
-    """Make an entry from a look-up or a build."""
-    assert found.manifest is not None, "the look-up found an entry"
-    return Entry(path=Path(found.folder), manifest=found.manifest, built=built, reason=found.problem if built else "")

@@ -1,4 +1,4 @@
-"""The list of a library's handlers, kept beside it so that a warm load need not read the source. Pure."""
+"""The list of a library's functions and handlers, stored beside it so that a warm load reads no source. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 LIBRARY, CONTENTS = "module.so", "module.json"
-"""Names of the library and of its list in a cache entry."""
+"""Names of the library and its list in a cache entry."""
 
 
 class Handlers(NamedTuple):
-    """One function of a module: the symbols of its handlers, and how it is called.
+    """One function of a module: the symbols of its handlers, and its call signature.
 
     Parameters
     ----------
     plain, graph : str
-        Symbols without and with the trait that lets a command buffer capture the handler.
+        Symbols of the handlers without and with the trait that lets a command buffer capture them.
     warning : str
         Warning to show when the module is loaded; empty for most functions.
     call_name : str
@@ -24,9 +24,9 @@ class Handlers(NamedTuple):
     spec : tuple of str
         Tokens of its arg_spec, with all types.
     names : tuple of str
-        C++ name of the parameter for each token; empty if it is unknown.
+        C++ name of the parameter for each token; empty if the names are unknown.
     doc : str
-        Description by its author.
+        The author's description.
     instantiate : str
         Symbol of the handler that makes the state; empty for a function without state.
     """

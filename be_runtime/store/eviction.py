@@ -1,8 +1,8 @@
-"""Pruning in small steps: each build looks at a few folders, and records its progress for the next build.
+"""List and remove the cache's entries, and prune them in small steps.
 
-A round through all folders removes entries that have not been used for long, and counts the bytes of the rest by the
-time of their last use. These counts determine which entries the next round removes to reach the size limit. Rounds
-begin a day apart.
+Each build prunes a few folders and records its progress for the next build. A round through all folders removes entries
+that have not been used for long, and counts the bytes of the rest by the time of their last use. These counts determine
+which entries the next round removes to reach the size limit. Rounds begin a day apart.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from be_runtime.store.folder import KEY, MANIFEST, fan_folder, is_digest, is_fan, key_folder, lock_file
+from be_runtime.store.folder import DIGEST, FAN, KEY, MANIFEST, fan_folder, key_folder, lock_file
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import remove_if_free
-from be_runtime.store.lookup import replace_private, variant_folders
+from be_runtime.store.lookup import names_in, replace_private, variant_folders
 from be_runtime.store.manifest import Making, Manifest, in_memory, parse_manifest
 from be_runtime.store.publish import discard, sweep, sweep_unfinished
 from be_toolchain.machine.trust import LARGE, open_regular, read_regular
+
+_DAY_S = 24 * 3600.0
+_MINUTE_S = 60
+_STATE = "pruning.json"
 
 
 class EntryInfo(NamedTuple):
@@ -42,7 +46,7 @@ class EntryInfo(NamedTuple):
     is_damaged : bool
         True if its manifest can't be read.
     made : Making
-        Who made it, how long that took, and why.
+        Builder, duration and reason of the build.
     """
 
     path: str
@@ -64,7 +68,7 @@ def scan(base: str) -> Iterator[EntryInfo]:
 
 def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
     """Iterate over the entries of one fan-out folder."""
-    for digest in filter(is_digest, sorted(_names(f"{base}/{fan}"))):
+    for digest in filter(DIGEST.fullmatch, sorted(names_in(f"{base}/{fan}"))):
         for folder in variant_folders(base, digest):
             info = _info(folder, digest)
             if info is not None:
@@ -72,7 +76,7 @@ def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
 
 
 def clear(base: str, name: str | None) -> int:
-    """Remove the entries of one name, or all entries and the remains of killed builds; return the number of entries."""
+    """Remove the entries of one name, or all entries and what killed builds left; return the number of entries."""
     removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
     if name is None:
         sweep(base)
@@ -80,7 +84,7 @@ def clear(base: str, name: str | None) -> int:
 
 
 def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-    """Remove entries, and return those that were still there."""
+    """Remove entries, and return the removed ones; another process may have removed the rest."""
     removed = [info for info in entries if discard(base, info.path, info.digest)]
     for fan in fans(base):
         remove_empty_folders(base, fan)
@@ -94,25 +98,25 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
     ]
     for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
         found = read_key(info.path)
-        if found is not None and found.digest == info.digest:  # else it is damaged
+        if found is not None and found.digest == info.digest:  # else the entry is damaged
             return found
     return None
 
 
 def read_key(folder: str) -> CacheKey | None:
-    """Read the key of an entry; None if it is damaged or gone."""
+    """Read the key of an entry; None if the entry is damaged or gone."""
     with contextlib.suppress(OSError, ValueError):
         return CacheKey.from_json(read_regular(f"{folder}/{KEY}").decode())
     return None
 
 
 def read_entry(folder: str) -> tuple[Manifest, float]:
-    """Read an entry's manifest and the time of its last use, without using it.
+    """Read an entry's manifest and the time of its last use; the reading is not a use.
 
     Raises
     ------
     OSError, ValueError
-        It is gone, or damaged.
+        The entry is gone, or damaged.
     """
     with open_regular(f"{folder}/{MANIFEST}", LARGE) as file:
         return in_memory(parse_manifest(file.read())), os.fstat(file.fileno()).st_mtime
@@ -120,15 +124,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
 
 def fans(base: str) -> list[str]:
     """List the names of the existing fan-out folders, sorted."""
-    return sorted(filter(is_fan, _names(base)))
-
-
-def _names(folder: str) -> list[str]:
-    """List the names in a folder; none if it is gone."""
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+    return sorted(filter(FAN.fullmatch, names_in(base)))
 
 
 def _info(folder: str, digest: str) -> EntryInfo | None:
@@ -152,9 +148,9 @@ def _info(folder: str, digest: str) -> EntryInfo | None:
 
 def remove_empty_folders(base: str, fan: str) -> None:
     """Remove the folders and lock files of keys without entries; a running build makes its own again."""
-    for name in _names(f"{base}/{fan}"):
+    for name in names_in(f"{base}/{fan}"):
         digest = name.removesuffix(".lock")
-        if is_digest(digest):
+        if DIGEST.fullmatch(digest):
             with contextlib.suppress(OSError):
                 os.rmdir(key_folder(base, digest))
             if not os.path.isdir(key_folder(base, digest)):
@@ -163,19 +159,15 @@ def remove_empty_folders(base: str, fan: str) -> None:
         os.rmdir(fan_folder(base, fan))
 
 
-_DAY_S = 24 * 3600.0
-_MINUTE_S = 60
-
-
 class Round(NamedTuple):
     """Progress of a round.
 
     Parameters
     ----------
     done : str
-        Last folder that was looked at; empty between rounds.
+        Last pruned folder; empty between rounds.
     sizes : dict of str to int
-        Bytes of the entries that were kept, by the minute of their last use.
+        Bytes of the kept entries, by the minute of their last use.
     used_before_s : int
         Entries last used before this time are removed.
     ended_s : float
@@ -199,7 +191,7 @@ def prune(
         The cache can't be written.
     """
     stop_at = time.monotonic() + patience_s
-    now = _read(base)
+    now = _read_round(base)
     if not now.done and 0 <= now_s - now.ended_s < _DAY_S:
         return True
     oldest_s = max(now.used_before_s, 0.0 if max_age_days is None else now_s - max_age_days * _DAY_S)
@@ -215,11 +207,11 @@ def prune(
                 sizes[minute] = sizes.get(minute, 0) + info.size_bytes
         remove_empty_folders(base, fan)
         if time.monotonic() >= stop_at:
-            _write(base, now._replace(done=fan, sizes=sizes))
+            _write_round(base, now._replace(done=fan, sizes=sizes))
             return False
     sweep(base)
     before_s = 0 if max_size_bytes is None else used_before_s(sizes, max_size_bytes)
-    _write(base, Round(used_before_s=before_s, ended_s=0.0 if before_s else now_s))
+    _write_round(base, Round(used_before_s=before_s, ended_s=0.0 if before_s else now_s))
     return not before_s
 
 
@@ -246,7 +238,10 @@ def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
 def beyond_limits(
     entries: Iterable[EntryInfo], max_size_bytes: int, max_age_days: float, *, now_s: float
 ) -> list[EntryInfo]:
-    """Return what a person who prunes expects to go: all that is damaged, old, or least recently used and too much."""
+    """Return the entries that ``cache prune`` removes: damaged, old, or least recently used beyond the size limit.
+
+    Unlike a round, which knows the last use to a minute, the limit is exact, and may remove the newest entry too.
+    """
     newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
     sizes = itertools.accumulate(info.size_bytes for info in newest_first)
     oldest_s = now_s - max_age_days * _DAY_S
@@ -254,19 +249,15 @@ def beyond_limits(
     return [info for info, size in pairs if info.is_damaged or info.last_used_s < oldest_s or size > max_size_bytes]
 
 
-def _state_file(base: str) -> str:
-    return f"{base}/pruning.json"
-
-
-def _read(base: str) -> Round:
+def _read_round(base: str) -> Round:
     """Read the progress of the round; a new round if none is recorded."""
     try:
-        now = Round(**json.loads(read_regular(_state_file(base), LARGE)))
+        now = Round(**json.loads(read_regular(f"{base}/{_STATE}", LARGE)))
         sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
         return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Round()
 
 
-def _write(base: str, now: Round) -> None:
-    replace_private(_state_file(base), json.dumps(now._asdict()))
+def _write_round(base: str, now: Round) -> None:
+    replace_private(f"{base}/{_STATE}", json.dumps(now._asdict()))

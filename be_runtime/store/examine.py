@@ -1,4 +1,4 @@
-"""The check of an entry by the content of every file, for a person who asks; a load trusts stat."""
+"""Hash files into records, and check entries by content where stat alone does not prove them valid."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _PROGRAM_TYPES = (2, 3)
 """ET_EXEC and ET_DYN of an ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html."""
 
 _FOLDERS = ("/", "/.")
+"""Endings of the paths of folders, whose names are hashed."""
+
 _LIBRARY = re.compile(rb"\.so(\.|$)|\.a$")
 
 
@@ -48,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 def examine(folder: str, manifest: Manifest) -> Verdict:
-    """Check an entry by content, after stat alone did not prove it valid."""
+    """Check an entry by content, if stat alone did not prove it valid."""
     if manifest.uncertain:
         return Verdict(problem=f"{manifest.uncertain[0]} may have changed during the build")
     recorded_ns = time.time_ns()
@@ -69,7 +71,7 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
     try:
         absent, since = group_absent(absent_paths(manifest.absent))
     except OSError as error:
-        return Verdict(problem=f"{error.filename} can't be looked at: {error.strerror}")
+        return Verdict(problem=f"{error.filename} can't be checked: {error.strerror}")
     if appeared or since:
         return Verdict(problem=f"{appeared or since[0]} is new, and a build would find it")
     refreshed = manifest._replace(
@@ -85,10 +87,12 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
 def record_file(path: str, name: str) -> FileRecord:
     """Hash a file, or the parts that identify it, then take its stat.
 
-    A change in between shows as a change time after the hash began. For a folder, whose path ends with a slash, the
-    names in it are hashed; if it ends with ``/.``, only the names of libraries. For a large program or shared library
-    that a build looked at, the hash covers its size, beginning and end: they hold its build id and tables, and CUDA's
-    compilers alone are 200 MB. Outputs are hashed whole.
+    A change in between shows as a change time after the hash began. The hash covers:
+
+    - the names in a folder, if the path ends with a slash, and only the names of libraries if it ends with ``/.``;
+    - the size, beginning and end of a large program or shared library that a build read: they hold its build id and
+      tables, and CUDA's compilers alone have 200 MB;
+    - the whole content of every other file, and of every output.
 
     Raises
     ------
@@ -110,7 +114,7 @@ def record_file(path: str, name: str) -> FileRecord:
 
 
 def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
-    """Return an entry's records of the files it was made from, by path, if a later stat can prove them."""
+    """Return the records of an entry's inputs by path, as far as a later stat can prove them."""
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     every = (manifest.dependencies + manifest.others).records
     return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
@@ -127,7 +131,7 @@ def _program_digest(file: BinaryIO) -> str:
 
 
 def record_stat(path: str, name: str) -> FileRecord:
-    """Record the stat of a file whose content does not count, or can't be read."""
+    """Record the stat of a file whose content does not matter, or can't be read."""
     return _record(name, os.stat(path), "")
 
 
@@ -136,12 +140,12 @@ def _record(name: str, status: os.stat_result, digest: str) -> FileRecord:
 
 
 def has_stat(record: FileRecord, now: os.stat_result) -> bool:
-    """Return whether a stat is the recorded one."""
+    """Return whether a stat equals the recorded one."""
     return (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == record[1:-1]
 
 
 def _same_content(record: FileRecord, path: str, newest: int | None) -> FileRecord | None:
-    """Return a current record of the file if its content is the recorded one, else None."""
+    """Return a current record of the file if its content is unchanged, else None."""
     try:
         now = os.stat(path)
         if has_stat(record, now) and not (record.sha256 and _is_racy(record, newest)):
@@ -174,9 +178,9 @@ class Audit(NamedTuple):
     Parameters
     ----------
     damaged : tuple of str
-        Outputs that are not what the build made.
+        Outputs that have changed since the build.
     changed : tuple of str
-        What the entry was made from and is not as it was; the next load builds again.
+        Inputs that have changed since the build; the next load builds again.
     """
 
     damaged: tuple[str, ...] = ()
@@ -184,7 +188,7 @@ class Audit(NamedTuple):
 
 
 def audit(folder: str, manifest: Manifest, known: dict[str, str]) -> Audit:
-    """Hash all files of an entry, and all it was made from.
+    """Hash all outputs and inputs of an entry.
 
     Parameters
     ----------
@@ -192,7 +196,7 @@ def audit(folder: str, manifest: Manifest, known: dict[str, str]) -> Audit:
         Folder of the entry.
     manifest : Manifest
     known : dict of str to str
-        Hashes of files that earlier entries were made from, which are hashed once; this function adds to it.
+        Hashes of the inputs of earlier entries, so that each file is hashed once; this function adds to it.
     """
     outputs, inputs = manifest.outputs, (manifest.dependencies + manifest.others).records
     made = zip(outputs.paths, outputs.sha256s, strict=True)
@@ -206,7 +210,7 @@ def audit(folder: str, manifest: Manifest, known: dict[str, str]) -> Audit:
 
 
 def _digest(path: str, name: str) -> str:
-    """Return a file's hash as a build records it; for a file that is gone, something that is no hash."""
+    """Return a file's hash as a build records it; if the file is gone, the error's text, which is no hash."""
     try:
         return record_file(path, name).sha256
     except OSError as error:

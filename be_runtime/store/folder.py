@@ -1,4 +1,8 @@
-"""The folder of the cache: the configured one, the user's cache folder, or a private temporary one."""
+"""Choose, check and make the cache's folder, and name the files in it.
+
+The folder is the configured one, the user's cache folder, or a private temporary one. Libraries are loaded from it, so
+nobody else may be able to write there.
+"""
 
 from __future__ import annotations
 
@@ -22,68 +26,75 @@ if TYPE_CHECKING:
     from be_runtime.settings import Settings
     from be_toolchain.machine.system import System
 
+T = TypeVar("T")
 
-MANIFEST = "manifest.json"
-KEY = "key.json"
+MANIFEST, KEY = "manifest.json", "key.json"
 RESERVED = frozenset({MANIFEST, KEY})
 
-_FAN = re.compile(r"[0-9a-f]{2}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+PASSING = frozenset({errno.EIO, errno.ESTALE})
+"""Errors of network file systems that may be gone at the next attempt, or that hide a success."""
+
+FAN = re.compile(r"[0-9a-f]{2}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+"""Names of fan-out folders, of keys' folders, and of entries' folders."""
+
+_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
+)
+"""Text that marks the folder for backup programs: https://bford.info/cachedir/."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_HINTS_FULL = (
+    "free some of the disk, such as with be_runtime.clear_cache()",
+    "or set BE_CACHE_DIR and TMPDIR to a folder with room",
+)
+_CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
+_TRIES = 3
+
+
+class CacheWarning(UserWarning):
+    """The usual cache folder can't be used, so another one is used instead."""
 
 
 def base_folder(home: str) -> str:
-    """The folder that holds everything the cache writes; its name has the version of the layout."""
+    """Return the folder of everything that the cache writes; its name has the version of the layout."""
     return f"{home}/{KERNELS}"
 
 
 def staging_root(base: str) -> str:
-    """The folder of builds in progress, on the entries' own file system so that one rename publishes."""
+    """Return the folder of builds in progress, on the file system of the entries so that one rename publishes."""
     return f"{base}/staging"
 
 
 def fan_folder(base: str, digest: str) -> str:
-    """The folder of a 256th of all keys."""
+    """Return the folder of a 256th of all keys."""
     return f"{base}/{digest[:2]}"
 
 
 def key_folder(base: str, digest: str) -> str:
-    """The folder of one key's variants."""
+    """Return the folder of one key's variants."""
     return f"{base}/{digest[:2]}/{digest}"
 
 
 def lock_file(base: str, digest: str) -> str:
-    """The file locked while one key is built: beside the key's folder, so that both can come and go."""
+    """Return the lock file of a key: it is beside the key's folder, so that both can come and go."""
     return f"{base}/{digest[:2]}/{digest}.lock"
 
 
 def variant_name(created_ns: int, random: str) -> str:
-    """A variant's folder name: names sort by age, and no two builds share one."""
+    """Return the name of a variant's folder: names sort by age, and no two builds share a name."""
     return f"{created_ns:016x}-{random}"
 
 
 def created_ns(folder: str) -> int:
-    """Return the time at which a variant was made, from its folder's name."""
+    """Return the build time of a variant, from its folder's name."""
     return int(folder.rpartition("/")[2].partition("-")[0], 16)
 
 
-def is_fan(name: str) -> bool:
-    """Return whether a name is that of a fan-out folder."""
-    return _FAN.fullmatch(name) is not None
-
-
-def is_digest(name: str) -> bool:
-    """Return whether a name is that of a key's folder."""
-    return _DIGEST.fullmatch(name) is not None
-
-
-def is_variant(name: str) -> bool:
-    """Return whether a name is that of an entry's folder."""
-    return _VARIANT.fullmatch(name) is not None
-
-
 def output_problem(name: str) -> str | None:
-    """Return the reason a name can't be an entry's output; None if it can."""
+    """Return the reason that a name can't be an entry's output; None if it can."""
     path = PurePosixPath(name)
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
         return "not a plain relative path"
@@ -92,26 +103,8 @@ def output_problem(name: str) -> str | None:
     return None
 
 
-T = TypeVar("T")
-
-_TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
-)
-_HINT_OTHER = "set BE_CACHE_DIR to a folder of your own"
-_HINTS_FULL = (
-    "free some of the disk, such as with be_runtime.clear_cache()",
-    "or set BE_CACHE_DIR and TMPDIR to a folder with room",
-)
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_TRIES = 3
-
-PASSING = frozenset({errno.EIO, errno.ESTALE})
-"""Errors of network file systems that may be gone at the next attempt, or hide that an operation was done."""
-
-
 def find_base(root: str) -> str:
-    """Find the folder below `root` that contains our entries; it need not exist.
+    """Return the folder below `root` with our entries; it need not exist.
 
     Raises
     ------
@@ -119,12 +112,12 @@ def find_base(root: str) -> str:
         Somebody else could put files there.
     """
     base = base_folder(own_folder(root))
-    _look(base)  # it may have been made while the root was open to others
+    _checked_stat(base)  # it may have been made while the root was open to others
     return base
 
 
 def own_folder(root: str) -> str:
-    """Find the part of the cache's folder that belongs to the user alone; it need not exist.
+    """Return the part of the cache's folder that belongs to the user alone; it need not exist.
 
     Raises
     ------
@@ -132,7 +125,7 @@ def own_folder(root: str) -> str:
         Somebody else could put files there.
     """
     _require_way_once(root)
-    status = _look(root)
+    status = _checked_stat(root)
     if status is None or not is_shared(status):
         return root
     own = own_part(root, os.geteuid())
@@ -144,33 +137,36 @@ def own_folder(root: str) -> str:
 
 
 def prepare_base(root: str) -> str:
-    """Make the folder that `find_base` finds, with its initial contents.
+    """Make the folder that `find_base` returns, with its initial contents.
 
     Raises
     ------
     CacheError
-        It can't be made or written, or somebody else could put files there.
+        The folder can't be made or written, or somebody else could put files there.
     """
     with cache_errors(root):
         return repeatedly(lambda: _prepare(root))
 
 
 def _prepare(root: str) -> str:
-    own_folder(root)  # nothing is made where it is refused
+    own_folder(root)  # if the place is refused, nothing is made
     make_way(root)
-    _require_way(root)  # as it is now, whoever made it
+    _require_way(root)  # again: another user may have made it meanwhile
     own = own_folder(root)
     if own != root:
         make_folder(own)
     make_folder(base_folder(own))
-    base = find_base(root)  # as it is now, whoever made it
+    base = find_base(root)  # again
     make_folder(staging_root(base))
-    _write_tag(f"{base}/CACHEDIR.TAG")
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(f"{base}/CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(_TAG)
     return base
 
 
 def make_way(path: str) -> None:
-    """Make a folder, and the missing ones that lead to it, as `make_folder` does."""
+    """Make a folder and the missing folders above it, as `make_folder` does."""
     try:
         make_folder(path)
     except FileNotFoundError:
@@ -179,7 +175,7 @@ def make_way(path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that only the user can access, unless it exists."""
+    """Make a folder that only the user can access, unless it exists already."""
     while True:
         try:
             os.mkdir(path, 0o700)
@@ -194,7 +190,7 @@ def make_folder(path: str) -> None:
 
 
 def move(old: str, new: str) -> None:
-    """Rename to a name that nobody else uses; an error after which the new name is there was a reply that got lost."""
+    """Rename to a name that nobody else uses; if the new name exists after an error, only the reply was lost."""
     for is_last in (False, True):
         try:
             os.rename(old, new)
@@ -208,7 +204,7 @@ def move(old: str, new: str) -> None:
 
 
 def repeatedly(step: Callable[[], T]) -> T:
-    """Return the result of a step that may be repeated: a few times, as long as its errors are passing ones."""
+    """Return the result of a step; repeat the step a few times if its errors are passing ones."""
     for _ in range(_TRIES - 1):
         try:
             return step()
@@ -219,9 +215,9 @@ def repeatedly(step: Callable[[], T]) -> T:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether an error, or its cause, is one that may be gone at the next attempt.
+    """Return whether an error, or its cause, may be gone at the next attempt.
 
-    The dynamic loader's errors have no number, only its text.
+    The dynamic loader's errors have no number, only a text.
     """
     return any(os.strerror(code) in str(error.__cause__ or error) for code in PASSING)
 
@@ -269,7 +265,7 @@ def _from(error: OSError, path: str) -> CacheError:
 
 def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> CacheError:
     """Make the error for a cache folder that can't be used."""
-    hints = [_HINT_OTHER, *more_hints]
+    hints = ["set BE_CACHE_DIR to a folder of your own", *more_hints]
     if problem.startswith("can be written by"):
         hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
     if problem.startswith("belongs to"):
@@ -279,7 +275,7 @@ def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> Cache
 
 
 def _require_way(folder: str) -> None:
-    """Check that nobody else could exchange a folder by way of those that lead to it."""
+    """Check that nobody else could exchange a folder by way of the folders above it."""
     system = LocalSystem()
     facts = system.folder_facts(Path(folder))
     if facts.doubtful:
@@ -287,11 +283,11 @@ def _require_way(folder: str) -> None:
 
 
 _require_way_once = lru_cache(maxsize=64)(_require_way)
-"""The same, once a process for each folder that it accepts: it costs a warm load a tenth of its time."""
+"""`_require_way`, once a process for each accepted folder: the check takes a tenth of a warm load's time."""
 
 
-def _look(folder: str) -> os.stat_result | None:
-    """Check a folder that libraries may be loaded from, and return its stat; None if it does not exist."""
+def _checked_stat(folder: str) -> os.stat_result | None:
+    """Return the stat of a folder, after a check that libraries may be loaded from it; None if it does not exist."""
     try:
         link = status = repeatedly(lambda: os.lstat(folder))
         if stat.S_ISLNK(link.st_mode):
@@ -306,37 +302,20 @@ def _look(folder: str) -> os.stat_result | None:
     return status
 
 
-def _write_tag(path: str) -> None:
-    """Mark the folder for backup programs: https://bford.info/cachedir/."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(_TAG)
-
-
-_CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
-
-
-class CacheWarning(UserWarning):
-    """The usual cache folder can't be used, so another one is used instead."""
-
-
 def usable_cache_dir(settings: Settings, system: System) -> Path:
-    """Find the folder for `Store`. No folder is made; existing ones are examined.
+    """Return the folder for `Store`. No folder is made; existing folders are checked.
 
     Parameters
     ----------
     settings : Settings
-        Settings. If `cache_dir` is set, that folder is used or refused; it may have a read-only cache.
+        If `cache_dir` is set, that folder is used or refused; it may contain a read-only cache.
     system : System
         The machine.
 
     Raises
     ------
     CacheError
-        The configured folder can't be used, or no folder can.
+        The configured folder can't be used; or no folder is configured, and none can be used.
     """
     facts = system.folder_facts(settings.cache_dir or usual_cache(system.environ))
     if settings.cache_dir is not None and not facts.writable and not facts.obstacle:
@@ -356,14 +335,14 @@ def temporary_dirs() -> tuple[Path, ...]:
 
     try:
         usual = tempfile.gettempdir()
-    except FileNotFoundError:  # none can be written; what is wrong with this one is said with the rest
+    except FileNotFoundError:  # none can be written; the error of this one is reported with the rest
         usual = "/tmp"  # noqa: S108 - the folders below are checked
-    parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the same
+    parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the folders below are checked
     return tuple(Path(parent, f"{CACHE}-{os.geteuid()}") for parent in parents)
 
 
 def _account_cache(system: System) -> tuple[Path, ...]:
-    """Return the usual cache of the user's account where ``HOME`` is another user's, as sudo may leave it."""
+    """Return the usual cache of the user's account if ``HOME`` is another user's, as sudo may leave it."""
     from be_toolchain.machine.trust import account_home
 
     with contextlib.suppress(OSError):
@@ -390,7 +369,7 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
 
 
 def _planted(folder: Path) -> str:
-    """Return the reason a folder in a shared one is not the user's own; empty if it is, or does not exist."""
+    """Return the reason that a folder in a shared one is not the user's own; empty if it is, or does not exist."""
     with contextlib.suppress(OSError):
         return distrust_own_part(folder.lstat(), os.geteuid())
     return ""

@@ -1,6 +1,6 @@
-"""Images as libraries of this process: what is mapped is what its name, a hash, says, and nobody else can change it.
+"""Open bundles, and images mapped as libraries after checks of their hash, owner, machine, CPU level and ELF headers.
 
-XLA never forgets a handler, so an image stays mapped for the life of the process, and each is mapped once.
+XLA never forgets a handler, so each image is mapped once and stays mapped for the life of the process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,43 @@ from be_toolchain.machine.trust import (
 )
 
 KEPT = 1024
-"""How many checks are remembered: one that is forgotten costs a hash."""
+"""Number of remembered checks; a forgotten check costs a hash."""
+
+DEFAULT = "x86-64-v3"
+"""Instruction level of exported programs on x86-64."""
+
+_LEVELS = {
+    "x86-64": frozenset(),
+    "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"]),
+    "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
+    "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
+}
+"""Flags that each level adds to the levels before it."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+_ELF64 = b"\x7fELF\x02\x01\x01"
+_HEADER, _SEGMENT = "<16sHHIQQQIHHHHHH", "<2I6Q"
+_SHARED, _LOAD, _DYNAMIC = 3, 1, 2
+_READ_BY_LOADER = (_DYNAMIC, 6, 0x6474E552)
+"""Types of segments that the loader reads: its table, the program headers, and the data read-only after relocation."""
+
+_EXECUTABLE, _WRITABLE, _READABLE = 1, 2, 4
+_MACHINES = {"x86_64": 62, "aarch64": 183}
+_MOST_SEGMENTS, _LARGEST_ALIGNMENT, _LARGEST_GAP = 128, 1 << 30, 1 << 16
+
+_Segment = tuple[int, ...]
+"""A program header: type, flags, offset, address, physical address, size in the file, size in memory, alignment."""
+
+_END, _STRINGS, _RUN_PATHS = 0, 5, frozenset({15, 29})
+"""Tags in the table of the loader: its end, the texts, and the two kinds of run path."""
+
+_mapped: dict[str, ctypes.CDLL] = {}
+_mapping = ThreadLock()
 
 
 def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
-    """Return whether a file has the size and the hash that it should have.
+    """Return whether a file has the given size and hash.
 
     Parameters
     ----------
@@ -55,7 +87,7 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
     size : int
         In bytes.
     memory : str
-        Folder that remembers checks; it need not exist. Empty if there is none.
+        Folder that remembers checks; it need not exist. Empty to remember nothing.
 
     Raises
     ------
@@ -66,25 +98,26 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
         status = os.fstat(file.fileno())
         if status.st_size != size:
             return False
-        name = _name(status, path, digest)
-        if memory and _is_kept(memory, name):
+        name = _check_name(status, path, digest)
+        if memory and _is_remembered(memory, name):
             return True
         began_ns = time.time_ns()
         if hashlib.file_digest(file, "sha256").hexdigest() != digest:
             return False
         is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < began_ns - RACY_MARGIN_NS
-        if memory and is_settled and _name(os.fstat(file.fileno()), path, digest) == name:
-            with contextlib.suppress(OSError):  # the next process hashes too
-                _keep(memory, name)
+        if memory and is_settled and _check_name(os.fstat(file.fileno()), path, digest) == name:
+            with contextlib.suppress(OSError):  # the next process hashes the file too
+                _remember(memory, name)
     return True
 
 
-def _name(status: os.stat_result, path: Path, digest: str) -> str:
+def _check_name(status: os.stat_result, path: Path, digest: str) -> str:
+    """Return the name under which the check of a file in this state is remembered."""
     facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, path, digest)
     return hashlib.sha256("\0".join(map(str, facts)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _is_kept(memory: str, name: str) -> bool:
+def _is_remembered(memory: str, name: str) -> bool:
     try:
         is_own = not distrust_own_part(os.lstat(memory), os.geteuid())
     except OSError:
@@ -92,7 +125,7 @@ def _is_kept(memory: str, name: str) -> bool:
     return is_own and os.path.lexists(f"{memory}/{name}")
 
 
-def _keep(memory: str, name: str) -> None:
+def _remember(memory: str, name: str) -> None:
     """Remember a check, and forget the oldest ones."""
     os.makedirs(os.path.dirname(memory), mode=0o700, exist_ok=True)
     make_folder(memory)
@@ -104,32 +137,18 @@ def _keep(memory: str, name: str) -> None:
             os.unlink(path)
 
 
-DEFAULT = "x86-64-v3"
-"""The level for exported programs on x86-64."""
-
-_LEVELS = {
-    "x86-64": frozenset(),
-    "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"]),
-    "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
-    "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
-}
-"""Flags that each level adds to those before it."""
-
-_CPUINFO = Path("/proc/cpuinfo")
-
-
 def default_baseline(machine: str) -> str:
-    """Return the level of exported code for a machine; empty where there are no levels. Pure."""
+    """Return the instruction level of exported code for a machine; empty if the machine has no levels. Pure."""
     return DEFAULT if machine == "x86_64" else ""
 
 
 def check_baseline(value: object, machine: str) -> str:
-    """Check the name of a level; an empty one is that of every such machine. Pure.
+    """Check the name of an instruction level; the empty name is the level of every such machine. Pure.
 
     Raises
     ------
     ArgumentError
-        There is no such level for the machine.
+        The machine has no such level.
     """
     known = ("", *_LEVELS) if machine == "x86_64" else ("",)
     if value not in known:
@@ -139,7 +158,7 @@ def check_baseline(value: object, machine: str) -> str:
 
 
 def required_flags(baseline: str) -> frozenset[str]:
-    """Return the flags of all levels up to one. Pure.
+    """Return the CPU flags of a level and all levels below it. Pure.
 
     Examples
     --------
@@ -157,7 +176,7 @@ def require_machine(machine: str, where: str) -> None:
     Raises
     ------
     LoadError
-        It is for another one.
+        The code is for another machine.
     """
     if machine != platform.machine():
         raise LoadError(
@@ -172,7 +191,7 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
     Raises
     ------
     LoadError
-        It lacks some of them.
+        The CPU lacks some of them.
     """
     lacking = sorted(required_flags(baseline) - _flags(cpuinfo)) if baseline else []
     if lacking:
@@ -184,7 +203,7 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
 
 @lru_cache(maxsize=4)
 def _flags(cpuinfo: Path) -> frozenset[str]:
-    """Return the flags of the first core; all of them if the system does not say, so that nothing is refused."""
+    """Return the flags of the first core; all flags if the system does not list any, so that nothing is refused."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -193,29 +212,15 @@ def _flags(cpuinfo: Path) -> frozenset[str]:
     return frozenset(next(lines, "").split()) or required_flags("x86-64-v4")
 
 
-_HEADER = "<16sHHIQQQIHHHHHH"
-_SEGMENT = "<2I6Q"
-_ELF64, _SHARED, _LOAD, _DYNAMIC = b"\x7fELF\x02\x01\x01", 3, 1, 2
-_USED = (_DYNAMIC, 6, 0x6474E552)
-"""The loader's table, the program headers themselves, and what is read-only after relocation: it looks at all three."""
-
-_EXECUTABLE, _WRITABLE, _READABLE = 1, 2, 4
-_MACHINES = {"x86_64": 62, "aarch64": 183}
-_MOST_SEGMENTS, _LARGEST_ALIGNMENT, _LARGEST_GAP = 128, 1 << 30, 1 << 16
-
-_Segment = tuple[int, ...]
-"""A program header: type, flags, offset, address, physical address, size in the file, size in memory, alignment."""
-
-
 def library_problem(file: BinaryIO, machine: str) -> str:
-    """Return why a file is no shared library for a machine; empty if its headers are those of one.
+    """Return the reason that a file is no shared library for a machine; empty if its headers are valid.
 
     Parameters
     ----------
     file : BinaryIO
-        The whole file, which can be searched.
+        The whole file; it must be seekable.
     machine : str
-        Machine, as ``platform.machine()`` says it.
+        Machine, as returned by ``platform.machine()``.
     """
     size = file.seek(0, 2)
     file.seek(0)
@@ -233,10 +238,10 @@ def library_problem(file: BinaryIO, machine: str) -> str:
 
 
 def _are_mappable(segments: list[_Segment], size: int) -> bool:
-    """Return whether segments are those of a library: code and data side by side, and one table for the loader."""
+    """Return whether segments form a library: code and data side by side, and one table for the loader."""
     loads = [segment for segment in segments if segment[0] == _LOAD]
     dynamic = [segment for segment in segments if segment[0] == _DYNAMIC]
-    used = [segment for segment in segments if segment[0] in _USED]
+    read_by_loader = [segment for segment in segments if segment[0] in _READ_BY_LOADER]
     gaps = [(after[3] - before[3] - before[6], max(2 * after[7], _LARGEST_GAP)) for before, after in pairwise(loads)]
     return (
         [load[2:4] for load in loads[:1]] == [(0, 0)]
@@ -245,12 +250,12 @@ def _are_mappable(segments: list[_Segment], size: int) -> bool:
         and any(load[1] & _EXECUTABLE for load in loads)
         and len(dynamic) == 1
         and any(load[1] & _WRITABLE and _holds(load, dynamic[0]) for load in loads)
-        and all(any(_holds(load, segment) for load in loads) for segment in used)
+        and all(any(_holds(load, segment) for load in loads) for segment in read_by_loader)
     )
 
 
 def _is_mappable(load: _Segment, size: int) -> bool:
-    """Return whether a segment lies in a file of a size, at an offset that fits its address."""
+    """Return whether a segment lies inside a file of this size, at an offset that fits its address."""
     _, flags, offset, address, _, in_file, in_memory, alignment = load
     is_aligned = 0 < alignment <= _LARGEST_ALIGNMENT and alignment & (alignment - 1) == 0
     fits = in_file <= in_memory and offset + in_file <= size
@@ -258,91 +263,73 @@ def _is_mappable(load: _Segment, size: int) -> bool:
 
 
 def _holds(load: _Segment, part: _Segment) -> bool:
-    """Return whether a segment lies in another one, in the file and in memory; what is protected ends with a page."""
+    """Return whether a segment contains a part, in the file and in memory; protected memory ends with a page."""
     ahead = part[2] - load[2]
     is_mapped = 0 <= ahead <= load[5] - part[5] and part[3] - load[3] == ahead
     return is_mapped and ahead + part[6] <= load[6] + load[7]
 
 
-_LOAD_run_paths, _DYNAMIC_run_paths = 1, 2
-_END, _STRINGS, _RUN_PATHS = 0, 5, frozenset({15, 29})
-_ELF64_run_paths = b"\x7fELF\x02\x01"
-
-
 def read_image(library: Path) -> bytes:
-    """Read a library as it is shipped: it looks for no other one in conda environments of this machine."""
-    return without_run_paths(library.read_bytes(), _is_of_conda)
+    """Read a library for shipping: without run paths into this machine's conda environments."""
+    return _without_conda_run_paths(library.read_bytes())
 
 
-def _is_of_conda(folder: str) -> bool:
-    path = Path(folder)
-    return path.name == "lib" and (path.parent / "conda-meta").is_dir()
-
-
-def without_run_paths(data: bytes, is_unwanted: Callable[[str], bool]) -> bytes:
-    """Take folders out of a library's run path. Pure.
-
-    Parameters
-    ----------
-    data : bytes
-        An ELF file; another one, or one for 32 bits, is returned as it is.
-    is_unwanted : callable
-        Function that is given each folder.
-    """
-    if not data.startswith(_ELF64_run_paths):
+def _without_conda_run_paths(data: bytes) -> bytes:
+    """Remove conda environments from a library's run path; data that is no ELF file of 64 bits stays as it is."""
+    if not data.startswith(_ELF64):
         return data
     (start,) = struct.unpack_from("<Q", data, 0x20)
     size, count = struct.unpack_from("<2H", data, 0x36)
-    headers = [struct.unpack_from("<2I4Q", data, start + size * i) for i in range(count)]
-    places = {address: (offset, length) for kind, _, offset, address, _, length in headers if kind == _LOAD_run_paths}
+    headers = [struct.unpack_from(_SEGMENT, data, start + size * i) for i in range(count)]
+    places = {row[3]: (row[2], row[5]) for row in headers if row[0] == _LOAD}
     result = bytearray(data)
-    for offset, length in ((row[2], row[5]) for row in headers if row[0] == _DYNAMIC_run_paths):
+    for offset, length in ((row[2], row[5]) for row in headers if row[0] == _DYNAMIC):
         rows = [struct.unpack_from("<2Q", data, offset + i) for i in range(0, length, 16)]
         address = next(value for tag, value in rows if tag == _STRINGS)
         strings = next(address - start + at for start, (at, size) in places.items() if start <= address < start + size)
-        kept = [row for row in rows if row[0] not in _RUN_PATHS or _shorten(result, strings + row[1], is_unwanted)]
+        kept = [row for row in rows if row[0] not in _RUN_PATHS or _shorten_run_path(result, strings + row[1])]
         kept += [(_END, 0)] * (len(rows) - len(kept))
         struct.pack_into(f"<{2 * len(rows)}Q", result, offset, *(number for row in kept for number in row))
     return bytes(result)
 
 
-def _shorten(data: bytearray, start: int, is_unwanted: Callable[[str], bool]) -> bool:
-    """Rewrite a run path in place; return whether any of it is left."""
+def _shorten_run_path(data: bytearray, start: int) -> bool:
+    """Remove conda environments from a run path in place; return whether any folder is left."""
     end = data.index(0, start)
     folders = data[start:end].decode(errors="surrogateescape").split(":")
-    kept = [folder for folder in folders if not is_unwanted(folder)]
+    kept = [folder for folder in folders if not _is_of_conda(Path(folder))]
     if kept != folders:
         text = ":".join(kept).encode(errors="surrogateescape")
-        # Linkers let a name that is the end of another share its bytes: what follows the last slash stays.
+        # Linkers let a name that is the end of another name share its bytes: the text after the last slash stays.
         last = max(data.rfind(b"/", start, end) + 1, start + len(text))
         data[start:last] = text.ljust(last - start, b"\0")
         data[start + len(text)] = 0
     return bool(kept)
 
 
-_mapped: dict[str, ctypes.CDLL] = {}
-_mapping = ThreadLock()
+def _is_of_conda(folder: Path) -> bool:
+    return folder.name == "lib" and (folder.parent / "conda-meta").is_dir()
 
 
 class Bundle(NamedTuple):
-    """A bundle that can be read.
+    """An open bundle.
 
     Parameters
     ----------
     where : str
-        Its place, for messages.
+        Place of the bundle, for messages.
     table : Index
     read : callable
-        Function from a path in the bundle, and the most bytes that it may have, to the bytes of the file.
+        Function of a path in the bundle and the most bytes allowed; returns the bytes of the file.
     folder : Path or None
-        Folder of its files, which can be mapped in place.
+        Folder of the files, if they can be mapped in place.
     vouched : Path or None
-        Folder whose code this process runs anyway, such as that of an imported package: whoever may change that may
-        change this.
+        Folder whose code this process runs anyway, such as the folder of an imported package: whoever may change that
+        folder may change the bundle.
     is_checked : bool
         True if the hashes of all images are checked already.
     memory : str
-        Folder that remembers which files were checked, see `be_runtime.store.images`; empty without one.
+        Folder that remembers checks, see `is_whole`; empty to remember nothing.
     """
 
     where: str
@@ -369,13 +356,13 @@ class Bundle(NamedTuple):
         Raises
         ------
         LoadError
-            It is missing, can't be read, or is larger.
+            The file is missing, can't be read, or is larger.
         """
-        with self._reading(name):
+        with _reading(self.where, name):
             return self.read(name, most_bytes)
 
     def _checked(self, digest: str) -> bytes | memoryview:
-        """Return the bytes of an image, without a copy where there are bytes already."""
+        """Return the bytes of an image after a check of their hash, without a copy if they are in memory already."""
         image = self.table.images[digest]
         data = self.file(image_file(digest, image), image.size)
         if not self.is_checked:
@@ -383,7 +370,7 @@ class Bundle(NamedTuple):
         return data
 
     def require_whole(self, digest: str) -> None:
-        """Check the bytes of an image, without reading them if that was done on this machine before.
+        """Check the bytes of an image; a check that this machine remembers reads nothing.
 
         Raises
         ------
@@ -394,7 +381,7 @@ class Bundle(NamedTuple):
         if self.folder is None or self.is_checked:
             self._checked(digest)
             return
-        with self._reading(image_file(digest, image)):
+        with _reading(self.where, image_file(digest, image)):
             self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
 
     def _require(self, is_whole: bool, digest: str) -> None:
@@ -410,7 +397,7 @@ class Bundle(NamedTuple):
         Raises
         ------
         LoadError
-            It is missing, damaged, for another machine, or could be changed by another user.
+            The image is missing, damaged, for another machine, or could be changed by another user.
         """
         with _mapping:
             if digest not in _mapped:
@@ -427,31 +414,35 @@ class Bundle(NamedTuple):
         if self.folder is None:
             return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)
-        with self._reading(image_file(digest, self.table.images[digest])):
+        with _reading(self.where, image_file(digest, self.table.images[digest])):
             _require_trusted(self.vouched, self.folder, path.parent, path)
         if not self.is_checked:
             self.require_whole(digest)
         return _open(str(path), self.where)
 
-    @contextlib.contextmanager
-    def _reading(self, file: str) -> Iterator[None]:
-        try:
-            yield
-        except BeRuntimeError:
-            raise
-        except Exception as error:
-            raise _damaged(self.where, file, error) from error
+
+@contextlib.contextmanager
+def _reading(where: str, file: str) -> Iterator[None]:
+    """Convert any error in the block to a `LoadError` that names the damaged file; our own errors pass."""
+    try:
+        yield
+    except BeRuntimeError:
+        raise
+    except Exception as error:
+        raise LoadError(
+            f"{where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)
+        ) from error
 
 
 def _require_trusted(vouched: Path | None, *places: Path) -> None:
-    """Check that nobody else can change places; each is judged before what is in it is looked at.
+    """Check that nobody else can change places; each folder is judged before its contents.
 
     Raises
     ------
     LoadError
-        Another user can.
+        Another user can change one.
     OSError
-        One does not exist.
+        A place does not exist.
     """
     known = None if vouched is None else vouched.stat()
     for place in places:
@@ -464,7 +455,7 @@ def _require_trusted(vouched: Path | None, *places: Path) -> None:
 
 
 def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
-    """Return the reason why a place is not trusted; empty if it is as trustworthy as another one."""
+    """Return the reason that a place is not trusted; empty if it is trusted, or as safe as the vouched folder."""
     uid = os.geteuid()
     if vouched is None:
         return distrust_entry(status, uid)
@@ -475,12 +466,12 @@ def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
 
 
 def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") -> Bundle | None:
-    """Open the bundle of a folder, after a check that nobody else can change what its index says.
+    """Open the bundle of a folder, after a check that nobody else can change its index; None if there is none.
 
     Raises
     ------
     LoadError
-        Another user can; see `parse_index` too.
+        Another user can change the index, or it is not valid, see `parse_index`.
     """
     above = () if vouched is not None else (folder.parent,)
     try:
@@ -516,27 +507,26 @@ def open_folder(folder: Path) -> Bundle | None:
 
 
 def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
-    """Read an index in a zip.
+    """Read the index in a zip.
 
     Raises
     ------
     LoadError
-        It can't be read, or is larger than any index.
+        The index can't be read, or is too large.
     """
-    try:
+    with _reading(where, name):
         return read_member(archive, name, LARGEST_INDEX)
-    except Exception as error:
-        raise _damaged(where, name, error) from error
-
-
-def _damaged(where: str, file: str, problem: object) -> LoadError:
-    return LoadError(f"{where} is damaged: {file} can't be read: {problem}", hints=("copy or install it again",))
 
 
 def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
-    """Map a library from memory, which nobody can change; where that is forbidden, from a private folder.
+    """Map a library from sealed memory, which nobody can change; if that is forbidden, from a private folder.
 
-    The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
+    The file's descriptor stays open: glibc identifies libraries by name first, and a closed number is used again.
+
+    Raises
+    ------
+    LoadError
+        The data is no library for this machine, or another user could replace the folder for temporary files.
     """
     with contextlib.suppress(OSError, LoadError):
         descriptor = os.memfd_create(f"be-{digest[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -549,33 +539,21 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
         except (OSError, LoadError):
             os.close(descriptor)  # nothing is mapped by its name
             raise
-    with _private_file(data, digest) as path:
-        return _open(path, where)
-
-
-@contextlib.contextmanager
-def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
-    """Write a file in a folder of mode 0700, for as long as it takes to map it.
-
-    Raises
-    ------
-    LoadError
-        Another user could replace that folder.
-    """
-    above = tempfile.gettempdir()
-    facts = LocalSystem().folder_facts(Path(above))
-    problem = distrust(Path(above).stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
+    above = Path(tempfile.gettempdir())
+    facts = LocalSystem().folder_facts(above)
+    problem = distrust(above.stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
     if problem:
         raise LoadError(
             f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)
         )
-    with tempfile.TemporaryDirectory(prefix="be-") as folder:
+    with tempfile.TemporaryDirectory(prefix="be-") as folder:  # of mode 0700
         path = Path(folder, f"{digest}.so")
         path.write_bytes(data)
-        yield str(path)
+        return _open(str(path), where)
 
 
 def _open(path: str, where: str) -> ctypes.CDLL:
+    """Map a file as a library, after a check of its headers."""
     try:
         with open_regular(path) as file:
             problem = library_problem(file, platform.machine())
@@ -591,12 +569,12 @@ def _open(path: str, where: str) -> ctypes.CDLL:
 
 
 def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Demand) -> bytes:
-    """Return a mapped library's bytes, for an exported program: it is taken as it was built.
+    """Return a mapped library's bytes for an exported program, which takes the library as it was built.
 
     Raises
     ------
     LoadError
-        Its file is gone, or it lacks an architecture that is asked for.
+        The library's file is gone, or the library lacks an architecture of the demand.
     """
     lacking = sorted({*wanted.archs} - {*image.archs}) if image.archs else []
     if lacking:

@@ -1,18 +1,18 @@
-"""The processes of a jax.distributed job as a place: one of them builds, and the others take what it made.
+"""Exchange entries among the processes of a jax.distributed job: one process builds, and the others take its archive.
 
 Names in the job's store, all below ``be_runtime/1/``:
 
 ::
 
-    <digest>/<generation>/claim    the builder: the store takes one claim, so a generation has one builder
-    <digest>/<generation>/beat     a number that the builder changes as long as it is alive
+    <digest>/<generation>/claim    the builder: the store accepts one claim, so a generation has one builder
+    <digest>/<generation>/beat     the heartbeat: a number that the builder changes as long as it is alive
     <digest>/<generation>/<i>      pieces of the archive, compressed
-    <digest>/<generation>/done     written last: number of pieces, size and hash; or why there are none
+    <digest>/<generation>/done     written last: number of pieces, size and hash; or the reason that there are none
     names/<hash>/<i>               the i-th key that a process asked for by a name, to notice different sources
 
-A builder without a beat is taken for dead, and another process builds as the next generation. A builder that was only
-stopped writes to its own generation when it wakes. Nobody waits for a process that does not ask, and each wait ends:
-at the latest when a build would have been stopped, this process builds for itself.
+A builder without a heartbeat counts as dead, and another process builds as the next generation. A builder that was only
+stopped writes to its own generation when it wakes. Nobody waits for a process that does not ask. Each wait ends: at the
+latest when a build would have timed out, this process builds for itself.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from typing import Any, NamedTuple
 from be_runtime.jax.coordination import JobStore, JobStoreError, JobStoreSilentError
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import next_report
-from be_runtime.store.travelling import COME, WantedEntry
+from be_runtime.store.travelling import COME, Say, WantedEntry
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
 
 MOST_BYTES = 64 << 20
-"""Size of what a process puts into the store. Process 0 holds it in memory until the job ends."""
+"""Most bytes that a process puts into the store. Process 0 holds them in memory until the job ends."""
 
 _ROOT = "be_runtime/1"
 _PIECE = 1 << 20
@@ -44,8 +44,6 @@ _LONGEST_PROBLEM, _MOST_LINES = 500, 50
 _POLL_S = 0.5
 _LOOK_S = 1.0
 _PIECE_S = 10.0
-
-Say = Callable[[str], object]
 
 
 class _Generation(NamedTuple):
@@ -56,21 +54,21 @@ class _Generation(NamedTuple):
     number: int
 
     def at(self, name: object) -> str:
-        """Return a name in the store."""
+        """Return the full name of an item in the store."""
         return f"{_ROOT}/{self.digest}/{self.number}/{name}"
 
     def claim(self) -> bool:
-        """Become the builder, unless another process is."""
+        """Become the builder unless another process is; return whether this process is the builder."""
         mine = json.dumps({"process": self.store.process, "nonce": os.urandom(8).hex()}).encode()
-        # JAX may send a request twice, and then finds its own first one
+        # JAX may send a request twice, and then finds its own first request
         return self.store.put(self.at("claim"), mine) or self.store.get(self.at("claim"), _POLL_S) == mine
 
     def builder(self) -> str:
-        """Return who builds, in words."""
-        return _process(_read(self.store.get(self.at("claim"), _POLL_S)))
+        """Return the builder, in words."""
+        return _process_in(_parse(self.store.get(self.at("claim"), _POLL_S)))
 
     def beat(self, over: threading.Event, deadline: float) -> None:
-        """Show that the builder is alive."""
+        """Send heartbeats until the build is over."""
         number = 0
         with contextlib.suppress(JobStoreError):
             while not over.is_set() and time.monotonic() < deadline:
@@ -79,7 +77,7 @@ class _Generation(NamedTuple):
                 over.wait(_POLL_S)
 
     def finish(self, **result: object) -> None:
-        """Say what has become of the build."""
+        """Publish the result of the build."""
         done = {"process": self.store.process, **result}
         self.store.put(self.at("done"), json.dumps(done).encode(), replace=True)
 
@@ -112,14 +110,14 @@ class _Generation(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """A build that this process has promised to the job."""
+    """A build that this process has claimed."""
 
     generation: _Generation
     over: threading.Event
     thread: threading.Thread
 
     def end(self) -> None:
-        """Stop the beat."""
+        """Stop the heartbeat."""
         self.over.set()
         if self.thread.ident is not None:
             self.thread.join(_POLL_S)
@@ -131,17 +129,17 @@ class Job:
     Parameters
     ----------
     find : callable
-        Returns the job's store, None where there is no job: `be_runtime.jax.coordination.find_job_store`.
+        Returns the job's store, or None without a job: `be_runtime.jax.coordination.find_job_store`.
     say : callable
-        Called with what every user should know.
+        Shows a message to every user.
     whisper : callable
-        Called with what those want to know who follow a build.
+        Shows a message to users who follow a build.
     patience_s : float
-        Longest wait for an entry, and the longest time that this process says it builds one.
+        Longest wait for an entry, and longest time of heartbeats for a build.
     stale_s : float
-        Time without a beat after which a builder is taken for dead.
+        Time without a heartbeat after which a builder counts as dead.
     most_bytes : int
-        Size of the archives that this process shares, in sum.
+        Most bytes of all archives that this process shares.
     """
 
     label = "another process of the job"
@@ -165,19 +163,19 @@ class Job:
         self._is_silent = False
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """Return the archive that another process made, `COME`, or None to build it here."""
+        """Return the archive that another process made, `COME`, or None to build the entry here."""
         store = None if self._is_silent else self._find()
         if store is None:
             return None
         try:
-            self._compare(store, wanted)
+            self._report_difference(store, wanted)
             return self._elect(store, wanted)
         except JobStoreError as error:
             self._report(f"{wanted.name}: built here", error)
             return None
 
     def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """Give the others what this process built for them."""
+        """Give the other processes the archive that this process built for them."""
         with self._claimed(wanted) as generation:
             if generation is None:
                 return
@@ -191,14 +189,14 @@ class Job:
                 generation.finish(large=True)
 
     def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """Tell the others that they have to build for themselves."""
+        """Tell the other processes to build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
     def _claimed(self, wanted: WantedEntry) -> Iterator[_Generation | None]:
-        """Give the generation that this process builds, None if it is nothing to the job, and end the claim."""
+        """Yield the generation that this process builds, None if it claimed none; then end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
         try:
@@ -210,17 +208,17 @@ class Job:
                 claim.end()
 
     def _report(self, what: str, error: JobStoreError) -> None:
-        """Report an error of the store. One that does not answer is not asked again: that would be a wait each time."""
+        """Report an error of the store. A silent store is not asked again, since each request would wait."""
         if isinstance(error, JobStoreSilentError):
             self._is_silent = True
-            self._say(f"{what}, and so is all that follows: the job's store gives {error}")
+            self._say(f"{what}, and so are all later entries: the job's store gives {error}")
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 
-    def _compare(self, store: JobStore, wanted: WantedEntry) -> None:
-        """Say so if another process means another kernel by this name; only the GPUs that it is for may differ.
+    def _report_difference(self, store: JobStore, wanted: WantedEntry) -> None:
+        """Report if another process asks for a different kernel of this name; only the GPUs may differ.
 
-        Kernels may be redefined, so a process's first request is compared with the first of others, and so on.
+        Kernels may be redefined, so the first request of a process is compared with the first of another, and so on.
         """
         key = wanted.key
         with self._lock:
@@ -235,11 +233,11 @@ class Job:
         if store.put(at, zlib.compress(json.dumps(mine).encode())):
             return
         with contextlib.suppress(ValueError, zlib.error):
-            theirs = _read(zlib.decompressobj().decompress(store.get(at, _POLL_S) or b"", _LARGEST_KEY))
+            theirs = _parse(zlib.decompressobj().decompress(store.get(at, _POLL_S) or b"", _LARGEST_KEY))
             lines = CacheKey.from_json(str(theirs.get("key"))).explain(key)
             differs = "".join(f"\n  {line}" for line in lines[:_MOST_LINES] if not line.startswith("archs: "))
             if differs:
-                other, here = _process(theirs), f"process {store.process}"
+                other, here = _process_in(theirs), f"process {store.process}"
                 self._say(
                     f"{wanted.name}: {here} asks for another kernel of this name than {other}, so both are built; "
                     f"the difference, from {other} to {here} (this one):{differs}\n"
@@ -247,7 +245,7 @@ class Job:
                 )
 
     def _elect(self, store: JobStore, wanted: WantedEntry) -> bytes | None:
-        """Become the builder and return None, or return what the builder made."""
+        """Become the builder and return None, or return the builder's archive."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
@@ -258,10 +256,10 @@ class Job:
                         f"{wanted.name}: {before.builder()} of the job has stopped building it, so process "
                         f"{store.process} builds it now"
                     )
-                    store.put(before.at("done"), b'{"dead": true}')  # whoever asks later need not find that out
+                    store.put(before.at("done"), b'{"dead": true}')  # for later requests
                 self._begin(generation, deadline)
                 return None
-            if self._waited_in_vain(generation, wanted, deadline):
+            if self._is_builder_dead(generation, wanted, deadline):
                 generation = generation._replace(number=generation.number + 1)
                 continue
             return COME if wanted.has_come() else self._take(generation, wanted)
@@ -269,7 +267,7 @@ class Job:
         return None
 
     def _begin(self, generation: _Generation, deadline: float) -> None:
-        """Note the claim, and let a thread beat until it ends."""
+        """Keep the claim, and start a thread for its heartbeat."""
         over = threading.Event()
         thread = threading.Thread(target=generation.beat, args=(over, deadline), name="be-job-beat", daemon=True)
         with self._lock:
@@ -277,17 +275,17 @@ class Job:
             self._claims[generation.digest] = _Claim(generation, over, thread)
         if before:
             before.end()
-        with contextlib.suppress(RuntimeError):  # no more threads: others take this process for dead
+        with contextlib.suppress(RuntimeError):  # no more threads: this process counts as dead
             thread.start()
 
-    def _waited_in_vain(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
-        """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""
+    def _is_builder_dead(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
+        """Wait until the builder is done, or the entry is here; return true if the builder seems to be dead."""
         began = since = time.monotonic()
         report_at, seen = next_report(_LOOK_S), None
         while (now := time.monotonic()) < deadline:
             done = generation.store.get(generation.at("done"), _LOOK_S)
             if done is not None:
-                return bool(_read(done).get("dead"))
+                return bool(_parse(done).get("dead"))
             if wanted.has_come():
                 return False
             beat = generation.store.get(generation.at("beat"), _POLL_S)
@@ -304,9 +302,9 @@ class Job:
         return True
 
     def _take(self, generation: _Generation, wanted: WantedEntry) -> bytes | None:
-        """Return what the builder made; None if there is nothing, or nothing intact."""
-        done = _read(generation.store.get(generation.at("done"), _POLL_S))
-        builder = _process(done)
+        """Return the builder's archive; None if there is none, or it is damaged."""
+        done = _parse(generation.store.get(generation.at("done"), _POLL_S))
+        builder = _process_in(done)
         if "error" in done:
             problem = printable_line(f"{builder} could not build it: {done['error']}")[:_LONGEST_PROBLEM]
         elif done.get("large"):
@@ -320,8 +318,8 @@ class Job:
         return None
 
 
-def _read(text: bytes | None) -> dict[str, Any]:
-    """Read an object of JSON; what is none is an empty one."""
+def _parse(text: bytes | None) -> dict[str, Any]:
+    """Parse a JSON object; anything else is an empty one."""
     try:
         found = json.loads(text or b"{}")
     except (ValueError, RecursionError):
@@ -329,7 +327,7 @@ def _read(text: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _process(said: dict[str, Any]) -> str:
-    """Name the process that said something."""
-    number = said.get("process")
+def _process_in(message: dict[str, Any]) -> str:
+    """Return the process that wrote a message, in words."""
+    number = message.get("process")
     return f"process {number}" if type(number) is int else "another process"

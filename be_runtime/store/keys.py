@@ -1,11 +1,11 @@
-"""Cache keys of labelled, framed fields: different inputs can't collide, and two keys can be compared. Pure."""
+"""Cache keys of labeled, framed fields: different inputs can't collide, and two keys can be compared. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from posixpath import commonprefix
 
 _FORMAT = b"be-cache-key-1"
@@ -14,7 +14,7 @@ _LONGEST_SHOWN, _LONGEST_ITEM, _LONGEST_LINE = 80, 100, 300
 
 
 class CacheKey:
-    """Everything a build depends on that is known before it starts.
+    """All that is known of a build's inputs before it starts.
 
     Parameters
     ----------
@@ -64,27 +64,22 @@ class CacheKey:
 
     @property
     def name(self) -> str:
-        """The text of the field ``name``: the module this key belongs to, or an empty string."""
+        """Text of the field ``name``, which names the key's module; empty without that field."""
         value = dict(self.fields).get("name", b"")
         return value[1:].decode("utf-8", "replace") if value[:1] == _TEXT else ""
 
     def texts(self, label: str) -> tuple[str, ...]:
-        """Return the text or texts of a field; empty if the key has no such field or the field has no text."""
+        """Return the text or texts of a field; none if the key has no such field or the field is no text."""
         found = _decode(dict(self.fields).get(label, b""))
         return (found,) if isinstance(found, str) else found or ()
 
-    def with_texts(self, change: Callable[[str, tuple[str, ...]], Sequence[str]]) -> CacheKey:
-        """Return a key whose texts are replaced by what `change` makes of a field's label and texts.
-
-        A field with one text gets the first; a field without text stays.
-        """
+    def with_texts(self, texts: Mapping[str, Sequence[str]]) -> CacheKey:
+        """Return a key with other texts, by the labels of its fields; a field that is no text stays."""
         fields = []
         for label, value in self.fields:
             found = _decode(value)
-            if isinstance(found, str):
-                fields.append((label, _encode(label, change(label, (found,))[0])))
-            else:
-                fields.append((label, value if found is None else _encode(label, list(change(label, found)))))
+            new = texts[label][0] if isinstance(found, str) else list(texts[label])
+            fields.append((label, value if found is None else _encode(label, new)))
         return CacheKey(self.kind, tuple(fields))
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:
@@ -123,7 +118,7 @@ class CacheKey:
 
 
 def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> CacheKey:
-    """Make a key from labelled values; the order of the fields does not matter.
+    """Make a key from labeled values; the order of the fields does not matter.
 
     Parameters
     ----------
@@ -157,7 +152,7 @@ def _frame(parts: Sequence[bytes]) -> bytes:
 
 
 def _unframe(data: bytes) -> Iterator[bytes]:
-    """Split what `_frame` joined; ValueError for other data."""
+    """Split what `_frame` joined; raise ValueError for other data."""
     at = 0
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at : at + 8], "little")
@@ -193,7 +188,7 @@ def _decode(value: bytes) -> str | tuple[str, ...] | None:
 
 
 def _to_document(value: bytes) -> dict[str, object]:
-    """An encoded value as a JSON object, readable where it is text."""
+    """Return an encoded value as a JSON object, readable if it is text."""
     plain = _decode(value)
     if plain is None:
         return {"hex": value.hex()}
@@ -201,14 +196,14 @@ def _to_document(value: bytes) -> dict[str, object]:
 
 
 def _from_document(row: dict[str, object]) -> bytes:
-    """The inverse of `_to_document`."""
+    """Return the encoded value of a JSON object; the inverse of `_to_document`."""
     if "hex" in row:
         return bytes.fromhex(str(row["hex"]))
     return _encode(str(row["label"]), row["text"] if "text" in row else row["items"])
 
 
 def _shown(value: bytes) -> str:
-    """Format a value for a message: in full when short, else its size and the start of its hash."""
+    """Format a value for a message: in full if it is short, else as its size and the start of its hash."""
     plain = _decode(value)
     text = repr(plain) if plain is not None else repr(value[1:])
     if len(text) <= _LONGEST_SHOWN:
@@ -227,7 +222,7 @@ def _changed(old: bytes, new: bytes) -> str:
 
 
 def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """List the items that only one of the lists holds; empty if only their order or number differs."""
+    """Describe the items that only one of the lists has; empty if only their order or number differs."""
     before, after = set(old), set(new)
     gone = [f"removed {_cut(repr(item), _LONGEST_ITEM)}" for item in old if item not in after]
     come = [f"added {_cut(repr(item), _LONGEST_ITEM)}" for item in new if item not in before]
@@ -235,7 +230,7 @@ def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
 
 
 def _changed_texts(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """Compare lists such as the names and texts of files item by item; empty if that is not what they are."""
+    """Compare lists of the names and texts of files item by item; empty for other lists."""
     at_differences = [at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]]
     if len(old) != len(new) or not any("\n" in old[at] + new[at] for at in at_differences):
         return ""
@@ -250,7 +245,7 @@ def _changed_texts(old: tuple[str, ...], new: tuple[str, ...]) -> str:
 
 
 def _changed_line(old: str, new: str) -> str:
-    """Show the first line that differs."""
+    """Describe the first line that differs."""
     here, there = old.split("\n"), new.split("\n")
     at = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     if at is None:
@@ -262,7 +257,7 @@ def _changed_line(old: str, new: str) -> str:
 
 
 def _cut(text: str, most: int, start: int = 0) -> str:
-    """Shorten a text to `most` characters; one that is too long may be shown from `start` on."""
+    """Shorten a text to `most` characters; a text that is too long is shown from `start` on."""
     if len(text) <= most:
         return text
     text = f"…{text[start:]}" if start else text

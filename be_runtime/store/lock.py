@@ -1,13 +1,13 @@
-"""Locks that allow one build of a key at a time, and that the operating system releases.
+"""Locks that allow one build of a key at a time; the operating system releases them.
 
-A `flock` on an open file ends with the process that holds it, however that process ends, so no lock is ever stale and
-a lock file left behind means nothing. Compilers do not inherit the lock (descriptors close on exec), and forked
-children close it. As some code forks without Python's knowledge, the file is unlocked before it is closed, and a
-waiting process looks for the entry too. `flock` is called directly: a library that falls back to lock files by
-existence would bring stale locks back, and its import would take longer than a look-up in the cache.
+A `flock` on an open file ends with its process, however the process ends, so no lock is ever stale and a lock file left
+behind means nothing. Compilers do not inherit the lock (descriptors close on exec), and forked children close it. As
+some code forks without Python's knowledge, the file is unlocked before it is closed, and a waiting process checks for
+the entry too. `flock` is called directly: a library that falls back to the existence of lock files would bring stale
+locks back, and its import would take longer than a look-up in the cache.
 
-Some network file systems have no `flock`, or one that is local to each node, or fail. Two builds may run at once
-there, and both publish by a rename: time is lost, but no entry.
+On some network file systems `flock` is missing, local to each node, or fails. Two builds may then run at once, and both
+publish by a rename: time is lost, but no entry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from be_toolchain.machine.forks import no_fork
 
 Flock = Callable[[int, int], None]
 OnWait = Callable[[float, str], object]
-"""A function called with the seconds waited so far and the holder of the lock."""
+"""Function of the seconds waited so far and the holder of the lock."""
 
 THIS_PROCESS = "another thread of this process"
 """The holder of a lock, in words, if another thread of this process holds it."""
@@ -36,7 +36,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
 _REPORTS_S = (1.0, 10.0, 60.0)
 
 _ours: set[int] = set()
-"""The descriptors of lock files that this process has open."""
+"""Descriptors of the lock files that this process has open."""
 
 
 def _close_in_child() -> None:
@@ -58,12 +58,12 @@ def key_lock(
     is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
-    """Hold the lock on `path` for the duration of the block; run without a lock if the file system has none.
+    """Hold the lock on `path` for the duration of the block; if the file system has no locks, run without one.
 
     Parameters
     ----------
     path : str
-        The lock file, made when it is missing.
+        The lock file; it is made if it is missing.
     timeout_s : float, optional
         Longest wait; None waits as long as the holder lives.
     on_wait : callable, optional
@@ -98,7 +98,7 @@ def key_lock(
 
 
 def remove_if_free(path: str) -> None:
-    """Delete a lock file that nobody holds; a process that waits for it notices, and makes a new one."""
+    """Delete a lock file that nobody holds; a process that waits for it makes a new one."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
@@ -109,7 +109,7 @@ def remove_if_free(path: str) -> None:
 
 
 class _Patience:
-    """A wait for a lock: its duration, the reports made so far, its time limit."""
+    """A wait for a lock: its duration, reports and time limit."""
 
     def __init__(self, path: str, timeout_s: float | None, on_wait: OnWait | None, holder: Callable[[], str]) -> None:
         self._path, self._timeout_s, self._on_wait, self._holder = path, timeout_s, on_wait, holder
@@ -145,7 +145,7 @@ def next_report(waited_s: float) -> float:
 
 
 def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable[[], bool]) -> int | None:
-    """Return the locked descriptor; None if locks are unsupported or none is needed."""
+    """Return the locked descriptor; None if locks are unsupported or needless."""
     while True:
         descriptor = _open(path)
         try:
@@ -163,7 +163,7 @@ def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable
 
 
 def _open(path: str) -> int:
-    """Open the lock file, and make its folder if needed: clearing the cache may remove both at any time."""
+    """Open the lock file, and make its folder if needed: another process may clear the cache at any time."""
     while True:
         try:
             with no_fork:
@@ -176,7 +176,7 @@ def _open(path: str) -> int:
 
 
 def _close(descriptor: int) -> None:
-    """Close a lock file, unless `_close_in_child` has done so after a fork."""
+    """Close a lock file, unless `_close_in_child` has closed it after a fork."""
     with no_fork:
         if descriptor in _ours:
             _ours.remove(descriptor)
@@ -184,7 +184,7 @@ def _close(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, flock: Flock) -> bool | None:
-    """Try to take the lock; return whether this process has it now, None if locks are unsupported."""
+    """Try to take the lock, and return whether this process holds it; None if locks are unsupported."""
     try:
         flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Look-up of a key's valid entry, for every warm load: it takes no lock and starts no process."""
+"""Find a key's valid entry without a lock or a process, as every warm load does; replace the cache's small files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from typing import NamedTuple
 
-from be_runtime.store.folder import MANIFEST, is_variant, key_folder
+from be_runtime.store.folder import MANIFEST, VARIANT, key_folder
 from be_runtime.store.manifest import (
     RACY_MARGIN_NS,
     Manifest,
@@ -19,9 +19,13 @@ from be_runtime.store.manifest import (
 )
 from be_toolchain.machine.trust import LARGE, distrust_owner, open_regular
 
+_USE_RESOLUTION_S = 24 * 3600.0
+
+NOT_CACHED = "it was not in the cache"
+
 
 def is_unchanged(folder: str, manifest: Manifest) -> bool:
-    """Return whether stat alone proves an entry valid. Every warm load calls it, so its loops are flat."""
+    """Return whether stat alone proves an entry valid. Every warm load calls this function, so its loops are flat."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     outputs, inputs = manifest.outputs, manifest.dependencies + manifest.others
@@ -40,13 +44,8 @@ def is_unchanged(folder: str, manifest: Manifest) -> bool:
     return not manifest.uncertain and not new_file(manifest.absent, newest)
 
 
-_USE_RESOLUTION_S = 24 * 3600.0
-
-NOT_CACHED = "it was not in the cache"
-
-
 class Lookup(NamedTuple):
-    """Result of a look-up; a named tuple, as its class takes a tenth of a dataclass's time at import.
+    """Result of a look-up; a named tuple, since a dataclass takes ten times as long to import.
 
     Parameters
     ----------
@@ -55,9 +54,9 @@ class Lookup(NamedTuple):
     manifest : Manifest or None
         Manifest of the valid entry.
     problem : str
-        Reason that no entry is valid, for the newest one that exists.
+        Reason that the newest entry is not valid, if none is.
     damaged : tuple of str
-        Folders of entries that are broken and may be removed.
+        Folders of broken entries, which may be removed.
     """
 
     folder: str = ""
@@ -82,7 +81,8 @@ def look_up(base: str, digest: str) -> Lookup:
         verdict = examine(folder, manifest)
         if not verdict.problem:
             if verdict.refreshed is not None:
-                remember(folder, verdict.refreshed)
+                with contextlib.suppress(OSError):  # the next check hashes again
+                    replace_private(f"{folder}/{MANIFEST}", render_manifest(on_disk(verdict.refreshed)))
             return Lookup(folder=folder, manifest=verdict.refreshed or manifest)
         problem = problem or verdict.problem
         if verdict.damaged:
@@ -93,11 +93,15 @@ def look_up(base: str, digest: str) -> Lookup:
 def variant_folders(base: str, digest: str) -> list[str]:
     """List the folders of a key's entries, newest first."""
     folder = key_folder(base, digest)
+    return [f"{folder}/{name}" for name in sorted(names_in(folder), reverse=True) if VARIANT.fullmatch(name)]
+
+
+def names_in(folder: str) -> list[str]:
+    """List the names in a folder; none if it is gone."""
     try:
-        names = os.listdir(folder)
+        return os.listdir(folder)
     except OSError:
         return []
-    return [f"{folder}/{name}" for name in sorted(names, reverse=True) if is_variant(name)]
 
 
 def read_manifest(folder: str, digest: str) -> Manifest | None:
@@ -117,17 +121,11 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
     return manifest if manifest.digest == digest else None
 
 
-def remember(folder: str, manifest: Manifest) -> None:
-    """Replace an entry's manifest by one with newer stats; if it can't be written, the next check hashes again."""
-    with contextlib.suppress(OSError):
-        replace_private(f"{folder}/{MANIFEST}", render_manifest(on_disk(manifest)))
-
-
-def replace_private(path: str, text: str) -> None:
-    """Replace a file, in one step, by one that only the user can read."""
+def replace_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
+    """Replace a file in one step; only the user can read the new one. `is_new` refuses a temporary file that exists."""
     fresh = f"{path}.{os.urandom(4).hex()}"
     try:
-        write_private(fresh, text)
+        write_private(fresh, data, is_new=is_new)
         os.rename(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -135,9 +133,10 @@ def replace_private(path: str, text: str) -> None:
         raise
 
 
-def write_private(path: str, text: str) -> None:
-    """Write a file that only the user can read, to a name that nobody else uses."""
-    # Not O_EXCL: where the reply gets lost, the file is there already.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+def write_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
+    """Write a file that only the user can read, under a name that nobody else uses."""
+    # O_EXCL only if asked for: if a network file system loses its reply, the file is there already.
+    how = os.O_EXCL if is_new else os.O_TRUNC
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)

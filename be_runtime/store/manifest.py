@@ -1,4 +1,7 @@
-"""Headers that do not exist yet, and would be included instead of one that does."""
+"""The manifest of an entry: records of its outputs and inputs, and of paths that must stay absent, and their checks.
+
+A compiler takes the first header that it finds, so a header that does not exist yet may change a build.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,15 @@ from be_toolchain.machine.files import seal, unseal
 SCHEMA = 4
 
 RACY_MARGIN_NS = 2_000_000_000
-"""A file that changed less than this before it was recorded may change again and keep its stat, so it is hashed.
+"""A file that changed less than this before its record may change again and keep its stat, so it is hashed.
 
-Two seconds is the coarsest time stamp of a file system in use (FAT); the rule is git's for its index ("racy git").
+Two seconds is the coarsest time stamp of a file system in use (FAT); git has the same rule for its index ("racy git").
 """
 
 NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
-"""The beginning of paths of devices and of the kernel's own files, which are no inputs of a build."""
+"""Matches the paths of devices and of the kernel's own files, which are no inputs of a build."""
+
+_PERHAPS_THERE = PASSING | {errno.ELOOP}
 
 
 class FileRecord(NamedTuple):
@@ -40,7 +45,7 @@ class FileRecord(NamedTuple):
         set back. The inode distinguishes files of an image, whose times are all the same. The device is not recorded,
         as each mount gets another.
     sha256 : str
-        Hexadecimal digest of the content, or of the parts that identify it, see
+        Hexadecimal digest of the content, or of the parts that identify the file, see
         `be_runtime.store.examine.record_file`. Empty if only the stat is compared.
     """
 
@@ -53,7 +58,7 @@ class FileRecord(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Records of files as columns: a warm load reads hundreds of records, and needs none of them as an object.
+    """Records of files as columns: a warm load reads hundreds of records, and needs no objects for them.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[FileRecord]) -> Files:
-        """Make the columns of some records."""
+        """Return the columns of some records."""
         return cls(*zip(*records, strict=True))
 
     def __add__(self, other: Files) -> Files:  # type: ignore[override]
@@ -89,7 +94,7 @@ class Files(NamedTuple):
 
     @property
     def records(self) -> tuple[FileRecord, ...]:
-        """The record of each file."""
+        """Record of each file."""
         return tuple(map(FileRecord._make, zip(*self, strict=True)))
 
 
@@ -125,7 +130,7 @@ class Making(NamedTuple):
     reason : str
         Reason that there was no valid entry, such as ``"/home/me/x.cuh changed"``.
     source : str
-        Where it was fetched from; empty if it was built here.
+        Place that it was fetched from; empty if it was built here.
     """
 
     host: str = ""
@@ -135,13 +140,13 @@ class Making(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The record beside an entry's outputs by which they are validated.
+    """The record that validates an entry's outputs.
 
     Parameters
     ----------
     digest, kind, name : str
-        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest, and is read
-        only to explain a rebuild.
+        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest; only people
+        who ask for the reason of a rebuild need it.
     created_ns : int
         Time of the build.
     recorded_ns : int
@@ -151,12 +156,12 @@ class Manifest(NamedTuple):
     others : Files
         Other files that decided the outputs, such as compilers and libraries.
     absent : tuple of AbsentNames
-        Paths that must not exist, since a build would find a file there instead of a dependency, or of nothing.
+        Paths that must not exist: a build would find a file there instead of a dependency, or where it found none.
     uncertain : tuple of str
-        Dependencies that changed while the build read them, so that the outputs may be made from the old content or
-        the new, and inputs that can't be named. Only the builder's own process uses such outputs.
+        Dependencies that changed while the build read them, so that the outputs may contain the old or the new
+        content, and inputs that are not files. Only the builder's own process uses such outputs.
     made : Making
-        Who made it, how long that took, and why.
+        Builder, duration and reason of the build.
     """
 
     digest: str
@@ -194,22 +199,24 @@ def parse_manifest(text: str | bytes) -> Manifest:
         document = unseal(text)
         if document.pop("schema") != SCHEMA:
             raise ValueError("a manifest of another schema")
-        document["outputs"] = _files(document["outputs"])
-        document["dependencies"] = _files(document["dependencies"])
-        document["others"] = _files(document["others"])
+        for name in ("outputs", "dependencies", "others"):
+            document[name] = _files(document[name])
         document["absent"] = tuple(_absent(*row) for row in document["absent"])
-        document["uncertain"] = _texts(document["uncertain"])
-        document["made"] = _making(*document["made"])
+        document["uncertain"] = tuple(document["uncertain"])
+        document["made"] = made = Making._make(document["made"])
         manifest = Manifest(**document)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a manifest: {error!r}") from error
-    _texts((manifest.digest, manifest.kind, manifest.name))
-    _require_times(manifest.created_ns, manifest.recorded_ns)
+    texts = (manifest.digest, manifest.kind, manifest.name, made.host, made.reason, made.source)
+    if not _are(str, texts, manifest.uncertain) or not _are(int, (manifest.created_ns, manifest.recorded_ns)):
+        raise ValueError("damaged texts or times")
+    if type(made.seconds) is not float or not math.isfinite(made.seconds):
+        raise ValueError("a damaged duration")
     return manifest
 
 
 def _files(columns: Any) -> Files:
-    """Check columns from JSON; a path must be str, since stat takes a number for a file descriptor."""
+    """Check columns from JSON; a path must be str, since stat reads a number as a file descriptor."""
     files = Files._make(map(tuple, columns))
     is_whole = len(set(map(len, files))) == 1
     if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
@@ -218,42 +225,20 @@ def _files(columns: Any) -> Files:
 
 
 def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -> AbsentNames:
-    """Check one row from JSON; its names are checked all at once, since there are hundreds."""
+    """Check one row from JSON; its hundreds of names are checked at once."""
     row = AbsentNames(folder, mtime_ns, ctime_ns, inode, tuple(names))
     if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
         raise ValueError("damaged names of absent files")
     return row
 
 
-def _making(host: str, seconds: float, reason: str, source: str) -> Making:
-    """Check the record of the making from JSON."""
-    _texts((host, reason, source))
-    if type(seconds) is not float or not math.isfinite(seconds):
-        raise ValueError("a duration is a number")
-    return Making(host, seconds, reason, source)
-
-
 def _are(kind: type, *columns: tuple[Any, ...]) -> bool:
-    """Return whether all values are of exactly one type."""
+    """Return whether all values have exactly this type."""
     return all(set(map(type, column)) <= {kind} for column in columns)
 
 
-def _texts(items: Iterable[Any]) -> tuple[str, ...]:
-    """Check that every item is a str."""
-    texts = tuple(items)
-    if not all(type(text) is str for text in texts):
-        raise ValueError("a manifest's names are text")
-    return texts
-
-
-def _require_times(*values: Any) -> None:
-    """Check that times are whole nanoseconds."""
-    if not all(type(value) is int for value in values):
-        raise ValueError("a manifest's times are whole numbers")
-
-
 def on_disk(manifest: Manifest) -> Manifest:
-    """Return a manifest with names in the place of this environment's folders."""
+    """Return a manifest with names instead of this environment's folders."""
     return manifest._replace(
         dependencies=_named(manifest.dependencies),
         others=_named(manifest.others),
@@ -262,7 +247,7 @@ def on_disk(manifest: Manifest) -> Manifest:
 
 
 def in_memory(manifest: Manifest) -> Manifest:
-    """Return a manifest with this environment's folders. Every warm load calls it, so it looks at first letters."""
+    """Return a manifest with this environment's folders. Every warm load calls it, so it compares first letters."""
     return manifest._replace(
         dependencies=_located(manifest.dependencies),
         others=_located(manifest.others),
@@ -271,7 +256,7 @@ def in_memory(manifest: Manifest) -> Manifest:
 
 
 def elsewhere(manifest: Manifest) -> Manifest:
-    """Return a manifest without these files, which another release has in an environment of its own."""
+    """Return a manifest without this environment's files, which another release has in its own environment."""
     rows = (manifest.dependencies.records, manifest.others.records)
     read, others = (Files.of(row for row in each if row.path == by_name(row.path)) for each in rows)
     absent = tuple(row for row in manifest.absent if row.folder == by_name(row.folder))
@@ -286,24 +271,21 @@ def _located(files: Files) -> Files:
     return files._replace(paths=tuple([path if path[:1] == "/" else by_path(path) for path in files.paths]))
 
 
-_PERHAPS_THERE = PASSING | {errno.ELOOP}
-
-
 def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
     """Group paths by their nearest existing folder; the second result has the paths that exist after all.
 
     Parameters
     ----------
     paths : iterable of str
-        Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used; if
-        it is gone, it is a path as others. A dangling link does not exist.
+        Absolute paths. A path that ends with ``/.`` is a folder that existed, or that could not be used; if the folder
+        is gone, it counts as any other path. A dangling link does not exist.
 
     Raises
     ------
     OSError
-        A network file system failed, so that a folder can't be looked at.
+        A network file system failed, so that a folder can't be checked.
     """
-    stamps: dict[str, os.stat_result | None] = {}
+    stamps: dict[str, _Stamp | None] = {}
     links: dict[str, bool | None] = {}
     names: dict[str, list[str]] = {}
     present: list[str] = []
@@ -312,7 +294,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     while rest:
         path = rest.pop()
         parent = os.path.dirname(path)
-        # The folder's stamp is taken before the name is looked at: a file that appears in between shows in neither.
+        # The folder's stamp is taken before the name is checked, so that a file that appears in between is noticed.
         folder = _nearest(parent, stamps)
         if path.endswith("/."):
             if folder == parent:
@@ -335,14 +317,14 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
             rest.append(f"{path}/.")
         else:
             present.append(path)
-    rows = (_row(folder, stamps[folder], tuple(sorted(found))) for folder, found in sorted(names.items()))
+    rows = (AbsentNames(at, *(stamps[at] or (0, 0, 0)), tuple(sorted(found))) for at, found in sorted(names.items()))
     return tuple(rows), tuple(present)
 
 
 def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
     """Return the first path that exists now; empty if nothing has changed.
 
-    Two folders that have become one, or one that has become two, count too: compilers search a folder once.
+    A change is also two folders that have become one, or the reverse: compilers search a folder once.
 
     Parameters
     ----------
@@ -376,12 +358,12 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
 
 
 def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
-    """Return the paths from which `group_absent` makes the rows."""
+    """Return the paths of which `group_absent` made the rows."""
     return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in (*row.names, "."))
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a path exists, is a loop of links, or can't be looked at."""
+    """Return whether a path exists, is a loop of links, or can't be checked."""
     try:
         os.stat(path)
     except OSError as error:
@@ -391,14 +373,12 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> AbsentNames:
-    if stamp is None:
-        return AbsentNames(folder, 0, 0, 0, names)
-    return AbsentNames(folder, stamp.st_mtime_ns, stamp.st_ctime_ns, stamp.st_ino, names)
+_Stamp = tuple[int, int, int]
+"""Modification time, change time and inode of a folder."""
 
 
-def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
-    """Return the folder, or the nearest existing one above it, and note its stamp."""
+def _nearest(folder: str, stamps: dict[str, _Stamp | None]) -> str:
+    """Return the folder, or the nearest existing one above it, and add its stamp."""
     while True:
         if folder not in stamps:
             stamps[folder] = _stamp(folder)
@@ -408,7 +388,8 @@ def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
         folder = parent
 
 
-def _stamp(folder: str) -> os.stat_result | None:
+def _stamp(folder: str) -> _Stamp | None:
+    """Return a folder's stamp; None if it is no folder."""
     try:
         status = os.stat(folder)
     except ValueError:
@@ -417,7 +398,7 @@ def _stamp(folder: str) -> os.stat_result | None:
         if error.errno in PASSING:
             raise
         return None
-    return status if stat.S_ISDIR(status.st_mode) else None
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _is_link(path: str) -> bool | None:
@@ -434,7 +415,7 @@ def shadowing_paths(dependencies: Iterable[Path], include_folders: Sequence[Path
     """Return the paths at which a new file would precede a dependency in the compiler's search.
 
     A depfile names the files that were found, not the places that were searched before. For a dependency found in one
-    include folder, the result has the same relative path in every folder searched earlier. It belongs in
+    include folder, the result has the same relative path in every folder searched earlier. The result belongs in
     `BuildOutput.absent`.
 
     Parameters
@@ -452,7 +433,7 @@ def shadowing_paths(dependencies: Iterable[Path], include_folders: Sequence[Path
     folders = [f"{str(folder).rstrip('/')}/" for folder in include_folders]
     found: dict[str, None] = {}
     for dependency in map(str, dependencies):
-        # One folder may lie in another, so a dependency may be in several.
+        # A folder may be in another folder, so a dependency may be in several.
         for at, folder in enumerate(folders):
             if dependency.startswith(folder):
                 relative = dependency.removeprefix(folder)

@@ -1,4 +1,8 @@
-"""The path of a cache miss: one process builds in a staging folder and publishes, the others wait for the entry."""
+"""Build an entry after a cache miss: one process builds in a staging folder and publishes; the others wait.
+
+A staging folder is named after its key, host and process, so that another process can tell who builds, and remove what
+killed builds left.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import BuildOutput, Recorded
+from be_runtime.store.cache import BuildOutput, Entry, Recorded
 from be_runtime.store.examine import has_stat, record_file, record_stat
 from be_runtime.store.folder import (
     KEY,
@@ -40,37 +44,36 @@ from be_toolchain.machine.trust import NotRegularError
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
 
 _UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
-"""Files of `be_runtime.store.lookup.replace_private` before they get their names."""
+"""Temporary files of `be_runtime.store.lookup.replace_private`."""
 
 DEAD_OWNER_AGE_S = 3600.0
-"""Time for which a dead owner's folder is kept: a live process in a container with our host name may look dead."""
+"""Time to keep a dead owner's folder: a live process in a container with our host name may look dead."""
 
 ANY_OWNER_AGE_S = 48 * 3600.0
 """Time after which any folder is removed, also another host's: no build takes this long."""
 
+MOST_VARIANTS = 4
+"""Number of entries to keep for one key, for headers that are switched back and forth."""
 
-def make_staging(base: str, digest: str) -> str:
-    """Make a folder for one build, to be removed with `remove_tree`."""
-    path = f"{staging_root(base)}/{_new_name(digest)}"
-    make_folder(path)
-    return path
+GRACE_NS = 60_000_000_000
+"""Time to keep a superseded entry: another process may have found it and be about to load it."""
 
 
 def discard(base: str, path: str, digest: str) -> bool:
-    """Move an entry aside in one step, then delete it; False if it was gone already.
+    """Move an entry aside in one step, then delete it; return False if it was gone already.
 
     Raises
     ------
     OSError
-        It can't be removed.
+        The entry can't be removed.
     """
-    aside = f"{staging_root(base)}/{_new_name(digest)}"
+    aside = _new_staging(base, digest)
     try:
         move(path, aside)
     except OSError:
         if not os.path.isdir(path):
             return False
-        # A full disk, or a folder of a lower layer of an overlay: without a manifest it is no entry.
+        # The disk is full, or the folder is in an overlay's lower layer: without a manifest it is no entry.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{path}/{MANIFEST}")
         aside = path
@@ -83,14 +86,14 @@ def remove_tree(path: str) -> None:
     import shutil
 
     for _ in range(2):  # a network file system may fail once
-        with contextlib.suppress(OSError):  # which rmtree passes on for the folder itself
+        with contextlib.suppress(OSError):  # rmtree raises it for the folder itself
             shutil.rmtree(path, ignore_errors=True)
         if not os.path.lexists(path):
             return
 
 
 def builder_of(base: str, digest: str) -> str:
-    """Name the process that builds a key now, for a message."""
+    """Return the process that builds a key now, in words."""
     with contextlib.suppress(OSError):
         for name in os.listdir(staging_root(base)):
             match = _NAME.fullmatch(name)
@@ -119,7 +122,7 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
 
 
 def sweep_unfinished(folder: str) -> None:
-    """Remove the files that killed processes left in a folder before they had their names."""
+    """Remove the temporary files that killed processes left in a folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as items:
         for item in items:
             if _UNFINISHED.fullmatch(item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
@@ -152,16 +155,9 @@ def host_id() -> str:
     return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
 
 
-def _new_name(digest: str) -> str:
-    """Make a name that no other build has."""
-    return f"{digest[:16]}.{host_id()}.{os.getpid()}.{os.urandom(4).hex()}"
-
-
-MOST_VARIANTS = 4
-"""Number of entries of one key that are kept, for headers that are switched back and forth."""
-
-GRACE_NS = 60_000_000_000
-"""Time for which a superseded entry is kept: another process may have found it and be about to load it."""
+def _new_staging(base: str, digest: str) -> str:
+    """Return the path of a staging folder that no other build uses."""
+    return f"{staging_root(base)}/{digest[:16]}.{host_id()}.{os.getpid()}.{os.urandom(4).hex()}"
 
 
 class Stage(NamedTuple):
@@ -175,7 +171,8 @@ class Stage(NamedTuple):
 
 
 def open_stage(folder: str, reason: str) -> Stage:
-    """Make the folders for the build and for the entry inside a staging folder."""
+    """Make a staging folder, with the folders for the build and for the entry inside."""
+    make_folder(folder)
     began_ns = build_began(folder, time.time_ns())
     stage = Stage(f"{folder}/build", f"{folder}/entry", reason, began_ns, time.monotonic())
     make_folder(stage.work)
@@ -184,7 +181,7 @@ def open_stage(folder: str, reason: str) -> Stage:
 
 
 def build_began(folder: str, now_ns: int) -> int:
-    """Return the start time of the build in a new folder: by its file system's clock, or by ours if that is behind.
+    """Return the start time of the build in a new folder: the earlier one of its file system's clock and ours.
 
     On local file systems both are the same clock, so a file that changed just before the build is not in doubt. A file
     server has a clock of its own, and the files of a build may be on either machine.
@@ -193,12 +190,12 @@ def build_began(folder: str, now_ns: int) -> int:
 
 
 def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
-    """Move a build's outputs into a new entry of `key`. After an error it may be called again.
+    """Move a build's outputs into a new entry of `key`. After an error the call may be repeated.
 
     Returns
     -------
     tuple of (str, Manifest)
-        The entry's folder, of which only the stats in the manifest are ever updated, and the manifest.
+        The entry's folder, which never changes except for the stats in its manifest, and the manifest.
 
     Raises
     ------
@@ -210,8 +207,18 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
     manifest = _describe(base, key, stage, output)
     write_private(f"{stage.entry}/{KEY}", key.to_json())
     write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
-    name = variant_name(manifest.created_ns, os.urandom(4).hex())
-    return _rename_into_place(base, key.digest, stage.entry, name), manifest
+    folder = key_folder(base, key.digest)
+    variant = f"{folder}/{variant_name(manifest.created_ns, os.urandom(4).hex())}"
+    while True:
+        make_folder(fan_folder(base, key.digest))
+        try:
+            make_folder(folder)
+            move(stage.entry, variant)
+        except FileNotFoundError:  # another process may remove the folders above at any time
+            if not os.path.isdir(stage.entry):
+                raise
+        else:
+            return variant, manifest
 
 
 def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
@@ -238,15 +245,19 @@ def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
 
 
 def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
-    """Collect the outputs, hash everything, and note the files that changed meanwhile."""
+    """Collect the outputs, hash all files, and note the inputs that changed meanwhile."""
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     seconds = time.monotonic() - stage.began_s + (stage.began_ns - known.began_ns) / 1e9
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
     outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
     absent, appeared = group_absent(map(str, output.absent))
-    dependencies = _records(_outside(stage.work, output.dependencies), known)
-    others = {**_records(_outside(stage.work, output.others), known), **{path: _record_stat(path) for path in appeared}}
+    read, looked_at = _outside(stage.work, output.dependencies), _outside(stage.work, output.others)
+    records = record_files([*read, *looked_at], known).records
+    dependencies: dict[str, FileRecord | None] = {path: records.get(path) for path in read}
+    others: dict[str, FileRecord | None] = {path: records.get(path) for path in looked_at}
+    for path in appeared:  # the build could not use it: for its permissions, or as it is a folder
+        others[path] = record_stat(path, path) if os.path.isfile(path) else None
     both = {**dependencies, **others}
     uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
     in_doubt = [record for record in both.values() if record and record.ctime_ns >= known.began_ns]
@@ -277,7 +288,7 @@ def _collect(stage: Stage, name: str) -> FileRecord:
         status = os.lstat(source)
     except FileNotFoundError:
         try:
-            os.lstat(target)  # an earlier call may have moved it
+            os.lstat(target)  # an earlier call may have moved the output
         except FileNotFoundError:
             raise CacheError(f"the build did not make its output {name!r}") from None
     else:
@@ -285,23 +296,18 @@ def _collect(stage: Stage, name: str) -> FileRecord:
             raise CacheError(f"the build's output {name!r} is not a regular file")
         if "/" in name:
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        _take(source, target, status)
+        if status.st_nlink == 1:
+            move(source, target)
+        else:  # another program has a hard link to it, such as a compiler launcher's cache
+            import shutil
+
+            shutil.copyfile(source, target)
     os.chmod(target, 0o600)
     return record_file(target, name)
 
 
-def _take(source: str, target: str, status: os.stat_result) -> None:
-    """Move a file, or copy one that another program holds a hard link to, such as a compiler launcher's cache."""
-    if status.st_nlink == 1:
-        move(source, target)
-        return
-    import shutil
-
-    shutil.copyfile(source, target)
-
-
 def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
-    """Return absolute paths of the files outside the build's folder, without repetition, in order."""
+    """Return the absolute paths of the files outside the build's folder, each once, in order."""
     found: dict[str, None] = {}
     for path in map(str, paths):
         full = path if path.startswith("/") else os.path.normpath(f"{work}/{path}")
@@ -310,24 +316,12 @@ def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
     return list(found)
 
 
-def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | None]:
-    """Return each file's record; None for a file that is gone already."""
-    every = list(paths)
-    records = record_files(every, known).records
-    return {path: records.get(path) for path in every}
-
-
 def record_dependency(path: str) -> FileRecord | None:
-    """Return a dependency's record; None if it is gone."""
+    """Return a dependency's record; None if the file is gone or is no regular file."""
     try:
         return record_file(path, path)
     except (FileNotFoundError, NotRegularError):
         return None
-
-
-def _record_stat(path: str) -> FileRecord | None:
-    """Record a file that a build could not use, for its permissions and not its content; None for a folder."""
-    return record_stat(path, path) if os.path.isfile(path) else None
 
 
 def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
@@ -337,7 +331,7 @@ def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
     ----------
     paths : iterable of Path or str
     known : Recorded
-        Earlier records; a file is hashed again only if its stat has changed.
+        Earlier records; a file with a record is hashed again only if its stat has changed.
     """
     records = {**known.records}
     for path in map(str, paths):
@@ -357,7 +351,7 @@ def _is_as_recorded(record: FileRecord) -> bool:
 
 
 def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
-    """Collect the records of files that a key's entries took before a build began.
+    """Return the records of files that a key's entries took before a build began.
 
     A file that still matches such a record has not changed during the build, whatever its file system's clock says. A
     clock that is ahead dates all changes after the build's start, and without this check every load would build again.
@@ -367,83 +361,83 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
     return {record for manifest in older for record in manifest.dependencies.records}
 
 
-def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
-    """Publish an entry; other processes may remove the folders above it at any time."""
-    folder = key_folder(base, digest)
-    while True:
-        make_folder(fan_folder(base, digest))
-        try:
-            make_folder(folder)
-            move(entry, f"{folder}/{name}")
-        except FileNotFoundError:
-            if not os.path.isdir(entry):
-                raise
-            continue
-        return f"{folder}/{name}"
+class Building:
+    """The one build of a key on this machine, as `be_runtime.store.cache.Store.building` opens it.
 
-
-Build = Callable[[Path], BuildOutput | None]
-
-
-def build_once(
-    base: str,
-    key: CacheKey,
-    build: Build,
-    *,
-    force: bool,
-    timeout_s: float | None,
-    on_wait: OnWait | None,
-    flock: Flock,
-) -> tuple[Lookup, bool]:
-    """Build under the key's lock, unless another process did while this one waited.
-
-    Returns
-    -------
-    tuple of (Lookup, bool)
-        The valid entry, and whether this call built it. If it did, the lookup's `problem` is the reason for the build.
+    Attributes
+    ----------
+    entry : Entry or None
+        The entry of the key, once it exists.
+    folder : Path
+        An empty folder for the build; it is removed at the end.
     """
-    seen: list[str] = []
 
-    def has_come() -> bool:
-        """Return whether the entry exists already: the lock's holder may be slow to release the lock, or hang."""
-        nonlocal seen
-        before, seen = seen, variant_folders(base, key.digest)
-        return seen != before and not force and look_up(base, key.digest).manifest is not None
+    def __init__(self, base: str, key: CacheKey, *, force: bool) -> None:
+        self.entry: Entry | None = None
+        self.folder = Path()
+        self._base, self._key, self._force = base, key, force
+        self._stage: Stage | None = None
+        self._seen: list[str] = []
 
-    with key_lock(
-        lock_file(base, key.digest),
-        timeout_s=timeout_s,
-        on_wait=on_wait,
-        holder=lambda: builder_of(base, key.digest),
-        is_needless=has_come,
-        flock=flock,
-    ):
-        found = Lookup(problem="a rebuild was requested") if force else look_up(base, key.digest)
-        return _build(base, key, build, found) if found.manifest is None else (found, False)
+    def publish(self, output: BuildOutput) -> None:
+        """Make an entry from the outputs in the folder."""
+        stage = self._stage
+        assert stage is not None, "the build is open"
+        with cache_errors(self._base):
+            path, manifest = repeatedly(lambda: publish(self._base, self._key, stage, output))
+        self.entry = Entry(Path(path), manifest, built=True, reason=stage.reason)
 
+    def is_there(self) -> bool:
+        """Return whether another machine has put a valid entry into the cache meanwhile."""
+        return look_up(self._base, self._key.digest).manifest is not None
 
-def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> tuple[Lookup, bool]:
-    """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
-    with cache_errors(base):
-        folder = repeatedly(lambda: make_staging(base, key.digest))
-    try:
-        with cache_errors(base):
-            stage = repeatedly(lambda: open_stage(folder, found.problem))
-        with disk_errors(stage.work):
-            output = build(Path(stage.work))
-        if output is None:
-            return _come(base, key), False
-        with cache_errors(base):
-            path, manifest = repeatedly(lambda: publish(base, key, stage, output))
-    finally:
-        remove_tree(folder)
-    trim(base, key.digest, found.damaged)
-    return Lookup(folder=path, manifest=manifest, problem=found.problem), True
+    def take(self) -> None:
+        """Take the entry that another machine has put into the cache.
 
+        Raises
+        ------
+        CacheError
+            The entry is not valid here.
+        """
+        found = look_up(self._base, self._key.digest)
+        if found.manifest is None:
+            name = self._key.name or self._key.kind
+            raise CacheError(f"{name} was built by another machine, but not for this one: {found.problem}")
+        self.entry = Entry(Path(found.folder), found.manifest, built=False)
 
-def _come(base: str, key: CacheKey) -> Lookup:
-    """Return the entry that another host has put into this folder, as the build found."""
-    found = look_up(base, key.digest)
-    if found.manifest is None:
-        raise CacheError(f"{key.name or key.kind} was built by another machine, but not for this one: {found.problem}")
-    return found
+    def _holder(self) -> str:
+        return builder_of(self._base, self._key.digest)
+
+    def _has_come(self) -> bool:
+        """Return whether the entry exists already: the lock's holder may release the lock late, or hang."""
+        before, self._seen = self._seen, variant_folders(self._base, self._key.digest)
+        return self._seen != before and not self._force and self.is_there()
+
+    @contextlib.contextmanager
+    def opened(self, timeout_s: float | None, on_wait: OnWait | None, flock: Flock) -> Iterator[Building]:
+        """Hold the key's lock; make the folder unless another process has built the entry during the wait."""
+        base, digest = self._base, self._key.digest
+        with key_lock(
+            lock_file(base, digest),
+            timeout_s=timeout_s,
+            on_wait=on_wait,
+            holder=self._holder,
+            is_needless=self._has_come,
+            flock=flock,
+        ):
+            found = Lookup(problem="a rebuild was requested") if self._force else look_up(base, digest)
+            if found.manifest is not None:
+                self.entry = Entry(Path(found.folder), found.manifest, built=False)
+                yield self
+                return
+            staging = _new_staging(base, digest)
+            try:
+                with cache_errors(base):
+                    self._stage = repeatedly(lambda: open_stage(staging, found.problem))
+                self.folder = Path(self._stage.work)
+                with disk_errors(self._stage.work):
+                    yield self
+            finally:
+                remove_tree(staging)
+            if self.entry is not None and self.entry.built:
+                trim(base, digest, found.damaged)

@@ -1,4 +1,4 @@
-"""A remote cache as a place for entries: opened as settings say, asked within limits, left alone when it fails."""
+"""Exchange entries with a remote cache: open it from settings, limit the time of each request, rest after faults."""
 
 from __future__ import annotations
 
@@ -14,22 +14,32 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_runtime.store.archive import Sign, Verify
-from be_runtime.store.travelling import WantedEntry
-from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, run_bounded
+from be_runtime.store.archive import Sign, Verify, read_signer, read_verifier
+from be_runtime.store.travelling import Say, WantedEntry
+from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System
 from be_toolchain.settings import FOLDER, RUNTIME, RemoteSource, find_remote
 from be_toolchain.terminal import printable_line, shown_url, url_secrets
 
 T = TypeVar("T")
 
+_MISSES = (404, 410)
+_FAULTS, _REST_S = 2, 60.0
+"""After so many faults in a row the server is not asked for so long."""
+
+_LONGEST = 300
+"""Most characters of an error's text."""
+
+_told: set[str] = set()
+"""Messages about settings that this process has shown."""
+
 
 @contextlib.contextmanager
 def _unquoted() -> Iterator[None]:
-    """Raise errors without their texts, which may have what a server was sent."""
+    """Raise errors without their texts, which may quote the request and its secrets."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a plug-in raises whatever it likes
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
         number = getattr(error, "errno", 0)
         if isinstance(number, int) and number > 0:
             raise OSError(number, os.strerror(number)) from None
@@ -37,15 +47,15 @@ def _unquoted() -> Iterator[None]:
 
 
 def _fsspec() -> Any:
-    """Return the package fsspec.
+    """Import the package fsspec.
 
     Raises
     ------
     ArgumentError
-        It is not installed.
+        The package is not installed.
     """
     try:
-        import fsspec
+        import fsspec  # takes 300 ms with S3
     except ImportError as error:
         raise ArgumentError(
             f"the remote cache needs the package fsspec: {error}", hints=("pip install 'brainevent-toolchain[s3]'",)
@@ -54,13 +64,13 @@ def _fsspec() -> Any:
 
 
 class FsspecCache:
-    """Entries as files of a file system of fsspec's, which has settings of its own, such as ``AWS_PROFILE``.
+    """A remote cache in a file system of fsspec, which has its own settings, such as ``AWS_PROFILE``.
 
     Parameters
     ----------
     url : str
     timeout_s : float
-        Longest time of one exchange.
+        Longest time of one request.
 
     Raises
     ------
@@ -108,12 +118,12 @@ class FsspecCache:
         return f"{self._folder}/{FOLDER}/{digest}"
 
     def _bounded(self, use: Callable[[Watch, Any], T]) -> T:
-        """Call a function with the file system. To set that up takes time too, before any server is asked.
+        """Call a function with the file system, whose setup takes time too, before any request.
 
         Raises
         ------
         OSError
-            It takes too long, or the file system raised an error, which is named and not quoted.
+            The call takes too long, or the file system raised an error, which is named and not quoted.
         """
         until = time.monotonic() + self._timeout_s
         system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
@@ -121,25 +131,22 @@ class FsspecCache:
 
     @_unquoted()
     def _connected(self) -> Any:
-        """Return the file system; fsspec keeps one for each process, since none survives a fork."""
+        """Return the file system; fsspec keeps one for each process, since no file system survives a fork."""
         options = {"auto_mkdir": True} if self._scheme in ("file", "local") else {}
         system = self._fsspec.filesystem(self._scheme, **options)
         if hasattr(system, "connect"):
-            system.connect()  # else the first question pays for it: 0.2 s for S3
+            system.connect()  # else the first request takes 0.2 s longer for S3
         return system
 
 
-_MISSES = (404, 410)
-
-
 class HttpCache:
-    """Entries as files of a web server.
+    """A remote cache on a web server.
 
     Parameters
     ----------
     server : HttpServer
     timeout_s : float
-        Longest time of one exchange.
+        Longest time of one request.
     """
 
     def __init__(self, server: HttpServer, timeout_s: float) -> None:
@@ -152,7 +159,7 @@ class HttpCache:
         Raises
         ------
         OSError, ValueError
-            The server does not answer as it should.
+            The server gives no valid answer.
         """
         reply = exchange(self._server, "GET", f"{FOLDER}/{digest}", whole_s=self._timeout_s)
         if reply.status in _MISSES:
@@ -167,7 +174,7 @@ class HttpCache:
         Raises
         ------
         OSError, ValueError
-            The server does not take it.
+            The server refuses the file.
         """
         reply = exchange(self._server, "PUT", f"{FOLDER}/{digest}", data, whole_s=self._timeout_s)
         if reply.status >= 500:
@@ -176,24 +183,15 @@ class HttpCache:
             raise ValueError(reply.text)
 
 
-Say = Callable[[str], object]
-
-_FAULTS, _REST_S = 2, 60.0
-"""After so many faults in a row the server is left alone for so long."""
-
-_LONGEST = 300
-"""Most characters of an error's text."""
-
-
 class Carrier(Protocol):
-    """The protocol of a remote cache. Both functions take no longer than they were told.
+    """The transport of a remote cache. Both functions end within their time limit.
 
-    They may raise anything whose text quotes nothing that a server said: it may echo what it was sent.
+    They may raise any error whose text quotes no server: a server may repeat the request and its secrets.
 
     Attributes
     ----------
     is_open : bool
-        Whether others could read, and change, what goes over the network.
+        Whether others could read and change the data on the network.
     """
 
     is_open: bool
@@ -206,18 +204,18 @@ class Carrier(Protocol):
 
 
 class Health:
-    """The faults of a server in a row, of reading or of writing."""
+    """Number of a server's faults in a row, in reading or in writing."""
 
     def __init__(self) -> None:
         self._faults, self._rests_until = 0, 0.0
 
     @property
     def is_resting(self) -> bool:
-        """True while the server is left alone."""
+        """True while the server is not asked."""
         return time.monotonic() < self._rests_until
 
     def note(self, *, is_fault: bool) -> bool:
-        """Count a fault, or forget those before an answer; return whether the server is left alone from now on."""
+        """Count a fault, or reset the count after an answer; return whether the server rests from now on."""
         self._faults = self._faults + 1 if is_fault else 0
         if self._faults >= _FAULTS:
             self._rests_until = time.monotonic() + _REST_S
@@ -225,7 +223,7 @@ class Health:
 
 
 class Link(NamedTuple):
-    """The process's way to one remote cache."""
+    """The process's state of one remote cache."""
 
     carrier: Carrier
     reading: Health
@@ -234,23 +232,23 @@ class Link(NamedTuple):
     uploads: list[threading.Thread]
 
     def finish(self, timeout_s: float) -> None:
-        """Wait for uploads, for some seconds in all."""
+        """Wait for uploads, `timeout_s` seconds in all."""
         until = time.monotonic() + timeout_s
         for thread in tuple(self.uploads):
             thread.join(max(0.0, until - time.monotonic()))
 
 
 class RemoteCache:
-    """A remote cache as a `EntryPlace`.
+    """A remote cache as an `EntryPlace`.
 
     Parameters
     ----------
     source : RemoteSource
     link : Link
     say : callable
-        Function that tells the user of a fault; each is told once in a process.
+        Shows the user a fault; each fault is shown once in a process.
     writes : bool
-        Whether entries that are made here are put there.
+        Whether entries that are built here are uploaded.
     timeout_s : float
         Longest wait for uploads when the process ends.
     """
@@ -266,7 +264,7 @@ class RemoteCache:
         return found[0] or None if found else None
 
     def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """See `EntryPlace.offer`. The upload runs beside the load, and the process waits for it when it ends."""
+        """See `EntryPlace.offer`. The upload runs beside the load; the process waits for it before it ends."""
         if not self._writes or self.link.writing.is_resting:
             return
         put = functools.partial(self.link.carrier.put, wanted.key.digest, data)
@@ -281,46 +279,43 @@ class RemoteCache:
             uploads.remove(thread)
 
     def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """See `EntryPlace.abandon`."""
+        """See `EntryPlace.abandon`. It does nothing."""
 
-    def _try(self, what: str, health: Health, exchange: Callable[[], object]) -> None:
-        """Run an exchange, unless the server is left alone; tell of a fault."""
+    def _try(self, what: str, health: Health, request: Callable[[], object]) -> None:
+        """Run a request unless the server rests; report a fault."""
         if health.is_resting:
             return
         try:
-            exchange()
-        except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
+            request()
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything, and a cache never fails a build
             rests = health.note(is_fault=True)
             text = printable_line(str(error))[:_LONGEST] or type(error).__name__
             if isinstance(error, ConnectionRefusedError):
                 text += f"; is it running? Unset {self._named_by} to do without"
-            rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
-            self._tell(f"{what} {self.label}: {text}{rest}")
+            rest = f"; it is not asked for {_REST_S:g} s" if rests else ""
+            _tell_once(self.link.said, f"{what} {self.label}: {text}{rest}", self._say)
         else:
             health.note(is_fault=False)
 
-    def _tell(self, text: str) -> None:
-        tell_once(self.link.said, text, self._say)
 
-
-def tell_once(said: set[str], text: str, say: Say) -> None:
-    """Tell something that was not told yet."""
+def _tell_once(said: set[str], text: str, say: Say) -> None:
+    """Show a message that was not shown yet."""
     if text not in said:
         said.add(text)
         say(f"remote cache: {text}")
 
 
 def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
-    """Return the remote cache, and the keys, that settings name, in the environment or in files.
+    """Return the remote cache and the keys that the settings name, in the environment or in files.
 
     Raises
     ------
     PreferenceError
-        A file of settings is not valid.
+        A settings file is not valid.
     """
     source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
     if source.problem:
-        tell_once(_told(), source.problem, say)
+        _tell_once(_told, source.problem, say)
     return source
 
 
@@ -330,23 +325,23 @@ def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCac
     Parameters
     ----------
     source : RemoteSource
-        Its URL, and the keys that sign its entries.
+        URL of the cache, and the keys that sign its entries.
     settings : Settings
     say : callable
-        Function that tells the user something.
+        Shows the user a message.
 
     Raises
     ------
     ArgumentError
-        The URL means nothing, or a package for it is missing.
+        The URL is not valid, or a package for it is missing.
     """
     if not source.url:
         return None
     timeout_s = settings.remote_cache_timeout_s
     link = _link(source.url, source.named_by, timeout_s)
     if link.carrier.is_open:
-        signed = "" if source.keys else ", and send others, since no key is set"
-        tell_once(link.said, f"{source.label} is not encrypted: who is on the way can read entries{signed}", say)
+        signed = "" if source.keys else ", and replace them, since no key is set"
+        _tell_once(link.said, f"{source.label} is not encrypted: others on the network can read entries{signed}", say)
     writes = settings.remote_cache_write and source.may_write
     return RemoteCache(source, link, say, writes=writes, timeout_s=timeout_s)
 
@@ -357,57 +352,40 @@ def open_verifier(source: RemoteSource) -> Verify | None:
     Raises
     ------
     ArgumentError
-        One is no key, or the package cryptography is missing.
+        A key is not valid, or the package cryptography is missing.
     """
     if not source.keys:
         return None
-    from be_runtime.store.archive import read_verifier
-
     return read_verifier(source.keys, source.keys_named_by)
 
 
 def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
-    """Return the function that signs entries, by the key that ``BE_REMOTE_CACHE_PRIVATE_KEY`` names.
+    """Return the function that signs entries with the key in ``BE_REMOTE_CACHE_PRIVATE_KEY``; None if it is not set.
 
-    Others who can read the key are told of once in a process, and not refused: containers mount secrets like that.
+    A key that others can read gives one warning in a process and is not refused: containers mount secrets like that.
 
     Raises
     ------
     ArgumentError
-        It is no key, or the package cryptography is missing.
+        The file has no key, or the package cryptography is missing.
     """
     if settings.remote_cache_private_key is None:
         return None
-    from be_runtime.store.archive import read_signer
-
     path, variable = settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable
     sign = read_signer(path, variable)
     problem = system.private_key_problem(path)
     if problem:
-        tell_once(_told(), f"{variable} is {path}, which {problem}: chmod 600 {path}", say)
+        _tell_once(_told, f"{variable} is {path}, which {problem}: chmod 600 {path}", say)
     return sign
 
 
 @functools.lru_cache(maxsize=8)
 def _link(url: str, named_by: str, timeout_s: float) -> Link:
-    """Return the process's way to a remote cache, so that the next load knows of its faults."""
-    return Link(_carrier(url, named_by, timeout_s), Health(), Health(), set(), [])
-
-
-def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
-    """Return the protocol for a URL."""
-    # Only what is named is imported: http.client takes 25 ms, TLS 20 more, and fsspec with S3 takes 300.
+    """Return the process's state of a remote cache, so that the next load knows of its faults."""
     if not url.startswith(("http://", "https://")):
-        return FsspecCache(url, timeout_s)
-    from be_toolchain.machine.http import parse_server
-
+        return Link(FsspecCache(url, timeout_s), Health(), Health(), set(), [])
     try:
-        return HttpCache(parse_server(url), timeout_s)
+        server = parse_server(url)
     except ValueError as error:
         raise ArgumentError(f"{named_by} is {shown_url(url)!r}: {error}") from None
-
-
-@functools.lru_cache(maxsize=1)
-def _told() -> set[str]:
-    """Return what was told of settings in this process."""
-    return set()
+    return Link(HttpCache(server, timeout_s), Health(), Health(), set(), [])

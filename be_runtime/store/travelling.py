@@ -1,6 +1,8 @@
-"""A file of archives for people to carry: a zip with each archive as it is, under its digest.
+"""Entries that travel between machines: movable keys, packing and unpacking, imported archives and export files.
 
-The archives have their own hashes and signatures; a member ``be-export`` states the format.
+An entry is found elsewhere by its movable key, in which names such as ``<toolkit>`` replace this machine's folders. Its
+archive is used only if a build here would read the same inputs. An export file is a zip of archives, each under its
+digest, with a member ``be-export`` that states the format.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import stat
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -22,72 +23,32 @@ from be_runtime.errors import ArgumentError
 from be_runtime.own_files import HERE
 from be_runtime.store.archive import ArchiveError, Head, Sign, SignatureError, Verify, pack, unpack
 from be_runtime.store.cache import BuildOutput, Recorded
-from be_runtime.store.folder import cache_errors, is_digest, make_way, own_folder
+from be_runtime.store.folder import DIGEST, cache_errors, make_way, own_folder
 from be_runtime.store.keys import CacheKey
+from be_runtime.store.lookup import replace_private
 from be_runtime.store.manifest import NO_FILES, AbsentNames, FileRecord, Files, Manifest, group_absent
 from be_runtime.store.publish import build_began, record_dependency
 from be_toolchain.machine.local_system import stamp_path
 from be_toolchain.machine.trust import LARGEST, distrust_entry, open_archive, open_regular, read_member, read_regular
 
 COME = b""
-"""The answer of a place that has found out that the entry is in this machine's cache by now."""
+"""Answer of a place if the entry is in this machine's cache by now."""
 
-
-class WantedEntry(NamedTuple):
-    """An entry that a build would make.
-
-    Parameters
-    ----------
-    key : CacheKey
-        The movable key, see `be_runtime.store.travelling.movable_key`. Its digest names the entry outside this machine.
-    name : str
-        Name for messages.
-    has_come : callable
-        Returns whether the entry is in this machine's cache by now, as it may be in a folder that machines share.
-    """
-
-    key: CacheKey
-    name: str
-    has_come: Callable[[], bool]
-
-
-class EntryPlace(Protocol):
-    """A place to ask for an entry. It moves bytes, and never fails a load: the caller checks what it brings.
-
-    Attributes
-    ----------
-    label : str
-        Its name in messages, such as ``"https://cache.example.org"``.
-    secrets : tuple of str
-        Texts that it is sent and may answer with, and that no message shows.
-    """
-
-    label: str
-    secrets: tuple[str, ...]
-
-    def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """Return an archive of the entry, `COME`, or None to build it here."""
-
-    def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """Take an archive of an entry that was made here, or that came from another place."""
-
-    def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """Take notice that there will be no archive: the build failed, or its result is for this machine alone."""
-
+Say = Callable[[str], object]
+"""Function that shows the user a message."""
 
 _COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt"})
 """Folders that are too common for a name of their own."""
 
 _SEARCHED = ("/usr/include", "/usr/local/include")
-"""Folders that compilers search unasked."""
+"""Folders that compilers search by default."""
 
 _FOLDER_FLAGS = ("-I", "-L", "-isystem", "-iquote", "-idirafter")
 _DEBUG_FLAG = re.compile(r"-g(gdb|dwarf)?[-\d]*|-G|-lineinfo|--device-debug|--generate-line-info|-pg|--coverage")
-"""Flags by which compiled code names the folders of its sources."""
-
+"""Flags that put the folders of the sources into compiled code."""
 
 _OWN_PATH = re.compile(r"(?:^--?[A-Za-z]+|(?<![\w>.]))/(?!usr/|lib|bin/|sbin/|etc/|opt/)[\w.+-]+/")
-"""A path that is not below a folder that all machines have."""
+"""A path outside the folders that all machines have."""
 
 _NAMING_FLAG = re.compile(
     r"'?-ffile-prefix-map=/.*=<(?:python|site|toolkit|compiler|(?:include|source) \d+)>'?", re.DOTALL
@@ -97,6 +58,51 @@ _NAMING_FLAG = re.compile(
 _AUTHORS = ("sources", "source", "expression")
 """Labels of an author's texts."""
 
+_PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
+_MARK, _FORMAT = "be-export", b"1\n"
+
+
+class WantedEntry(NamedTuple):
+    """An entry to ask other places for before it is built.
+
+    Parameters
+    ----------
+    key : CacheKey
+        The movable key, see `movable_key`. Its digest names the entry outside this machine.
+    name : str
+        Name for messages.
+    has_come : callable
+        Returns whether the entry is in this machine's cache by now: machines may share the cache's folder.
+    """
+
+    key: CacheKey
+    name: str
+    has_come: Callable[[], bool]
+
+
+class EntryPlace(Protocol):
+    """A place to ask for an entry. It moves bytes and never fails a load: the caller checks each archive.
+
+    Attributes
+    ----------
+    label : str
+        Name in messages, such as ``"https://cache.example.org"``.
+    secrets : tuple of str
+        Texts that the place receives and may repeat in its answers; no message shows them.
+    """
+
+    label: str
+    secrets: tuple[str, ...]
+
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
+        """Return an archive of the entry, `COME`, or None to build it here."""
+
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
+        """Take an archive of an entry that was built here, or that came from another place."""
+
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+        """Learn that there will be no archive: the build failed, or its result is for this machine alone."""
+
 
 class Roots(NamedTuple):
     """Folders and their names.
@@ -104,7 +110,7 @@ class Roots(NamedTuple):
     Parameters
     ----------
     folders : tuple of (str, str)
-        Paths and names. Several paths may have one name, such as the folders of installed Python packages.
+        Paths and names. Several paths may share a name, such as the folders of installed Python packages.
 
     Examples
     --------
@@ -118,7 +124,7 @@ class Roots(NamedTuple):
     folders: tuple[tuple[str, str], ...]
 
     def name(self, text: str) -> str:
-        """Write a path, or a compiler's flag with one, by the name of its nearest root; other text stays."""
+        """Replace the nearest root in a path, or in a compiler's flag with a path, by its name; other text stays."""
         flag = next((flag for flag in _FOLDER_FLAGS if text.startswith(f"{flag}/")), "")
         path = text[len(flag) :]
         within = [(folder, name) for folder, name in self.folders if path == folder or path.startswith(f"{folder}/")]
@@ -128,33 +134,33 @@ class Roots(NamedTuple):
         return f"{flag}{name}{path[len(folder) :]}"
 
     def paths(self, named: str) -> tuple[str, ...]:
-        """Return the paths here that `name` may have been given; none if the root is unknown here."""
+        """Return the paths here that `name` turns into this text; none if the root is unknown here."""
         if not named.startswith("<"):
             return (named,)
         head, _, rest = named.partition(">")
         return tuple(folder + rest for folder, name in self.folders if name == f"{head}>")
 
     def named_in(self, data: bytes) -> str:
-        """Return the first folder that occurs in compiled code; empty if there is none."""
+        """Return the first folder that compiled code names; empty if it names none."""
         texts = (re.escape(folder.encode("utf-8", "surrogateescape")) for folder, _ in self.folders)
         found = re.search(rb"(?:" + b"|".join(texts) + rb")(?![\w.+-])", data) if self.folders else None
         return found[0].decode("utf-8", "replace") if found else ""
 
 
 def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
-    """Return the roots of a key: the author's folders, the toolkit, the compiler, and those of the machine.
+    """Return the roots of a key: the author's folders, the toolkit, the compiler, and the machine's roots.
 
-    An author's folder below another one that may be searched has no name of its own. A file in it is found by either,
-    so machines share it only if one lies in the other in the same way.
+    An author's folder below another folder of the search gets no name of its own. A compiler finds its files by either
+    folder, so machines share an entry only if their folders are nested in the same way.
 
     Parameters
     ----------
     key : CacheKey
-        A key with the fields of a module's, or some of them.
+        A key with some of the fields of a module's key.
     machine : iterable of (str, str)
         Paths and names that do not depend on the key.
     folders : iterable of Path
-        Folders of headers, besides those in the key.
+        Folders of headers, besides the folders in the key.
     """
     if any(_DEBUG_FLAG.fullmatch(flag) for flag in key.texts("cflags")):
         return Roots(())
@@ -170,52 +176,46 @@ def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterab
     named += machine
     searched = {*headers, *sources, *_SEARCHED, *_searched_by_flags(key, toolchain)} - _COMMON
     above = {"<include": searched | {folder for folder, _ in named} - _COMMON, "<source": searched}
-    authors = [(folder, name) for folder, name in authors if not _is_below(folder, above[name.partition(" ")[0]])]
-    return Roots(tuple(_distinct((*authors, *named))))
+    authors = [
+        (folder, name)
+        for folder, name in authors
+        if not any(folder.startswith(f"{each}/") for each in above[name.partition(" ")[0]])
+    ]
+    distinct: dict[str, str] = {}
+    for folder, name in (*authors, *named):
+        if folder not in _COMMON:
+            distinct.setdefault(folder, name)
+    return Roots(tuple(distinct.items()))
 
 
 def _searched_by_flags(key: CacheKey, toolchain: Mapping[str, str]) -> Iterator[str]:
-    """Return the folders that flags and variables such as CPATH name."""
+    """Iterate over the folders that flags and variables such as CPATH name."""
     variables = (value for name, value in toolchain.items() if name.startswith("env."))
     for text in (*key.texts("cflags"), *variables):
         for path in text.split(":"):
             yield path[max(path.find("/"), 0) :].rstrip("/")
 
 
-def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path.startswith(f"{folder}/") for folder in folders)
-
-
-def _distinct(folders: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Return each folder once, with the first of its names; without those that are on every machine."""
-    seen = set(_COMMON)
-    for folder, name in folders:
-        if folder not in seen:
-            seen.add(folder)
-            yield folder, name
-
-
 def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
     """Return the key of the same build on any machine with the same components."""
     key = CacheKey(key.kind, tuple(field for field in key.fields if field[0] != HERE))
+    texts = {label: key.texts(label) for label, _ in key.fields}
     own = naming_flags(roots, is_cuda=key.texts("language") == ("cuda",))
-
-    def named(label: str, texts: tuple[str, ...]) -> Sequence[str]:
-        if label == "cflags":
-            texts = texts[len(own) if own and texts[: len(own)] == own else _count_naming(texts) :]
-        if label == "toolchain":  # a component is its version and its path
-            parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in texts)
-            return [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
-        return [roots.name(text) for text in texts]
-
+    flags = key.texts("cflags")
+    texts["cflags"] = flags[len(own) if own and flags[: len(own)] == own else _count_naming(flags) :]
+    named = {label: [roots.name(text) for text in found] for label, found in texts.items()}
+    # A component of the toolchain is its version and its path.
+    parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in key.texts("toolchain"))
+    named["toolchain"] = [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
     return key.with_texts(named)
 
 
 def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
-    """Return the compiler's flags by which code says a root's name where it would say its path, as in ``__FILE__``.
+    """Return the compiler's flags that replace a root's path by its name in compiled code, as in ``__FILE__``.
 
-    See https://gcc.gnu.org/onlinedocs/gcc/Overall-Options.html#index-ffile-prefix-map; the last that fits counts.
-    A folder with a comma has none for CUDA, where `-Xcompiler` splits them: code that says its path is not shared.
+    See https://gcc.gnu.org/onlinedocs/gcc/Overall-Options.html#index-ffile-prefix-map; the last flag that fits counts.
+    `-Xcompiler` splits its argument at commas, so a folder with a comma gets no flag for CUDA: machines do not share
+    code with its path.
     """
     folders = [pair for pair in sorted(roots.folders) if not (is_cuda and "," in pair[0])]
     flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in folders]
@@ -223,7 +223,7 @@ def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
 
 
 def _count_naming(flags: Sequence[str]) -> int:
-    """Count the first flags that `naming_flags` gave, in whichever environment: an author's flags come after them."""
+    """Count the leading flags of `naming_flags`, from any environment: an author's flags come after them."""
     step = 2 if flags[:1] == ("-Xcompiler",) else 1
     count = 0
     while _NAMING_FLAG.fullmatch("".join(flags[count + step - 1 : count + step])) and (
@@ -234,12 +234,9 @@ def _count_naming(flags: Sequence[str]) -> int:
 
 
 def unnamed_paths(key: CacheKey) -> tuple[str, ...]:
-    """Return lines about paths in a movable key: only machines that have the same share its entry."""
+    """Return the paths in a movable key, one a line: only machines with equal paths share its entry."""
     fields = ((label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label))
     return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))
-
-
-_PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
 
 class Shareable(NamedTuple):
@@ -250,11 +247,11 @@ class Shareable(NamedTuple):
     key : CacheKey
         The movable key.
     roots : Roots
-        Folders of this machine by name.
+        Folders of this machine, with their names.
     outputs : tuple of str
-        Patterns of the names of the outputs that are shared; an archive has one at least for each, and no others.
+        Patterns of the names of shared outputs; an archive has at least one output for each pattern, and no others.
     known : tuple of (str, bytes)
-        Outputs that a build here would write like this, so that an archive with others is none of this entry.
+        Outputs with the content that a build here would write; an archive with other content is not of this entry.
     """
 
     key: CacheKey
@@ -264,7 +261,7 @@ class Shareable(NamedTuple):
 
     def takes(self, name: str) -> bool:
         """Return whether an output is shared."""
-        return any(fnmatchcase(name, pattern) for pattern in self.outputs)
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.outputs)
 
 
 def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | None = None) -> bytes:
@@ -273,10 +270,10 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     Raises
     ------
     ArchiveError
-        The entry is for this machine alone, was removed, or has something else in the place of a file.
+        The entry is for this machine alone, was removed, or has a file that can't be read.
     """
     if manifest.uncertain:
-        raise ArchiveError(f"is for one process alone, as {manifest.uncertain[0]} may have changed during the build")
+        raise ArchiveError(f"is for one process alone, since {manifest.uncertain[0]} may have changed during the build")
     files = [record for record in manifest.outputs.records if share.takes(record.path)]
     try:
         outputs = {record.path: read_regular(folder / record.path, record.size) for record in files}
@@ -303,19 +300,25 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
 def unpack_entry(
     data: bytes, share: Shareable, staging: Path, source: str, verify: Verify | None = None
 ) -> BuildOutput:
-    """Write the outputs of an archive into a folder, if a build here would read what its build has read.
+    """Write the outputs of an archive into a folder, if a build here would read the same inputs.
 
     Parameters
     ----------
+    data : bytes
+        The archive.
+    share : Shareable
+        The entry to unpack.
+    staging : Path
+        Folder for the outputs.
     source : str
-        The place that it comes from, for the entry's record.
+        Place that the archive comes from, for the entry's record.
     verify : callable, optional
-        The check of its signature.
+        Checks the archive's signature.
 
     Raises
     ------
     ArchiveError
-        It is damaged, not signed as asked for, of another entry, or of other files than those of this machine.
+        The archive is damaged, not signed as required, of another entry, or made from other files than this machine's.
     """
     began_ns = build_began(str(staging), time.time_ns())
     head, outputs = unpack(data, verify)
@@ -328,34 +331,29 @@ def unpack_entry(
     if other := next((name for name, content in share.known if outputs[name] != content), None):
         raise ArchiveError(f"is damaged: its {other} is not what a build here would write")
     try:
-        return _unpack_here(head, outputs, _without_links(share.roots), staging, began_ns, source)
-    except (OSError, ValueError) as error:  # a folder in the place of a header, a name that is none here
+        roots = _without_links(share.roots)
+        read, others = _local(head.dependencies, roots), _local(head.others, roots)
+        recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}))
+        absent = _absent_here(head.absent, roots)
+        for name, content in outputs.items():
+            (staging / name).write_bytes(content)
+    except (OSError, ValueError) as error:  # such as a folder instead of a header, or a name that is not valid here
         raise ArchiveError(f"can't be used here: {error}") from error
-
-
-def _unpack_here(
-    head: Head, outputs: Mapping[str, memoryview], roots: Roots, staging: Path, began_ns: int, source: str
-) -> BuildOutput:
-    """Write the outputs, if a build here would read the same."""
-    read, others = _local(head.dependencies, roots), _local(head.others, roots)
-    recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}))
-    absent = tuple(_absent_here(head.absent, roots))
-    for name, content in outputs.items():
-        (staging / name).write_bytes(content)
     return BuildOutput(tuple(outputs), tuple(read), tuple(others), absent, recorded, source=source)
 
 
 def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
-    """Record files of this machine, whose hashes must be these. An archive may name any file, so reading it has limits.
+    """Record files of this machine after a comparison of their hashes.
 
-    Devices and the kernel's files are no inputs of a build, and some do something when they are opened.
+    An archive may name any file, so there are limits. Devices and the kernel's files are no inputs of a build, and
+    opening some of them has effects.
     """
     records, until = {}, time.monotonic() + _PATIENCE_S
     for path, digest in files.items():
         stamp = None if NO_FILES.match(os.path.realpath(path)) else stamp_path(path)
         record = record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
         if record is None or record.sha256 != digest:
-            raise ArchiveError(f"is of another {path} than the one here")
+            raise ArchiveError(f"was built with another {path} than the one here")
         if time.monotonic() > until:
             raise ArchiveError(f"is made from more than can be compared in {_PATIENCE_S:g} s")
         records[path] = record
@@ -363,7 +361,7 @@ def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
 
 
 def _named(files: Files, roots: Roots) -> Iterator[tuple[str, str]]:
-    """Return the paths by the names of roots, with their hashes."""
+    """Iterate over paths with the names of roots, and hashes."""
     for path, digest in zip(files.paths, files.sha256s, strict=True):
         yield roots.name(path), digest
 
@@ -377,39 +375,37 @@ def _without_links(roots: Roots) -> Roots:
 
 
 def _local(files: Iterable[tuple[str, str]], roots: Roots) -> dict[str, str]:
-    """Return the paths here, with the hashes that they should have."""
-    return {path: digest for named, digest in files for path in _found(named, roots)}
-
-
-def _found(named: str, roots: Roots) -> list[str]:
-    """Return the paths here; where several have the name, all that exist, as a build may read any of them."""
-    paths = roots.paths(named)
-    if not paths:
-        raise ArchiveError(f"was built with {named}, and there is no such folder here")
-    return [*filter(os.path.exists, paths)] or [paths[0]]
+    """Return the paths here and their expected hashes; of paths with one name all that exist: a build may read any."""
+    found: dict[str, str] = {}
+    for named, digest in files:
+        paths = roots.paths(named)
+        if not paths:
+            raise ArchiveError(f"was built with {named}, and there is no such folder here")
+        found |= dict.fromkeys([*filter(os.path.exists, paths)] or paths[:1], digest)
+    return found
 
 
 def _absent(rows: Sequence[AbsentNames], roots: Roots) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Return what was not found, with the first row that is the same folder."""
+    """Iterate over the absent names for an archive, see `Head.absent`."""
     first = {row.inode: at for at, row in reversed([*enumerate(rows)])}
-    for row in rows:  # each is of a folder that exists, so it has an inode
+    for row in rows:  # each folder exists, so it has an inode
         yield roots.name(row.folder), first[row.inode], row.names
 
 
-def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots) -> Iterator[str]:
-    """Return the paths that must be absent here, after a look that they are.
+def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots) -> tuple[str, ...]:
+    """Return the paths that must be absent here, after a check that they are.
 
-    Folders that were one on the machine of the build must be one here: compilers search a folder once.
+    Folders that were one folder on the machine of the build must be one here: compilers search a folder once.
     """
     folders = [roots.paths(named) for named, *_ in rows]
     if not all(folders):
         raise ArchiveError("was built with folders that are not here")
-    paths = [
+    paths = tuple(
         f"{folder.rstrip('/')}/{name}"
-        for found, row in zip(folders, rows, strict=True)
+        for found, (_, _, names) in zip(folders, rows, strict=True)
         for folder in found
-        for name in (*row[2], ".")
-    ]
+        for name in (*names, ".")
+    )
     present = group_absent(paths)[1]
     if present:
         raise ArchiveError(f"was built where there is no {present[0]}")
@@ -417,7 +413,7 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots)
     pairs = {(row[1], inode) for row, inode in zip(rows, inodes, strict=True) if inode}
     if not len(pairs) == len({same for same, _ in pairs}) == len({inode for _, inode in pairs}):
         raise ArchiveError("was built where other folders are links to one another")
-    yield from paths
+    return paths
 
 
 def _inode(folder: str) -> int:
@@ -453,42 +449,34 @@ class Imported:
         return self.folder.is_dir()
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """See `EntryPlace.fetch`. What another user could have written is not there."""
+        """See `EntryPlace.fetch`. An archive that another user could have written counts as missing."""
         path = self._path(wanted.key.digest)
         with contextlib.suppress(OSError):
-            if any(_is_foreign(folder.lstat()) for folder in (self.folder, path.parent)):
-                return None
-            # Of a file that lost its content the name may be left.
+            for status in (self.folder.lstat(), path.parent.lstat()):
+                if not stat.S_ISDIR(status.st_mode) or distrust_entry(status, os.geteuid()):
+                    return None
+            # A crash may leave an empty file.
             return read_regular(path, judge=distrust_entry, follows_link=False) or None
         return None
 
     def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """See `EntryPlace.offer`: only a person imports."""
+        """See `EntryPlace.offer`. It does nothing: only a person imports archives."""
 
     def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """See `EntryPlace.abandon`."""
+        """See `EntryPlace.abandon`. It does nothing."""
 
     def store(self, digest: str, data: bytes) -> None:
-        """Keep an archive, in the place of an older one of the same entry.
+        """Keep an archive, and replace an older one of the same entry.
 
         Raises
         ------
         CacheError
-            It can't be written.
+            The archive can't be written.
         """
         path = self._path(digest)
-        fresh = path.with_name(f"{digest}.{os.urandom(4).hex()}")
         with cache_errors(str(path)):
             make_way(str(path.parent))
-            try:
-                with os.fdopen(
-                    os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-                ) as file:
-                    file.write(data)
-                fresh.replace(path)
-            except BaseException:
-                fresh.unlink(missing_ok=True)
-                raise
+            replace_private(str(path), data, is_new=True)
 
     def archives(self) -> list[tuple[Path, os.stat_result]]:
         """List the archives and their stats."""
@@ -502,63 +490,60 @@ class Imported:
         return self.folder / digest[:2] / digest
 
 
-def _is_foreign(status: os.stat_result) -> bool:
-    """Return whether a folder is none, or one that another user could write to."""
-    return not stat.S_ISDIR(status.st_mode) or bool(distrust_entry(status, os.geteuid()))
-
-
-_MARK, _FORMAT = "be-export", b"1\n"
-
-
 class ExportWriter:
-    """Writes such a file, which appears when it is whole."""
+    """Write an export file, which gets its name once it is whole.
+
+    Raises
+    ------
+    ArgumentError
+        The file can't be written.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._partial = path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")
         self._seen: set[str] = set()
 
     def __enter__(self) -> Self:
-        try:
+        with self._writing():
             self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
             self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
-        except OSError as error:
-            raise _unwritable(self._path, error) from error
-        self._write(_MARK, _FORMAT)
+            self._zip.writestr(zipfile.ZipInfo(_MARK), _FORMAT)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            self._zip.close()
-            self._file.close()
-            if kind is None:
-                self._partial.replace(self._path)
-        except OSError as error:
-            raise _unwritable(self._path, error) from error
+            with self._writing():
+                self._zip.close()
+                self._file.close()
+                if kind is None:
+                    self._partial.replace(self._path)
         finally:
             self._partial.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._file.close()
 
     def add(self, digest: str, data: bytes) -> None:
-        """Add an archive, unless there is one of the same entry."""
+        """Add an archive, unless the file has one of the same entry."""
         if digest not in self._seen:
             self._seen.add(digest)
-            self._write(digest, data)
+            with self._writing():
+                self._zip.writestr(zipfile.ZipInfo(digest), data)
 
-    def _write(self, name: str, data: bytes) -> None:
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            self._zip.writestr(zipfile.ZipInfo(name), data)
+            yield
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise ArgumentError(f"{self._path} can't be written: {error.strerror}") from error
 
 
 def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head, bytes]]:
-    """Iterate over the archives in a file, each after a check of its hashes, and of its signature if asked for.
+    """Iterate over the archives in an export file; check the hashes of each, and its signature with `verify`.
 
     Raises
     ------
     ArgumentError
-        There is no such file, or it is damaged, of another format, or not signed by somebody who is trusted.
+        The file does not exist, is damaged, has another format, or has an archive without a trusted signature.
     """
     try:
         with open_regular(path) as file, open_archive(file) as opened:
@@ -570,7 +555,7 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
                 raise ArgumentError(f"{path} is of another release's format")
             for member in members:
                 if member.filename != _MARK:
-                    yield _read(opened, member, verify, path)
+                    yield _read_archive(opened, member, verify, path)
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
         raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
@@ -578,9 +563,11 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _read(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | None, path: Path) -> tuple[Head, bytes]:
+def _read_archive(
+    opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | None, path: Path
+) -> tuple[Head, bytes]:
     name = member.filename
-    if not is_digest(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+    if not DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
         raise ArgumentError(f"{path} has {name!r}, which is no archive of an entry")
     try:
         data = read_member(opened, name, LARGEST)
@@ -594,9 +581,5 @@ def _read(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | Non
             hints.append("--public-key, else BE_REMOTE_CACHE_PUBLIC_KEY, names who is trusted")
         raise ArgumentError(f"{path}: the archive {name[:12]} {problem}", hints=tuple(hints)) from None
     if head.digest != name:
-        raise ArgumentError(f"{path}: the archive {name[:12]} is of another entry than its name says")
+        raise ArgumentError(f"{path}: the archive {name[:12]} is not of the entry that its name gives")
     return head, data
-
-
-def _unwritable(path: Path, error: OSError) -> ArgumentError:
-    return ArgumentError(f"{path} can't be written: {error.strerror}")

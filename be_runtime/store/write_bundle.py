@@ -1,4 +1,4 @@
-"""Bundles are written so that a reader always finds a whole one: images first, the index in one step, then order."""
+"""Write a bundle so that readers always find a whole one: images first, then the index in one step, then clean up."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from be_runtime.errors import ArgumentError
 from be_runtime.store.bundle import IMAGES, INDEX, Index, image_file, render_index
 
 _NEW = f"{IMAGES}/.new"
-"""A file that is being written. There is one at most, which a killed process leaves and the next one replaces."""
+"""Name of the one file that is being written; a killed process may leave it, and the next process replaces it."""
 
-_OURS = frozenset([INDEX, IMAGES, "__init__.py", "__pycache__"])
+_PYTHON = "__init__.py"
+"""Earlier releases wrote this file for kernels that needed only JAX; a new build removes it."""
+
+_OURS = frozenset([INDEX, IMAGES, _PYTHON, "__pycache__"])
 _OLD = re.compile(r"[0-9a-f]{64}\.\w+|\.new")
 
 
-def write_bundle(
-    folder: Path, index: Index, images: Mapping[str, bytes], texts: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Write a bundle that every user can read; an older one in its place is replaced.
+def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
+    """Write a bundle that every user can read, and replace an older bundle in the folder.
 
     Parameters
     ----------
@@ -32,8 +32,6 @@ def write_bundle(
     index : Index
     images : dict of str to bytes
         Bytes of each image, by its hash.
-    texts : dict of str to str
-        Files beside the index.
 
     Raises
     ------
@@ -41,6 +39,7 @@ def write_bundle(
         The folder holds something else, or can't be written.
     """
     files = {image_file(digest, index.images[digest]): data for digest, data in images.items()}
+    table = render_index(index).encode()
     try:
         if folder.exists() and not _OURS.issuperset(path.name for path in folder.iterdir()):
             raise ArgumentError(
@@ -52,16 +51,15 @@ def write_bundle(
                 place.chmod(0o755)
             for name, data in files.items():
                 _write(folder, name, data, 0o755 if name.endswith(".so") else 0o644)
-            for name, text in {**texts, INDEX: render_index(index)}.items():
-                _write(folder, name, text.encode(), 0o644)
-            _remove_others(folder, {*files, *texts, INDEX})
+            _write(folder, INDEX, table, 0o644)
+            _remove_others(folder, set(files))
     except OSError as error:
         raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait for other processes that write this folder, where its file system has locks."""
+    """Hold the folder's lock against other writers, if its file system has locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
@@ -72,7 +70,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
-    """Put a file in its place in one step: a library that a process has mapped is never changed."""
+    """Replace a file in one step: a library that a process has mapped is never changed."""
     new = folder / _NEW
     new.write_bytes(data)
     new.chmod(mode)
@@ -80,7 +78,9 @@ def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
 
 
 def _remove_others(folder: Path, kept: set[str]) -> None:
-    for path in (folder / "__init__.py", *filter(lambda each: _OLD.fullmatch(each.name), (folder / IMAGES).iterdir())):
-        if str(path.relative_to(folder)) not in kept:
+    """Remove files of earlier builds: images that are not in `kept`, and the Python file of earlier releases."""
+    for path in (folder / IMAGES).iterdir():
+        if _OLD.fullmatch(path.name) and str(path.relative_to(folder)) not in kept:
             path.unlink(missing_ok=True)
+    (folder / _PYTHON).unlink(missing_ok=True)
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Variants of a kernel: each is compiled, run once, compared with the first, and made ready to be timed."""
+"""Timing of configurations: each is compiled, compared with the first one, and timed in turns with the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -25,11 +24,24 @@ _L2_CACHE_SIZE = 38
 """CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""
 
 _FLUSHED = 256 << 20
-"""Twice the largest last cache of today, for a device whose driver doesn't tell."""
+"""Twice the largest last cache of any GPU, for a device whose driver does not report its cache."""
+
+_SAMPLE_S = 2e-3
+"""Target duration of a sample."""
+
+_FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
+_WARMUP = 2
+
+_BETTER = 0.98
+"""A later configuration is chosen if its time is below this fraction of an earlier one's: choices are stable."""
+
+_TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
+"""Largest error relative to the largest entry, by the bytes of a float."""
 
 
-def describe_device(device: Any) -> TunedDevice:
-    """Describe one of JAX's devices."""
+def describe_device() -> TunedDevice:
+    """Describe JAX's default device."""
+    device = transforms.default_device()
     if device.platform == "cpu":
         return TunedDevice(f"cpu {identify_cpu()}", "", "")
     sm = str(getattr(device, "compute_capability", ""))
@@ -39,27 +51,16 @@ def describe_device(device: Any) -> TunedDevice:
 def flush_bytes(device: Any) -> int:
     """Return the size of an array that displaces everything from a GPU's last cache: twice that cache.
 
-    It is 0 for a CPU: to flush its caches takes thousands of times as long as a small kernel, and hides it.
+    The size is 0 for a CPU: a flush of its caches takes thousands of times as long as a small kernel, and hides it.
     """
     if device.platform == "cpu":
         return 0
     with contextlib.suppress(OSError, AttributeError):
         driver, size = LocalSystem().open_library("libcuda.so.1"), ctypes.c_int()
-        if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, transforms.ordinal(device)) == 0:
+        ordinal = int(getattr(device, "local_hardware_id", None) or 0)
+        if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, ordinal) == 0:
             return 2 * size.value
     return _FLUSHED
-
-
-_SAMPLE_S = 2e-3
-"""The time of a sample."""
-
-_FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
-_WARMUP = 2
-_BETTER = 0.98
-"""A later configuration is chosen if it takes at most this part of the time of an earlier one: choices are stable."""
-
-_TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
-"""By the bytes of a float: the largest error, of the largest entry."""
 
 
 class Times(NamedTuple):
@@ -68,9 +69,9 @@ class Times(NamedTuple):
     Parameters
     ----------
     samples : mapping of int to tuple of float
-        Seconds of one call, with the flush where there is one: what they are ranked by.
+        Seconds of one call, including the flush if there is one; variants are ranked by them.
     warm_us, cold_us : mapping of int to float
-        Median microseconds of one call, and of one with the last cache flushed before it, without the flush itself.
+        Median microseconds of one call, and of one call after a flush of the last cache, without the flush itself.
     """
 
     samples: Mapping[int, Sequence[float]]
@@ -79,7 +80,7 @@ class Times(NamedTuple):
 
 
 def time_variants(warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush: Runner | None, runs: int) -> Times:
-    """Time loops of calls, those of `cold` beside `flush`, a loop of flushes alone."""
+    """Time loops of calls; the loops of `cold` are timed beside `flush`, a loop of flushes alone."""
     unflushed = _time_runners(warm, runs)
     warm_us = {index: median(found) * 1e6 for index, found in unflushed.items()}
     if flush is None:
@@ -90,18 +91,15 @@ def time_variants(warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush:
 
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
-    """Return samples of the seconds of one call of each, in turns, so that a change of the clock meets all alike."""
+    """Return samples of the seconds of one call of each, in turns, so that a change of the clock affects all alike."""
     calls = {key: _calls(run) for key, run in runners.items()}
-    samples = sample_runners({key: _times(run, calls[key]) for key, run in runners.items()}, _WARMUP, runs, 1)
+    loops = {key: lambda count, run=run, each=calls[key]: run(count * each) for key, run in runners.items()}
+    samples = sample_runners(loops, _WARMUP, runs, 1)
     return {key: tuple(seconds / calls[key] for seconds in found) for key, found in samples.items()}
 
 
-def _times(run: Runner, calls: int) -> Runner:
-    return lambda count: run(count * calls)
-
-
 def _calls(run: Runner) -> int:
-    """Return the number of calls of a sample, from the time of a few, which is too long rather than too short."""
+    """Return the number of calls of a sample from the time of a few calls; the estimate errs towards long samples."""
     run(1)
     start = time.perf_counter()
     run(_FEW_CALLS)
@@ -110,9 +108,9 @@ def _calls(run: Runner) -> int:
 
 
 def choose(samples: Mapping[int, Sequence[float]]) -> int:
-    """Return the fastest of several, the first of those that are about as fast.
+    """Return the number of the fastest variant; of variants that are about as fast, the first.
 
-    Samples of one round belong together, so their ratios are compared: the later one has to be faster by the median,
+    Samples of one round belong together, so their ratios are compared: a later variant must be faster by the median
     and in three rounds of four.
 
     Examples
@@ -129,7 +127,7 @@ def choose(samples: Mapping[int, Sequence[float]]) -> int:
 
 
 def differs(expected: Sequence[Any], found: Sequence[Any], check: Callable[[Any, Any], bool] | None = None) -> str:
-    """Describe the first result that is not as expected; empty if all are.
+    """Describe the first result that differs from the expected one; empty if none does.
 
     Parameters
     ----------
@@ -161,7 +159,7 @@ def differs(expected: Sequence[Any], found: Sequence[Any], check: Callable[[Any,
 
 def _wrong(expected: Any, found: Any) -> Any:
     """Return where results differ: integers in any bit, floats by more than their tolerance."""
-    if expected.dtype.kind in "iub" or "int" in expected.dtype.name:  # int4 is no kind of NumPy's own
+    if expected.dtype.kind in "iub" or "int" in expected.dtype.name:  # NumPy has no kind for int4
         return np.asarray(expected != found)
     is_complex = expected.dtype.kind == "c"
     tolerance = _TOLERANCES.get(expected.dtype.itemsize // (2 if is_complex else 1), 0.1)
@@ -180,9 +178,9 @@ class Trial(NamedTuple):
     ----------
     config : dict
     warm_us, cold_us : float or None
-        Median microseconds of one call, and of one with a GPU's last cache flushed before it; None if it was rejected.
+        Median microseconds of one call, and of one call after a flush of a GPU's last cache; None if not timed.
     rejected : str
-        Reason why it can't be chosen.
+        Reason why the configuration can't be chosen.
     """
 
     config: Config
@@ -211,8 +209,7 @@ class Trials(NamedTuple):
         rows = [
             (
                 name_of(each.config),
-                "" if each.warm_us is None else f"{each.warm_us:.2f}",
-                "" if each.cold_us is None else f"{each.cold_us:.2f}",
+                *("" if us is None else f"{us:.2f}" for us in (each.warm_us, each.cold_us)),
                 each.rejected or ("chosen" if each.config == self.chosen else ""),
             )
             for each in self.trials
@@ -220,25 +217,21 @@ class Trials(NamedTuple):
         return f"{self.bucket}\n{table([heads, *rows])}"
 
 
-Make = Callable[[Config], Callable[..., Any]]
-"""Makes the function of a configuration, and keeps it."""
-
-
 class Variant(NamedTuple):
-    """A configuration that was tried.
+    """A configuration that was compiled and run once.
 
     Parameters
     ----------
     config : dict
     warm, cold : callable or None
-        Loops of calls, and of those with the last cache flushed before each; None if it was rejected. A CPU has no
-        second one.
+        Loops of calls, and of calls after a flush of the last cache; None if the configuration was rejected. A CPU has
+        no loop with flushes.
     rejected : str
-        Reason why it can't be chosen, in one line.
+        Reason why the configuration can't be chosen, in one line.
     error : Exception or None
-        What it raised.
+        Exception of the configuration.
     results : tuple of numpy.ndarray
-        Results of the first one.
+        Results, if the configuration is the first that works.
     """
 
     config: Config
@@ -249,49 +242,68 @@ class Variant(NamedTuple):
     results: tuple[Any, ...] = ()
 
 
-def make_variants(
-    make: Make, configs: Sequence[Config], arrays: Sequence[Any], check: Callable[[Any, Any], bool] | None, device: Any
-) -> list[Variant]:
-    """Make all variants, several at a time. The first that works is the one whose results are right.
+def time_configs(
+    make: Callable[[Config], Callable[..., Any]],
+    configs: Sequence[Config],
+    arrays: Sequence[Any],
+    check: Callable[[Any, Any], bool] | None,
+    runs: int,
+) -> tuple[int, tuple[Trial, ...], Mapping[int, float]]:
+    """Time configurations on JAX's default device.
+
+    Parameters
+    ----------
+    make : callable
+        Function that makes the function of a configuration.
+    check : callable or None
+        See `differs`.
+    runs : int
+        Samples of each configuration.
+
+    Returns
+    -------
+    tuple
+        Number of the choice; all trials; microseconds to store by the numbers of the timed trials.
 
     Raises
     ------
     Exception
-        Whatever the first configuration raised, if none works.
+        Exception of the first configuration, if none works.
     """
-    flush = flush_bytes(device)
-    made: list[Variant] = []
+    device = transforms.default_device()
+    size = flush_bytes(device)
+
+    def made(config: Config, right: Sequence[Any] | None) -> Variant:
+        try:
+            function = make(config)
+            results = transforms.results_of(function, arrays, device)
+            problem = "" if right is None else differs(right, results, check)
+            if problem:
+                return Variant(config, rejected=problem)
+            warm = transforms.repeated(function, arrays, device)
+            cold = transforms.repeated(function, arrays, device, size) if size else None
+            for run in filter(None, (warm, cold)):
+                run(1)
+        except Exception as error:  # noqa: BLE001 - it is a result: the other configurations are still tried
+            return Variant(config, rejected=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", error=error)
+        return Variant(config, warm, cold, results=tuple(results) if right is None else ())
+
+    variants: list[Variant] = []
     waiting = list(configs)
-    while waiting and not any(each.warm for each in made):
-        made.append(_made(make, arrays, device, flush, None, check, waiting.pop(0)))
-    if not any(each.warm for each in made):
-        error = made[0].error
+    while waiting and not any(each.warm for each in variants):
+        variants.append(made(waiting.pop(0), None))
+    if not any(each.warm for each in variants):
+        error = variants[0].error
         assert error is not None, "a variant without results raised"
         raise error
-    right = made[-1].results
-    rest = partial(_made, make, arrays, device, flush, right, check)
-    return made + run_parallel(rest, waiting)
-
-
-def _made(
-    make: Make,
-    arrays: Sequence[Any],
-    device: Any,
-    flush: int,
-    right: Sequence[Any] | None,
-    check: Callable[[Any, Any], bool] | None,
-    config: Config,
-) -> Variant:
-    try:
-        function = make(config)
-        results = transforms.results_of(function, arrays, device)
-        problem = "" if right is None else differs(right, results, check)
-        if problem:
-            return Variant(config, rejected=problem)
-        warm = transforms.repeated(function, arrays, device)
-        cold = transforms.repeated(function, arrays, device, flush) if flush else None
-        for run in filter(None, (warm, cold)):
-            run(1)
-    except Exception as error:  # noqa: BLE001 - it is a result: the other configurations are still tried
-        return Variant(config, rejected=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", error=error)
-    return Variant(config, warm, cold, results=tuple(results) if right is None else ())
+    right = variants[-1].results
+    variants += run_parallel(lambda config: made(config, right), waiting)
+    flush = transforms.repeated(lambda *_arrays: (), arrays, device, size) if size else None
+    warm = {index: each.warm for index, each in enumerate(variants) if each.warm is not None}
+    cold = {index: each.cold for index, each in enumerate(variants) if each.cold is not None}
+    times = time_variants(warm, cold, flush, runs)
+    trials = tuple(
+        Trial(each.config, times.warm_us.get(index), times.cold_us.get(index), each.rejected)
+        for index, each in enumerate(variants)
+    )
+    return choose(times.samples), trials, times.cold_us or times.warm_us

@@ -1,4 +1,4 @@
-"""`autotune`: the fastest of several configurations of a kernel, found once and used from then on."""
+"""`autotune`: find the fastest of several configurations of a kernel once, and use it from then on."""
 
 from __future__ import annotations
 
@@ -19,26 +19,9 @@ from be_runtime.load.process import PROCESS
 from be_runtime.request.options import check_name, noting
 from be_runtime.store.cache import BuildOutput, Store
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.tune.timing import Trial, Trials, choose, describe_device, flush_bytes, make_variants, time_variants
-from be_runtime.tune.winners import (
-    FILE,
-    Config,
-    Shapes,
-    TunedDevice,
-    Winner,
-    bucket_of,
-    expand,
-    find_winner,
-    merged,
-    name_of,
-    parse_winners,
-    read_package,
-    render_winners,
-    row_of,
-    sources_digest,
-    texts_digest,
-    write_package,
-)
+from be_runtime.tune import timing, winners
+from be_runtime.tune.timing import Trials
+from be_runtime.tune.winners import Config, TunedDevice, Winner, merged, name_of
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import table
 
@@ -46,7 +29,7 @@ Args = Sequence[Any] | Callable[[], Sequence[Any]]
 
 
 class Declared:
-    """The tuned functions of the packages in this process."""
+    """The tuned functions that packages declare in this process."""
 
     def __init__(self) -> None:
         self.found: list[Tuned] = []
@@ -55,18 +38,18 @@ class Declared:
 class Tuned:
     """A function of arrays that uses the fastest known configuration for their sizes; `autotune` makes it.
 
-    It may be called in programs, also under ``vmap`` and derivatives: its sizes are known while it is traced, and
-    nothing is timed then. ``print`` shows what was timed, or the choices that are kept, as a table.
+    It may be called in programs, also under ``vmap`` and derivatives: sizes are known while JAX traces it, and nothing
+    is timed then. ``print`` shows the times or the stored choices as a table.
 
     Attributes
     ----------
     name : str
     configs : tuple of dict
-        All configurations, the first of which is used where nothing is known.
+        All configurations. The first one is used if nothing is known.
     args : sequence or callable
-        Arrays to time with, as they were given.
+        Arrays to time with, as given to `autotune`.
     results : list of Trials
-        The tunings that this object did.
+        The tunings of this object.
     """
 
     def __init__(
@@ -86,13 +69,13 @@ class Tuned:
         self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
         self._functions: dict[str, Callable[..., Any]] = {}
         self._known: dict[str, Config] = {}
-        self._chosen: dict[str, Callable[..., Any]] = {}  # by bucket: what a call asks first
+        self._chosen: dict[str, Callable[..., Any]] = {}  # by bucket: the first look-up of a call
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
     @public
     def __call__(self, *arrays: Any) -> Any:
-        """Call the kernel in the configuration for these arrays."""
+        """Call the function of the configuration for these arrays."""
         bucket = self._bucket_of(arrays)
         function = self._chosen.get(bucket)
         if function is None:
@@ -104,11 +87,11 @@ class Tuned:
         printer.text(str(self))
 
     def __str__(self) -> str:
-        """Return tables of what this object timed; where it timed nothing, a table of the choices that are kept."""
+        """Return tables of this object's times; if it timed nothing, a table of the stored choices."""
         if self.results:
             return "\n\n".join([f"{self.name}, tuned now", *map(str, self.results)])
-        device = describe_device(transforms.default_device())
-        kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # to print compiles nothing
+        device = timing.describe_device()
+        kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # printing compiles nothing
         if not kept:
             return f"{self.name}, not tuned yet: {len(self.configs)} configurations, first {name_of(self.configs[0])}"
         heads = ("sizes", "configuration", "us", "us of the first", "device")
@@ -123,7 +106,7 @@ class Tuned:
         return dict(self._known[bucket])
 
     def tune(self, *arrays: Any) -> Trials:
-        """Time all configurations with these arrays, and keep the choice, also where one is known.
+        """Time all configurations with these arrays and store the choice, even if one is known.
 
         Raises
         ------
@@ -131,13 +114,13 @@ class Tuned:
             An array is traced: its values are not known.
         """
         trials, row = self._time(arrays)
-        device = describe_device(transforms.default_device())
+        device = timing.describe_device()
         self._keep(device, lambda: merged(self._rows(device), [row]))
         return trials
 
     def tune_unless_known(self, *arrays: Any) -> None:
-        """Time all configurations once for a bucket, however many processes ask for it at a time."""
-        bucket, device = self._bucket_of(arrays), describe_device(transforms.default_device())
+        """Time all configurations once for a bucket, however many processes ask for it at once."""
+        bucket, device = self._bucket_of(arrays), timing.describe_device()
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
@@ -149,20 +132,20 @@ class Tuned:
         self._keep(device, make)
 
     def _keep(self, device: TunedDevice, make: Callable[[], Sequence[Winner]]) -> None:
-        """Keep the choices of a device, made while no other process makes them."""
+        """Store the choices of a device, which `make` makes while no other process does."""
 
         def build(staging: Path) -> BuildOutput:
-            (staging / FILE).write_text(render_winners(make()), encoding="utf-8")
-            return BuildOutput((FILE,))
+            (staging / winners.FILE).write_text(winners.render_winners(make()), encoding="utf-8")
+            return BuildOutput((winners.FILE,))
 
         self._store().get_or_build(self._key(device), build, force=True)
         self._known.clear()
         self._chosen.clear()
 
     def save(self, folder: Path | str) -> Path:
-        """Write the choices of this device to ``tuned.json`` in a package's folder, beside those of other devices."""
-        rows = self._rows(describe_device(transforms.default_device()))
-        return write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
+        """Add the choices of this device to ``tuned.json`` in a package's folder."""
+        rows = self._rows(timing.describe_device())
+        return winners.write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
     def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
         if any(transforms.is_traced(each) for each in arrays):
@@ -175,30 +158,20 @@ class Tuned:
                 f"{self.name} can't be tuned in checked mode, whose calls take longer",
                 hints=("tune it before: outside of be_runtime.debug, and without BE_DEBUG",),
             )
-        device = transforms.default_device()
-        variants = make_variants(self._make, self.configs, arrays, self._check, device)
-        size = flush_bytes(device)
-        flush = transforms.repeated(lambda *_arrays: (), arrays, device, size) if size else None
-        warm = {index: each.warm for index, each in enumerate(variants) if each.warm is not None}
-        cold = {index: each.cold for index, each in enumerate(variants) if each.cold is not None}
-        times = time_variants(warm, cold, flush, self._runs)
-        chosen, bucket = choose(times.samples), self._bucket_of(arrays)
-        trials = tuple(
-            Trial(each.config, times.warm_us.get(index), times.cold_us.get(index), each.rejected)
-            for index, each in enumerate(variants)
-        )
-        self.results.append(Trials(bucket, variants[chosen].config, trials))
-        us = times.cold_us or times.warm_us
-        timed = (us[chosen], us[next(iter(us))])
-        row = row_of(self.name, bucket, self._source(), describe_device(device), variants[chosen].config, timed)
+        chosen, trials, us = timing.time_configs(self._make, self.configs, arrays, self._check, self._runs)
+        bucket, device = self._bucket_of(arrays), timing.describe_device()
+        config = trials[chosen].config
+        self.results.append(Trials(bucket, config, trials))
+        timed = round(us[chosen], 3), round(us[min(us)], 3)
+        row = Winner(self.name, bucket, dict(config), *timed, *device, self._source())
         return self.results[-1], row
 
     def _look_up(self, bucket: str) -> Config:
         if PROCESS.settings().autotune == "off":
             return self.configs[0]
-        device = describe_device(transforms.default_device())
+        device = timing.describe_device()
         for rows in (self._rows(device), self._packaged()):
-            found = find_winner(rows, bucket, device)
+            found = winners.find_winner(rows, bucket, device)
             named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
             if found is not None and name_of(found.config) in named:
                 return named[name_of(found.config)]
@@ -207,8 +180,7 @@ class Tuned:
     def _bucket_of(self, arrays: Sequence[Any]) -> str:
         if self._bucket is not None:
             return str(self._bucket(*arrays))
-        shapes: Shapes = [transforms.type_of(each) for each in arrays]
-        return bucket_of(shapes)
+        return winners.bucket_of([transforms.type_of(each) for each in arrays])
 
     def _make(self, config: Config) -> Callable[..., Any]:
         """Return the function of a configuration, made on first use."""
@@ -227,18 +199,18 @@ class Tuned:
         return function
 
     def _source(self) -> str:
-        """Hash the text of `op` and the kernels that it asks for with the first configuration that works."""
+        """Hash the text of `op` and the kernels that it requests for the first configuration that works."""
         with self._lock:
             if not self._notes:
                 self._notes = (_text_of(self._op), *self._noted())
-        return texts_digest(self._notes)
+        return winners.texts_digest(self._notes)
 
     def _noted(self) -> list[str]:
         for config in self.configs:
             with noting() as notes:
                 try:
                     self._functions.setdefault(name_of(config), self._made(config))
-                except Exception:  # noqa: BLE001, S112 - whoever uses this configuration is told
+                except Exception:  # noqa: BLE001, S112 - a use of this configuration raises
                     continue
             return notes
         return []
@@ -247,15 +219,15 @@ class Tuned:
         return None if self.package is None else importlib.resources.files(self.package)
 
     def _packaged(self) -> list[Winner]:
-        """Read the choices in the package's file that were timed with its sources as they are."""
+        """Read the choices in the package's file that were timed with its present sources."""
         files = self._files()
-        rows = () if files is None else read_package(files, str(self.package))
+        rows = () if files is None else winners.read_file(files / winners.FILE, f"{self.package}/{winners.FILE}")
         return [row for row in rows if row.name == self.name and row.source == self._package_source()]
 
     def _package_source(self) -> str:
-        """Hash the text of `op` and the package's sources, which are the same wherever the package is installed."""
+        """Hash the text of `op` and the package's sources, independent of the package's place."""
         files = self._files()
-        return texts_digest([_text_of(self._op), "" if files is None else sources_digest(files)])
+        return winners.texts_digest([_text_of(self._op), "" if files is None else winners.sources_digest(files)])
 
     def _store(self) -> Store:
         return PROCESS.session().cache
@@ -267,7 +239,9 @@ class Tuned:
     def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
         entry = self._store().get(self._key(device))
         with contextlib.suppress(FileNotFoundError):  # removed since it was found
-            return () if entry is None else parse_winners(entry.output(FILE).read_bytes(), str(entry.path))
+            return (
+                () if entry is None else winners.parse_winners(entry.output(winners.FILE).read_bytes(), str(entry.path))
+            )
         return ()
 
 
@@ -285,11 +259,11 @@ def autotune(
 ) -> Tuned:
     """Choose the fastest of several configurations of a kernel, once for a GPU and a size of arrays.
 
-    All are compiled at once. Each is timed within a compiled loop, in turns with the others, with the last cache
-    flushed before each call. One whose results differ from the first configuration's is thrown out. The choice is kept
-    in the cache by the device, its driver, the bucket of sizes and the source, and the next process uses it without
-    timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use what is kept and time nothing, or ``off`` to use
-    the first configuration.
+    All configurations are compiled at once. Each is timed within a compiled loop, in turns with the others, with the
+    last cache flushed before each call. A configuration is rejected if its results differ from the first one's. The
+    choice is stored in the cache by the device, its driver, the bucket of sizes and the source, and the next process
+    uses it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing,
+    or ``off`` to use the first configuration.
 
     Parameters
     ----------
@@ -297,21 +271,21 @@ def autotune(
         Called with a configuration's keywords, returns a function of arrays: a module's function, a kernel of
         `cuda_kernel`, or Python around them. It may be called in several threads at a time.
     configs : mapping of str to sequence, or sequence of mapping
-        Choices by keyword, all combinations of which are tried, or the configurations themselves. JSON holds them.
-    args : sequence of array, sequence of those, or callable, optional
-        Arrays to time with now, or several such sets, or a function that returns them, which is called only if they
-        are needed. Without them nothing is timed until `Tuned.tune` is called.
+        Choices by keyword, whose combinations are all tried, or the configurations themselves. JSON must hold them.
+    args : sequence of array, sequence of sequences of array, or callable, optional
+        Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
+        arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
     name : str, optional
-        Name of what is tuned; by default that of `op`.
+        Name of the tuned function; by default the name of `op`.
     package : str, optional
         Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
         ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
-        Function of the arrays whose result stands for those that share a choice. By default dtypes, and extents rounded
-        up to powers of two.
+        Function of the arrays; arrays with equal results share a choice. By default the result has the dtypes, and the
+        extents rounded up to powers of two.
     check : callable, optional
-        ``check(first, other)`` returns whether one array of results is right. By default integers are equal, and floats
-        near: 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
+        ``check(first, other)`` returns whether one array of results is right. By default integers must be equal, and
+        floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
     runs : int
         Samples of each configuration.
 
@@ -323,9 +297,9 @@ def autotune(
     Raises
     ------
     ArgumentError
-        There is no configuration, or one is not for JSON.
+        There is no configuration, or JSON can't hold one.
     Exception
-        Whatever the first configuration raises, if none works.
+        The exception of the first configuration, if none works.
 
     Examples
     --------
@@ -339,7 +313,9 @@ def autotune(
     shown = str(getattr(op, "__qualname__", type(op).__name__)).replace("<", "").replace(">", "").replace(".", "_")
     if runs < 1:
         raise ArgumentError(f"runs={runs!r} must be at least 1")
-    tuned = Tuned(op, expand(configs), check_name(shown if name is None else name), package, bucket, check, runs, args)
+    tuned = Tuned(
+        op, winners.expand(configs), check_name(shown if name is None else name), package, bucket, check, runs, args
+    )
     if package is not None:
         PROCESS.only(Declared, Declared).found.append(tuned)
     elif PROCESS.settings().autotune == "on" and checks.active() is None:
@@ -349,7 +325,7 @@ def autotune(
 
 
 def argument_sets(args: Args) -> Iterator[Sequence[Any]]:
-    """Iterate over the sets of arrays to time with."""
+    """Yield each set of arrays to time with."""
     given = args() if callable(args) else args
     if len(given) and not all(isinstance(each, list | tuple) for each in given):
         yield given
@@ -358,7 +334,7 @@ def argument_sets(args: Args) -> Iterator[Sequence[Any]]:
 
 
 def _text_of(op: Callable[..., Any]) -> str:
-    """Return the text of a function; its name where Python has no text."""
+    """Return the source text of a function, or its name if Python has no text."""
     with contextlib.suppress(OSError, TypeError):
         return textwrap.dedent(inspect.getsource(op))
     return str(getattr(op, "__qualname__", type(op).__qualname__))

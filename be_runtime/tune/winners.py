@@ -1,4 +1,4 @@
-"""Choices as they are kept: in the cache for one machine, and in a package's file for the GPUs that its author has."""
+"""Stored choices of configurations: in the cache for one machine, and in a package's file for its author's GPUs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ _ARRAY = re.compile(r"(\w+)\[((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)\]")
 Shapes = Sequence[tuple[str, Sequence[int]]]
 """The dtype and the shape of each array."""
 
+FILE = "tuned.json"
+"""Name of a package's file."""
+
+_SCHEMA = 1
+_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
+
 
 def bucket_of(arrays: Shapes) -> str:
     """Name the bucket of some arrays.
@@ -33,7 +39,7 @@ def bucket_of(arrays: Shapes) -> str:
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
-    """Return the bucket of the same types and numbers of axes whose sizes are nearest, by their ratio; None if none is.
+    """Return the bucket with the nearest sizes, by ratio, among those of equal dtypes and ranks; None without one.
 
     Examples
     --------
@@ -65,12 +71,12 @@ Config = dict[str, Any]
 
 
 def expand(configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> tuple[Config, ...]:
-    """List the configurations; of a mapping of choices, all combinations, in its order.
+    """List the configurations, which are all combinations of a mapping's choices, in its order.
 
     Raises
     ------
     ArgumentError
-        There is none, or one is no mapping of names to numbers, texts and the like.
+        There is no configuration, or one is not a mapping from names to values that JSON can hold.
 
     Examples
     --------
@@ -85,15 +91,20 @@ def expand(configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -
             )
         found = [dict(zip(configs, values, strict=True)) for values in itertools.product(*configs.values())]
     else:
-        found = [_checked(number, each) for number, each in enumerate(configs)]
+        each: Any
+        for number, each in enumerate(configs):
+            if not isinstance(each, Mapping) or not all(isinstance(name, str) for name in each):
+                raise ArgumentError(
+                    f"configs[{number}] is {each!r}", hints=("a configuration is a dict of keyword arguments",)
+                )
+        found = [dict(each) for each in configs]
     if not found:
         raise ArgumentError("configs names no configuration", hints=("name values: configs={'block': [64, 128]}",))
-    named = {name_of(each): each for each in found}
-    return tuple(named.values())
+    return tuple({name_of(each): each for each in found}.values())
 
 
 def name_of(config: Mapping[str, Any]) -> str:
-    """Write a configuration as text, which is the same for equal ones.
+    """Return a configuration as a text that identifies it.
 
     Raises
     ------
@@ -109,28 +120,13 @@ def name_of(config: Mapping[str, Any]) -> str:
         ) from None
 
 
-def _checked(number: int, config: Any) -> Config:
-    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
-        raise ArgumentError(
-            f"configs[{number}] is {config!r}", hints=("a configuration is a dict of keyword arguments",)
-        )
-    return dict(config)
-
-
-FILE = "tuned.json"
-"""Name of a package's file."""
-
-_SCHEMA = 1
-_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
-
-
 class TunedDevice(NamedTuple):
-    """A device.
+    """A device that kernels are tuned for.
 
     Parameters
     ----------
     name : str
-        Name of the GPU, or what identifies the CPU.
+        Name of the GPU, or the identity of the CPU.
     sm : str
         Compute capability; empty for a CPU.
     driver : str
@@ -148,15 +144,15 @@ class Winner(NamedTuple):
     Parameters
     ----------
     name : str
-        Name of what is tuned.
+        Name of the tuned function.
     bucket : str
     config : dict
     us, first_us : float
-        Microseconds of a call with a flushed cache, of this configuration and of the first.
+        Microseconds of a call with a flushed cache, in this configuration and in the first one.
     device, sm, driver : str
         See `TunedDevice`.
     source : str
-        Digest of what it was made from.
+        Digest of the sources.
     """
 
     name: str
@@ -171,7 +167,7 @@ class Winner(NamedTuple):
 
 
 def render_winners(rows: Iterable[Winner]) -> str:
-    """Write choices as JSON, a row a line, so that changes are read easily."""
+    """Write choices as JSON with one row a line, so that a diff is easy to read."""
     lines = ",\n".join(
         json.dumps(row._asdict()) for row in sorted(rows, key=lambda row: (row.name, row.device, row.bucket))
     )
@@ -179,12 +175,12 @@ def render_winners(rows: Iterable[Winner]) -> str:
 
 
 def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
-    """Read what `render_winners` wrote.
+    """Read the text of `render_winners`.
 
     Raises
     ------
     ArgumentError
-        It is something else.
+        The text is something else.
 
     Examples
     --------
@@ -198,15 +194,15 @@ def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
                 f"{where} has the schema {document['schema']!r}, and this release reads {_SCHEMA}",
                 hints=(f"tune again: remove {where}, then python -m be_runtime tune",),
             )
-        return tuple(_checked_winners(Winner(**row)) for row in document["rows"])
+        return tuple(_with_checked_types(Winner(**row)) for row in document["rows"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArgumentError(
             f"{where} holds no choices: {error}", hints=(f"remove {where}, then python -m be_runtime tune",)
         ) from None
 
 
-def _checked_winners(row: Winner) -> Winner:
-    """Return a row, each text of which is one; TypeError if one is something else."""
+def _with_checked_types(row: Winner) -> Winner:
+    """Return a row, or raise TypeError if a field has another type."""
     for field, value in row._asdict().items():
         kinds = dict if field == "config" else (int, float) if field in ("us", "first_us") else str
         if not isinstance(value, kinds):
@@ -215,13 +211,13 @@ def _checked_winners(row: Winner) -> Winner:
 
 
 def merged(older: Iterable[Winner], newer: Iterable[Winner]) -> tuple[Winner, ...]:
-    """Replace the rows of the same thing, bucket and device."""
+    """Return both lists of rows; a newer row replaces the older one of its name, bucket and device."""
     rows = {(row.name, row.bucket, row.device): row for row in (*older, *newer)}
     return tuple(rows.values())
 
 
 def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Winner | None:
-    """Return the row for a bucket: of this device, else of the same architecture, else that of the nearest bucket."""
+    """Return the row for a bucket: of this device, else of its architecture, else of the nearest bucket."""
     groups = [
         {row.bucket: row for row in rows if (row.device, row.driver) == (device.name, device.driver)},
         {row.bucket: row for row in rows if row.device == device.name},
@@ -234,12 +230,8 @@ def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Win
     return next((group[near] for group, near in found if near is not None), None)
 
 
-def read_package(files: Traversable, name: str) -> tuple[Winner, ...]:
-    """Read a package's choices; none if it has no file of them."""
-    return _read(files / FILE, f"{name}/{FILE}")
-
-
-def _read(file: Traversable, where: str) -> tuple[Winner, ...]:
+def read_file(file: Traversable, where: str) -> tuple[Winner, ...]:
+    """Read a file of choices; empty if the file does not exist."""
     try:
         data = read_part(file, LARGE)
     except FileNotFoundError:
@@ -250,9 +242,9 @@ def _read(file: Traversable, where: str) -> tuple[Winner, ...]:
 
 
 def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
-    """Write a package's choices by one rename, beside those of other devices that it has."""
+    """Add choices to a package's file, which is replaced by one rename."""
     path = folder / FILE
-    older = _read(path, str(path))
+    older = read_file(path, str(path))
     temporary = path.with_name(f".{FILE}.new")
     try:
         temporary.write_text(render_winners(merged(older, rows)), encoding="utf-8")
@@ -263,7 +255,7 @@ def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
 
 
 def sources_digest(files: Traversable) -> str:
-    """Hash the C++ and CUDA sources of a package, by their names and contents, wherever the package is."""
+    """Hash the names and contents of a package's C++ and CUDA sources, independent of the package's place."""
     digest = hashlib.sha256()
     for path, file in sorted(_source_files(files, "")):
         data = read_part(file, LARGE)
@@ -280,16 +272,9 @@ def _source_files(folder: Traversable, prefix: str) -> Iterable[tuple[str, Trave
 
 
 def texts_digest(texts: Iterable[str]) -> str:
-    """Hash some texts, each after its length."""
+    """Hash texts, each after its length."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
-
-
-def row_of(
-    name: str, bucket: str, source: str, device: TunedDevice, chosen: Mapping[str, Any], us: tuple[float, float]
-) -> Winner:
-    """Make the row of a choice that was timed now."""
-    return Winner(name, bucket, dict(chosen), round(us[0], 3), round(us[1], 3), *device, source)

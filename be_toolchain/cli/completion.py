@@ -1,4 +1,4 @@
-"""Scripts that complete be-toolchain's commands in a shell: shtab writes them from the grammar."""
+"""Completion of be-toolchain's commands in a shell, by scripts that shtab writes from the grammar."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from be_toolchain.cli.parser import NONE, build_parser
 from be_toolchain.known import layouts
 
 COMMAND = "be-toolchain"
-"""The program that the distribution installs; shells cannot complete what follows ``python -m``."""
+"""The program that the distribution installs; shells cannot complete the words after ``python -m``."""
 
 STORED = f"{COMMAND} list --names 2>/dev/null"
-"""Prints the names in the store."""
+"""The command that prints the names in the store."""
 
 
 def _printed_by(command: str) -> shtab.CompleteType:
-    """The words that a command prints when somebody types; shtab's zsh would run it when the script is loaded."""
+    """Complete with the words that a command prints; shtab's zsh would run it once, when the script is loaded."""
     return {**shtab.cmd(command), "zsh": f"{{compadd \\$({command})}}"}
 
 
@@ -27,21 +27,21 @@ COMPLETED = {
     ("use", "version"): _printed_by(f"echo {NONE}; {STORED} | grep '^cuda-'"),
     ("remove", "version"): _printed_by(STORED),
 }
-"""What is offered for an argument of a command, where the grammar has no choices."""
+"""The words for arguments of commands that have no choices in the grammar."""
 
 
 def render_completion(shell: str) -> str:
-    """The script for a shell.
+    """Return the script for a shell.
 
     Parameters
     ----------
     shell : {"bash", "zsh", "fish"}
-        Whose language.
+        The shell.
 
     Returns
     -------
     str
-        To be evaluated.
+        The text that the shell evaluates.
 
     Examples
     --------
@@ -52,12 +52,12 @@ def render_completion(shell: str) -> str:
     parser.prog = COMMAND
     for (command, argument), words in COMPLETED.items():
         _find(parser, command, argument).complete = words  # type: ignore[attr-defined] # shtab reads it
-    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # some of what it takes
+    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # it takes newer ones too
     return shtab.complete(parser, shell)
 
 
 def _find(parser: argparse.ArgumentParser, command: str, argument: str) -> argparse.Action:
-    """An argument of a command; argparse has no public way to it."""
+    """Return an argument of a command, through argparse's private attributes for lack of public ones."""
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     (found,) = (action for action in commands.choices[command]._actions if action.dest == argument)  # noqa: SLF001
     assert isinstance(found, argparse.Action)

@@ -1,4 +1,4 @@
-"""The frame of a command line: its streams, its output's readers, Ctrl-C, and defects."""
+"""The frame of a command line: it handles closed streams, readers that are gone, Ctrl-C, and defects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def guarded(run: Callable[[], int], package: str) -> int:
     Parameters
     ----------
     run : callable
-        The command; usage errors leave it through SystemExit, as argparse does.
+        The command; its usage errors raise SystemExit, as argparse does.
     package : str
-        Where a defect is to be reported.
+        The package that a report of a defect names.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed before Python started
@@ -34,7 +34,12 @@ def guarded(run: Callable[[], int], package: str) -> int:
     except OSError as error:
         if not _is_about_output(error):
             raise
-        _drop_output()
+        silence = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(silence, stream.fileno())  # or Python's own flush at exit would fail
         if isinstance(error, BrokenPipeError):
             return READER_GONE
         say(f"can't write: {error}", sys.stderr)
@@ -45,7 +50,7 @@ def guarded(run: Callable[[], int], package: str) -> int:
 
 
 def _run(run: Callable[[], int], package: str) -> int:
-    """Run the command; a reader that is gone is the caller's to notice."""
+    """Run the command, and report a defect; errors of the output are left to the caller."""
     try:
         return run()
     except Exception as error:
@@ -60,15 +65,5 @@ def _run(run: Callable[[], int], package: str) -> int:
 
 
 def _is_about_output(error: OSError) -> bool:
-    """True where the reader is gone or the disk is full, which are no defects."""
+    """Return whether the reader is gone or the disk is full, which are no defects."""
     return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)
-
-
-def _drop_output() -> None:
-    """Let Python's own flush at the exit find somebody who listens."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(silence, stream.fileno())

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from be_toolchain.cli.parser import NONE
-from be_toolchain.doctor.doctor import Report
+from be_toolchain.doctor.doctor import Report, examine_machine
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
 from be_toolchain.install.apply import apply_plan, find_repairs, make_plan
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.install.installers import Installer, find_installer
-from be_toolchain.install.managed import ManagedStore, sweep, toolchain_json
-from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan
+from be_toolchain.install.managed import ManagedStore, sweep
+from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan, require_store
 from be_toolchain.machine.files import ENV_STORE, misnamed_store
 from be_toolchain.machine.system import System
 from be_toolchain.machine.trust import OTHER_STORE, find_store
@@ -30,61 +29,54 @@ NOT_CONFIRMED = 4
 PLAN_SCHEMA = 1
 """Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
 
-Ask = Callable[[str], bool]
 
-
-def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
-    """Run one of `parser.CHANGING`; `ask` puts a question to the user, on the terminal unless given."""
-    asking = _confirmer(arguments, ask)
+def run_command(arguments: argparse.Namespace, system: System) -> int:
+    """Run one of `parser.CHANGING`, and return its exit code."""
     try:
         for removed in sweep(system):
             say(removed, sys.stderr)
         match arguments.command:
             case "install":
-                return _install(arguments, system, asking)
+                return _install(arguments, system)
             case "list":
                 return _list(_store(system), as_json=arguments.json, verify=arguments.verify)
             case "use":
                 return _use(_store(system), arguments.version)
             case "remove":
-                return _remove(_store(system), arguments.version, asking)
+                return _remove(_store(system), arguments)
             case _:
-                return _prune(_store(system), asking)
-    except KeyboardInterrupt:
+                return _prune(_store(system), arguments)
+    except (KeyboardInterrupt, ToolchainError) as error:
+        return _report_failure(error, as_json=getattr(arguments, "json", False))
+
+
+def _report_failure(error: KeyboardInterrupt | ToolchainError, *, as_json: bool) -> int:
+    """Print why a command ended early, and return its exit code."""
+    if isinstance(error, KeyboardInterrupt):
         say("interrupted; run the same command again to complete it", file=sys.stderr)
         return INTERRUPTED_BY_USER
-    except ToolchainError as error:
-        if getattr(arguments, "json", False):
-            problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
-            say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
-        else:
-            say(f"{error.code}: {error}", file=sys.stderr)
-        return FAILED
+    if as_json:
+        problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
+        say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
+    else:
+        say(f"{error.code}: {error}", file=sys.stderr)
+    return FAILED
 
 
-def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
-    """Return the function that asks the user: always yes with ``--yes``; without a terminal, no and a message."""
-    if getattr(arguments, "yes", False):
-        return lambda _: True
-    if ask is not None:
-        return ask
+def _is_confirmed(arguments: argparse.Namespace) -> bool:
+    """Ask the user whether to go ahead: always yes with ``--yes``; without a terminal, no and a message."""
+    if arguments.yes:
+        return True
     if sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
-        return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-    def refuse(_: str) -> bool:
-        say("nothing was changed: there is no terminal to ask on; pass --yes to go ahead", file=sys.stderr)
-        return False
-
-    return refuse
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+    say("nothing was changed: there is no terminal to ask on; pass --yes to go ahead", file=sys.stderr)
+    return False
 
 
 def _store(system: System) -> ManagedStore:
     """Return the store of this user."""
     _require_store_setting(system)
-    root = find_store(system).path
-    if root is None:
-        raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
-    return ManagedStore(root)
+    return ManagedStore(require_store(find_store(system).path))
 
 
 def _require_store_setting(system: System) -> None:
@@ -106,7 +98,7 @@ def _absolute(folder: Path | None) -> Path | None:
     return folder.resolve()
 
 
-def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
+def _install(arguments: argparse.Namespace, system: System) -> int:
     """Make the plans, show them, ask, and apply them."""
     _require_store_setting(system)
     cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
@@ -115,21 +107,14 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     plans = _plans((request,), gather_situation(system), installer)
     if not arguments.json:
         say("\n".join(map(render_plan, plans)))
-    if arguments.dry_run or all(plan.is_done for plan in plans):
-        return _told(arguments, plans, applied=False)
-    if not ask("Do this?"):
-        _told(arguments, plans, applied=False)
-        return NOT_CONFIRMED
-    _apply(plans, installer)
-    return _told(arguments, plans, applied=True)
-
-
-def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, applied: bool) -> int:
-    """Print the plans as JSON, if it was asked for."""
+    is_idle = arguments.dry_run or all(plan.is_done for plan in plans)
+    applied = not is_idle and _is_confirmed(arguments)
+    if applied:
+        _apply(plans, installer)
     if arguments.json:
         data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
         say(json.dumps(data, indent=2))
-    return WORKS
+    return WORKS if applied or is_idle else NOT_CONFIRMED
 
 
 def _plans(requests: tuple[InstallRequest, ...], situation: Situation, installer: Installer) -> tuple[InstallPlan, ...]:
@@ -151,7 +136,8 @@ def _list(store: ManagedStore, *, as_json: bool, verify: bool) -> int:
     rows = store.list()
     damage = {row.name: store.damage(row) for row in rows} if verify else {}
     if as_json:
-        data = [toolchain_json(row) | ({"damage": list(damage[row.name])} if verify else {}) for row in rows]
+        fields = [row._asdict() | {"path": str(row.path), "wheels": dict(row.wheels)} for row in rows]
+        data = [row | ({"damage": damage[row["name"]]} if verify else {}) for row in fields]
         say(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
     elif not rows:
         say(f"no managed toolchains in {store.root}")
@@ -180,24 +166,24 @@ def _use(store: ManagedStore, version: str) -> int:
     return WORKS
 
 
-def _remove(store: ManagedStore, version: str, ask: Ask) -> int:
+def _remove(store: ManagedStore, arguments: argparse.Namespace) -> int:
     """Remove a toolchain."""
-    row = store.find(version)
+    row = store.find(arguments.version)
     say(f"remove {row.name} ({row.path})")
-    if not ask("Do this?"):
+    if not _is_confirmed(arguments):
         return NOT_CONFIRMED
     store.remove(row)
     return WORKS
 
 
-def _prune(store: ManagedStore, ask: Ask) -> int:
+def _prune(store: ManagedStore, arguments: argparse.Namespace) -> int:
     """Ask whether to remove superseded versions, and remove them; leftovers are swept already."""
     rows = store.superseded()
     if not rows:
         say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")
     for row in rows:
         say(f"remove {row.name}: a newer patch of its release is installed ({row.path})")
-    if rows and not ask("Do this?"):
+    if rows and not _is_confirmed(arguments):
         return NOT_CONFIRMED
     for row in rows:
         store.remove(row)
@@ -205,14 +191,7 @@ def _prune(store: ManagedStore, ask: Ask) -> int:
     return WORKS
 
 
-def fix(
-    report: Report,
-    arguments: argparse.Namespace,
-    system: System,
-    examine: Callable[[], Report],
-    *,
-    ask: Ask | None = None,
-) -> int:
+def fix(report: Report, arguments: argparse.Namespace, system: System) -> int:
     """Show the repairs for the problems in a report, ask, apply them, and examine the machine again.
 
     Parameters
@@ -220,13 +199,9 @@ def fix(
     report : Report
         The doctor's report.
     arguments : argparse.Namespace
-        The command line, with ``yes`` and ``wheels``.
+        The command line of the doctor.
     system : System
         The machine.
-    examine : callable
-        Makes a new report.
-    ask : callable, optional
-        Puts a question to the user; on the terminal unless given.
 
     Returns
     -------
@@ -244,21 +219,15 @@ def fix(
         for reason, _ in repairs.requests:
             say(f"to repair: {reason}")
         installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
-        plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
-        plans = tuple(
-            plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
-            for plan in plans
-        )
+        found = _plans(tuple(request for _, request in repairs.requests), situation, installer)
+        has_wheels = bool(situation.present)
+        plans = tuple(plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and has_wheels)) for plan in found)
         say("\n".join(map(render_plan, plans)))
-        if not _confirmer(arguments, ask)("Do this?"):
+        if not _is_confirmed(arguments):
             return NOT_CONFIRMED
         _apply(plans, installer)
-    except KeyboardInterrupt:
-        say("interrupted; run the same command again to complete it", file=sys.stderr)
-        return INTERRUPTED_BY_USER
-    except ToolchainError as error:
-        say(f"{error.code}: {error}", file=sys.stderr)
-        return FAILED
-    after = examine()
+    except (KeyboardInterrupt, ToolchainError) as error:
+        return _report_failure(error, as_json=False)
+    after = examine_machine(system, smoke=arguments.smoke)
     say(after.verdict)
     return after.exit_code

@@ -7,18 +7,15 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from be_toolchain.cli.guard import guarded
-from be_toolchain.cli.parser import CHANGING, PARTS, build_parser
-from be_toolchain.doctor.doctor import Remark, Report, examine_machine, heading, render_probe_lists, render_report
-from be_toolchain.find.devices import DeviceReport
-from be_toolchain.install.managed import sweep
+from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
-from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, printable, say
-from be_toolchain.values import ClangCuda, Nvcc, Toolchain
+from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say
+from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain
 
 
 def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -41,37 +38,24 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
     >>> shell_variables(Toolchain(), {})
     ()
     """
-    rows: list[tuple[str, str]] = []
+    rows: dict[str, str] = {}
     cuda = toolchain.cuda
     if cuda is not None:
-        root = str(cuda.root)
-        rows += [("CUDA_HOME", root), ("CUDA_PATH", root), *_compiler_variables(cuda.compiler)]
-        rows += [
-            (name, _extended(folders, environ.get(name, "")))
-            for name, folders in (
-                ("PATH", ((cuda.nvcc or cuda.ptxas).parent,)),
-                ("CPATH", cuda.include_dirs),
-                ("LIBRARY_PATH", cuda.library_dirs),
-            )
-        ]
+        rows["CUDA_HOME"] = rows["CUDA_PATH"] = str(cuda.root)
+        host = str(cuda.host_compiler.path)
+        match cuda.compiler:
+            case Nvcc(path=nvcc):
+                rows |= {"CUDACXX": str(nvcc), "CUDAHOSTCXX": host, "NVCC_CCBIN": host}
+            case ClangCuda():
+                rows["CUDACXX"] = host
+        programs = (cuda.nvcc or cuda.ptxas).parent
+        lists = {"PATH": (programs,), "CPATH": cuda.include_dirs, "LIBRARY_PATH": cuda.library_dirs}
+        for name, folders in lists.items():
+            present = filter(None, environ.get(name, "").split(":"))  # an empty entry means the working folder
+            rows[name] = ":".join(dict.fromkeys((*map(str, folders), *present)))
     if toolchain.cxx is not None:
-        rows.append(("CXX", str(toolchain.cxx.path)))
-    return tuple(rows)
-
-
-def _compiler_variables(compiler: Nvcc | ClangCuda) -> tuple[tuple[str, str], ...]:
-    """Return the variables that name the CUDA compiler."""
-    host = str(compiler.host.path)
-    match compiler:
-        case Nvcc():
-            return ("CUDACXX", str(compiler.path)), ("CUDAHOSTCXX", host), ("NVCC_CCBIN", host)
-        case ClangCuda():
-            return (("CUDACXX", host),)
-
-
-def _extended(folders: tuple[Path, ...], present: str) -> str:
-    """Put folders before those already in a list, without empty entries, which mean the working folder."""
-    return ":".join(dict.fromkeys((*map(str, folders), *filter(None, present.split(":")))))
+        rows["CXX"] = str(toolchain.cxx.path)
+    return tuple(rows.items())
 
 
 def render_variables(variables: tuple[tuple[str, str], ...], shell: str) -> str:
@@ -87,13 +71,10 @@ def render_variables(variables: tuple[tuple[str, str], ...], shell: str) -> str:
     if shell == "json":
         return json.dumps(dict(variables), indent=2)
     if shell == "fish":
-        return "\n".join(f"set -gx {name} {_fish_quoted(value)};" for name, value in variables)
+        # In fish's single quotes, only the quote and the backslash are special.
+        quoted = ((name, value.replace("\\", "\\\\").replace("'", "\\'")) for name, value in variables)
+        return "\n".join(f"set -gx {name} '{value}';" for name, value in quoted)
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables)
-
-
-def _fish_quoted(text: str) -> str:
-    """Put a text in fish's single quotes, inside which only the quote and the backslash are special."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 PAGE = Path(__file__).parents[1] / "errors.md"
@@ -103,7 +84,7 @@ _LINK = re.compile(r"\[([^]]+)\]\(([\w-]+\.md)?[^)]*\)")
 
 
 def read_sections(text: str) -> dict[str, str]:
-    r"""Split a page into the sections of its codes; a link to a page is followed by the page's name.
+    r"""Split a page into the sections of its codes; the name of a linked page follows the text of the link.
 
     Examples
     --------
@@ -135,12 +116,12 @@ def explain(code: str) -> str:
     Parameters
     ----------
     code : str
-        As an error says it, such as ``BE301``, in letters of either case.
+        The code in an error's text, such as ``BE301``, in letters of either case.
 
     Raises
     ------
     ValueError
-        No error has that code; the message lists those that have one.
+        No error has that code; the message lists all codes.
     """
     sections = read_sections(PAGE.read_text(encoding="utf-8"))
     if code.upper() not in sections:
@@ -148,52 +129,29 @@ def explain(code: str) -> str:
     return sections[code.upper()]
 
 
-_COLOURS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+def _doctor(arguments: argparse.Namespace, system: System) -> int:
+    """Print the report, repair its problems if that was asked for, and return the exit code."""
+    from be_toolchain.find.devices import ask_aside
 
+    devices = ask_aside(system)  # the driver takes its time: meanwhile the doctor is imported and examines the rest
 
-def run_doctor(arguments: argparse.Namespace, system: System, devices: Callable[[], DeviceReport]) -> int:
-    """Print the report, and repair what it found if that was asked for; the exit code."""
+    from be_toolchain.doctor.doctor import Remark, examine_machine, print_rich, render_report
+    from be_toolchain.install.managed import sweep
+
     swept = tuple(Remark("note", "leftovers", removed) for removed in sweep(system))
     report = examine_machine(system, smoke=arguments.smoke, devices=devices)
     report = report._replace(findings=(*report.findings, *swept))
     if arguments.json:
         say(json.dumps(report.to_json(), indent=2))
     elif sys.stdout.isatty():
-        _print_rich(report, verbose=arguments.verbose)
+        print_rich(report, verbose=arguments.verbose)
     else:
         say(render_report(report, verbose=arguments.verbose))
     if arguments.fix:
         from be_toolchain.cli.install_commands import fix
 
-        return fix(report, arguments, system, lambda: examine_machine(system, smoke=arguments.smoke))
+        return fix(report, arguments, system)
     return report.exit_code
-
-
-def _print_rich(report: Report, *, verbose: bool) -> None:
-    """The report in colour, for a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    def shown(text: str) -> str:
-        return printable(report.redact(text))
-
-    console = Console(highlight=False)
-    console.print(Text(heading(), style="bold"))
-    table = Table.grid(padding=(0, 2))
-    for finding in report.findings:
-        body = Text(shown(finding.message), overflow="fold")  # a path is of no use without its end
-        if finding.next_step:
-            body.append(shown(f"\nnext: {finding.next_step}"), style="italic")
-        status = Text(finding.status, style=_COLOURS[finding.status])
-        table.add_row(status, Text(finding.subject, style="bold"), body)
-    console.print(table)
-    for problem in report.explained:
-        console.print(Text(shown(f"\n{problem.code}: {problem}")))
-    if verbose:
-        for block in render_probe_lists(report):
-            console.print(Text(shown(block)))
-    console.print(Text(f"\n{report.verdict}", style="bold green" if report.exit_code == WORKS else "bold red"))
 
 
 def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> int:
@@ -202,7 +160,7 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments, those of the process unless given.
+        The arguments; the arguments of the process unless given.
     system : System, optional
         The machine; this one unless given.
 
@@ -211,46 +169,38 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     int
         The exit code; usage errors leave through SystemExit, as argparse does.
     """
-    return guarded(lambda: _main(argv, system), "be_toolchain")
+    return guarded(lambda: _run(argv, system or LocalSystem()), "be_toolchain")
 
 
-def _main(argv: Sequence[str] | None, system: System | None) -> int:
-    """Read the arguments, and run the command that they name."""
+def _run(argv: Sequence[str] | None, system: System) -> int:
+    """Parse the arguments, and run the command that they name."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command == "doctor" and arguments.fix and arguments.json:
         parser.error("--fix shows a plan and asks: it does not go with --json")
-    if arguments.command is None:
-        parser.print_help()
-        return WORKS
-    return _run(arguments, system or LocalSystem())
+    match arguments.command:
+        case None:
+            parser.print_help()
+        case "doctor":
+            return _doctor(arguments, system)
+        case "which":
+            return _which(arguments.part, system)
+        case "env":
+            return _env(arguments.shell, system)
+        case "explain":
+            return _explain(arguments.code)
+        case "completion":
+            from be_toolchain.cli.completion import render_completion
 
+            say(render_completion(arguments.shell))
+        case "list" if arguments.names:
+            _list_names(system)
+        case _:
+            assert arguments.command in CHANGING
+            from be_toolchain.cli.install_commands import run_command
 
-def _run(arguments: argparse.Namespace, system: System) -> int:
-    """Run the command of parsed arguments."""
-    if arguments.command == "doctor":
-        from be_toolchain.find.devices import ask_aside
-
-        devices = ask_aside(system)  # the driver takes its time: the doctor is loaded, and looks around, meanwhile
-
-        return run_doctor(arguments, system, devices)
-    if arguments.command == "which":
-        return _which(arguments.part, system)
-    if arguments.command == "env":
-        return _env(arguments.shell, system)
-    if arguments.command == "explain":
-        return _explain(arguments.code)
-    if arguments.command == "completion":
-        from be_toolchain.cli.completion import render_completion
-
-        say(render_completion(arguments.shell))
-        return WORKS
-    if arguments.command == "list" and arguments.names:
-        return _list_names(system)
-    assert arguments.command in CHANGING
-    from be_toolchain.cli.install_commands import run_command
-
-    return run_command(arguments, system)
+            return run_command(arguments, system)
+    return WORKS
 
 
 def _explain(code: str | None) -> int:
@@ -263,22 +213,20 @@ def _explain(code: str | None) -> int:
     return WORKS
 
 
-def _list_names(system: System) -> int:
-    """Print what is in the store; a shell asks for it while somebody types."""
+def _list_names(system: System) -> None:
+    """Print the names in the store; a shell runs this while somebody types."""
     from be_toolchain.machine.files import PREFIXES
     from be_toolchain.machine.trust import distrust_managed, find_managed, find_store
 
     store = find_store(system).path
     if store is not None:
-        names = find_managed(system, PREFIXES)
-        for name in names:
+        for name in find_managed(system, PREFIXES):
             if not distrust_managed(system, store / name):
                 hand_over(name)
-    return WORKS
 
 
 def _which(part: str, system: System) -> int:
-    """Print one path."""
+    """Print the path of one part."""
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.record import resolve
     from be_toolchain.values import ToolchainRequest
@@ -288,12 +236,8 @@ def _which(part: str, system: System) -> int:
     except ToolchainError as error:
         say(f"{error.code}: {error}", file=sys.stderr)
         return NO_CXX if part == "cxx" else NO_CUDA
-    if part == "cxx":
-        assert toolchain.cxx is not None
-        path: Path | None = toolchain.cxx.path
-    else:
-        assert toolchain.cuda is not None
-        path = PARTS[part](toolchain.cuda)
+    compiler, toolkit = toolchain.cxx, toolchain.cuda
+    path = compiler and compiler.path if part == "cxx" else toolkit and _find_part(toolkit, part)
     if path is None:
         say(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
         return NO_CUDA
@@ -301,8 +245,22 @@ def _which(part: str, system: System) -> int:
     return WORKS
 
 
+def _find_part(toolkit: CudaToolkit, part: str) -> Path | None:
+    """Return the path of one of `parser.PARTS`; None if the toolkit lacks it."""
+    places: dict[str, Path | None] = {
+        **{component.name: component.path for component in toolkit.components},
+        **toolkit.flat(),
+        "cudafe++": toolkit.flat()["cudafe"],
+        "cudart": toolkit.cudart_shared or toolkit.cudart_static,
+        "cudart-static": toolkit.cudart_static,
+        "include": next(iter(toolkit.include_dirs), None),
+        "host": toolkit.host_compiler.path,
+    }
+    return places.get(part)
+
+
 def _env(shell: str, system: System) -> int:
-    """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
+    """Print variables; without CUDA only the C++ compiler's, with the reason on standard error."""
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.survey import survey
     from be_toolchain.settings import find_configuration, warn_of

@@ -1,52 +1,36 @@
-"""The command line's grammar. It loads little, so that a command can begin before its own modules are there."""
+"""The grammar of the command line; it imports little, so that a command can start work before its own imports."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from be_toolchain import __version__
 from be_toolchain.terminal import USAGE_ERROR
 
-if TYPE_CHECKING:
-    from be_toolchain.values import CudaToolkit
-
 PROGRAM = "python -m be_toolchain"
 
 CHANGING = ("install", "list", "use", "remove", "prune")
-"""The commands about what is installed."""
+"""The commands that list or change installations."""
 
-PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
-    "root": lambda toolkit: toolkit.root,
-    "nvcc": lambda toolkit: toolkit.nvcc,
-    "cicc": lambda toolkit: toolkit.flat()["cicc"],
-    "ptxas": lambda toolkit: toolkit.ptxas,
-    "cudafe++": lambda toolkit: toolkit.flat()["cudafe"],
-    "fatbinary": lambda toolkit: toolkit.fatbinary,
-    "nvlink": lambda toolkit: toolkit.flat()["nvlink"],
-    "libdevice": lambda toolkit: toolkit.libdevice,
-    "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
-    "cudart-static": lambda toolkit: toolkit.cudart_static,
-    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
-    "crt": lambda toolkit: _component(toolkit, "crt"),
-    "cccl": lambda toolkit: _component(toolkit, "cccl"),
-    "host": lambda toolkit: toolkit.host_compiler.path,
-}
-"""What ``which`` finds in a CUDA toolkit."""
+PARTS = (
+    *("root", "nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink", "libdevice"),
+    *("cudart", "cudart-static", "include", "crt", "cccl", "host"),
+)
+"""The parts of a CUDA toolkit that ``which`` prints."""
 
 SHELLS = ("bash", "zsh", "fish")
 
 NONE = "none"
-"""What ``use`` takes to forget a selection."""
+"""The argument of ``use`` that clears the selection."""
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose usage errors do not look like a doctor's verdict."""
+    """A parser whose usage errors have an exit code that is no verdict of the doctor."""
 
     def error(self, message: str) -> NoReturn:
         """See `argparse.ArgumentParser.error`."""
@@ -55,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The grammar of all commands."""
+    """Return the parser of all commands."""
     parser = Parser(prog=PROGRAM, description="Find, check and install compilers for CUDA and C++.")
     parser.add_argument("--version", action="version", version=f"be_toolchain {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -68,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_doctor(commands: _Commands) -> None:
-    """``doctor``."""
+    """Add the command ``doctor``."""
     doctor = commands.add_parser(
         "doctor",
         help="report what was found and what to do next",
@@ -77,7 +61,7 @@ def _add_doctor(commands: _Commands) -> None:
         "64 invalid arguments, 74 the report can't be written",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
-    doctor.add_argument("--verbose", action="store_true", help="list every place looked at")
+    doctor.add_argument("--verbose", action="store_true", help="list every place that was searched")
     doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
     doctor.add_argument("--fix", action="store_true", help="show what would repair the toolchain, ask, and do it")
     doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
@@ -85,7 +69,7 @@ def _add_doctor(commands: _Commands) -> None:
 
 
 def _add_install(commands: _Commands) -> None:
-    """``install``."""
+    """Add the command ``install``."""
     install = commands.add_parser(
         "install",
         help="install a CUDA toolkit or a C++ compiler",
@@ -102,7 +86,7 @@ def _add_install(commands: _Commands) -> None:
 
 
 def _add_store(commands: _Commands) -> None:
-    """``list``, ``use``, ``remove`` and ``prune``."""
+    """Add the commands ``list``, ``use``, ``remove`` and ``prune``."""
     listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
     listed.add_argument("--json", action="store_true", help="print them as JSON")
     listed.add_argument("--names", action="store_true", help="print only their names, without reading them")
@@ -121,7 +105,7 @@ def _add_store(commands: _Commands) -> None:
 
 
 def _add_queries(commands: _Commands) -> None:
-    """``which``, ``env`` and ``completion``."""
+    """Add the commands ``which``, ``env`` and ``completion``."""
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
     which.add_argument("part", choices=("cxx", *PARTS), help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(
@@ -137,21 +121,15 @@ def _add_queries(commands: _Commands) -> None:
         description="Print a script that completes the commands and options of be-toolchain in a shell.",
         epilog='use it as: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
     )
-    completion.add_argument("shell", choices=SHELLS, help="whose language")
+    completion.add_argument("shell", choices=SHELLS, help="the shell")
 
 
 def add_explain(commands: _Commands) -> None:
-    """``explain``, a command of both packages."""
+    """Add the command ``explain``, which both packages have."""
     explain = commands.add_parser(
         "explain",
         help="print the causes and remedies of an error's code",
-        description="Print what the page of errors says of a code: its causes, and what to do about them. Without a "
-        "code, list all codes.",
+        description="Print the causes and remedies of an error's code. Without a code, list all codes.",
     )
     code = "the code at the end of an error's text, such as BE301 or TC301"
     explain.add_argument("code", metavar="CODE", nargs="?", help=code)
-
-
-def _component(toolkit: CudaToolkit, name: str) -> Path | None:
-    """The file by which a component was recognised."""
-    return next((component.path for component in toolkit.components if component.name == name), None)

@@ -1,27 +1,17 @@
-"""The examination of the machine for a report: what works here, what does not, and what to do next."""
+"""The doctor: examine the machine, and report with each finding the next step, as values, text and JSON."""
 
 from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from be_toolchain import __version__
 from be_toolchain.errors import PreferenceError, Probe, ToolchainError, render_probes
-from be_toolchain.find.coherence import (
-    Surroundings,
-    judge_archs,
-    judge_cuda12_wheels,
-    judge_driver,
-    judge_folder,
-    judge_jax,
-    judge_room,
-    probe_surroundings,
-    refused_settings,
-    render_limits,
-)
+from be_toolchain.find import coherence
+from be_toolchain.find.coherence import Surroundings
 from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
 from be_toolchain.find.record import encode
 from be_toolchain.find.survey import Survey, survey
@@ -37,7 +27,7 @@ from be_toolchain.settings import (
     read_setting,
 )
 from be_toolchain.terminal import NO_CUDA, NO_CXX, WORKS, printable, printable_line, shown_key
-from be_toolchain.values import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
+from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain, ToolchainRequest, Warned
 
 if TYPE_CHECKING:
     from be_toolchain.doctor.smoke import SmokeResult
@@ -57,9 +47,9 @@ class Remark(NamedTuple):
     status : {"ok", "note", "warn", "fail"}
         ``"fail"`` alone makes the exit code.
     subject, message : str
-        What it is about, and what was found.
+        The part of the machine, and the finding.
     next_step : str
-        What to do about it; empty when there is nothing to do.
+        The remedy; empty when there is nothing to do.
     """
 
     status: Status
@@ -69,26 +59,26 @@ class Remark(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that the doctor found.
+    """The findings of the doctor, and the values that they were made from.
 
     Parameters
     ----------
     findings : tuple of Remark
         In the order in which they are shown.
     toolchain : Toolchain
-        As far as there is one.
+        The parts that were found.
     devices : DeviceReport
         The driver and its GPUs.
     probes : tuple of (subject, probes)
-        Every place looked at.
+        Every place that was searched.
     problems : tuple of ToolchainError
-        What stands against building.
+        The errors that keep builds from working.
     surroundings : Surroundings
-        jax, the C library and folders.
+        The facts about jax, the C library and folders.
     smoke : tuple of SmokeResult
-        Trials, when they were asked for.
+        The trials, when they were asked for.
     home : str
-        The user's home folder, which texts call ``~``; empty when unknown.
+        The user's home folder, which texts abbreviate as ``~``; empty when unknown.
     exit_code : int
         0 all works, 1 CUDA builds can't work, 2 C++ builds can't work.
     """
@@ -105,7 +95,7 @@ class Report(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The conclusion in one sentence."""
         if any(isinstance(problem, PreferenceError) for problem in self.problems):
             return "With these settings neither C++ nor CUDA builds can work here."
         return {
@@ -116,15 +106,15 @@ class Report(NamedTuple):
 
     @property
     def explained(self) -> tuple[ToolchainError, ...]:
-        """The problems with more to say than their finding: the places looked at, further hints."""
+        """The problems with more to say than their finding: the searched places, further hints."""
         return tuple(problem for problem in self.problems if problem.probes or problem.hints[1:])
 
     def redact(self, text: str) -> str:
-        """A text for people, who may paste it where all can read it: without the name of the user's home folder."""
+        """Abbreviate the user's home folder in a text for people, who may paste it where everybody can read it."""
         return text.replace(f"{self.home}/", "~/") if len(self.home) > 1 else text
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON data.
+        """Return the report as JSON data.
 
         Returns
         -------
@@ -133,18 +123,13 @@ class Report(NamedTuple):
             ``fingerprint``, ``devices``, ``surroundings``, ``probes`` by subject, ``smoke``, and ``problems`` with
             their codes and hints; docs/doctor-schema.md lists every field. Paths are whole: programs read them.
         """
+        names = ("exit_code", "verdict", "findings", "toolchain", "devices", "surroundings", "smoke")
         return {
             "schema": REPORT_SCHEMA,
             "version": __version__,
             "python": platform.python_version(),
-            "exit_code": self.exit_code,
-            "verdict": self.verdict,
-            "findings": encode(self.findings),
-            "toolchain": encode(self.toolchain),
+            **{name: encode(getattr(self, name)) for name in names},
             "fingerprint": self.toolchain.fingerprint,
-            "devices": encode(self.devices),
-            "surroundings": encode(self.surroundings),
-            "smoke": encode(self.smoke),
             "probes": {subject: encode(probes) for subject, probes in self.probes},
             "problems": [
                 {"code": problem.code, "message": problem.message, "hints": list(problem.hints)}
@@ -154,14 +139,14 @@ class Report(NamedTuple):
 
 
 def render_report(report: Report, *, verbose: bool = False) -> str:
-    """The report as plain text that pastes well.
+    """Render the report as plain text that pastes well.
 
     Parameters
     ----------
     report : Report
-        What was found.
+        The report.
     verbose : bool
-        Add every place looked at; a report of a failure has those of what failed anyway.
+        Add every place that was searched; a failure lists the places of the missing part anyway.
 
     Returns
     -------
@@ -179,28 +164,60 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
     if verbose:
         lines.extend(render_probe_lists(report))
     lines.append(f"\n{report.verdict}")
-    return printable(report.redact("\n".join(lines)))
+    return _shown(report, "\n".join(lines))
 
 
 def render_probe_lists(report: Report) -> Iterator[str]:
-    """Every place looked at, by subject, and what nvcc's parts are."""
+    """Yield every place that was searched, by subject, and the parts of the CUDA toolkit."""
     for subject, probes in report.probes:
         if probes:
-            yield f"\nlooked at for {subject}:\n{render_probes(probes)}"
+            yield f"\nplaces searched for {subject}:\n{render_probes(probes)}"
     if report.toolchain.cuda is not None:
         rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
         listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)
         yield "\nparts of the CUDA toolkit:\n" + "\n".join(listed)
 
 
+_COLORS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+
+
+def print_rich(report: Report, *, verbose: bool) -> None:
+    """Print the report in color, for a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text(heading(), style="bold"))
+    table = Table.grid(padding=(0, 2))
+    for finding in report.findings:
+        body = Text(_shown(report, finding.message), overflow="fold")  # a path is of no use without its end
+        if finding.next_step:
+            body.append(_shown(report, f"\nnext: {finding.next_step}"), style="italic")
+        status = Text(finding.status, style=_COLORS[finding.status])
+        table.add_row(status, Text(finding.subject, style="bold"), body)
+    console.print(table)
+    for problem in report.explained:
+        console.print(Text(_shown(report, f"\n{problem.code}: {problem}")))
+    if verbose:
+        for block in render_probe_lists(report):
+            console.print(Text(_shown(report, block)))
+    console.print(Text(f"\n{report.verdict}", style="bold green" if report.exit_code == WORKS else "bold red"))
+
+
+def _shown(report: Report, text: str) -> str:
+    """Return a text of a report as a terminal may print it."""
+    return printable(report.redact(text))
+
+
 def heading() -> str:
-    """The first line: what reports, and on what."""
+    """Return the first line of a report: the version of this program, Python and the machine."""
     return f"be_toolchain {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
-_SUBJECT = "remote cache"
-_NOBODY = "0" * 64
-"""A name that no entry has."""
+_REMOTE = "remote cache"
+_NO_ENTRY = "0" * 64
+"""A name that no entry of a remote cache has."""
 
 _FSSPEC_NEEDS = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -213,69 +230,8 @@ _FSSPEC_NEEDS = {
     "oss": "ossfs",
     "hf": "huggingface_hub",
 }
-"""Packages without which fsspec does not reach a scheme, of those that it knows:
+"""The package that fsspec needs to reach a scheme, see
 https://filesystem-spec.readthedocs.io/en/latest/api.html#other-known-implementations."""
-
-
-def report_remote(system: System) -> Iterator[Remark]:
-    """Yield findings if settings name a remote cache or a private key; a web server is asked whether it answers."""
-    names = ("remote_cache", "remote_cache_write", "remote_cache_public_key", "remote_cache_private_key")
-    try:
-        url, writes, keys, private_key = (read_setting(RUNTIME[name], system.environ) for name in names)
-    except PreferenceError:
-        return  # reported with all other settings
-    try:
-        source = find_remote(system, url or "", keys or "")
-    except PreferenceError as error:
-        yield Remark("warn", _SUBJECT, f"{error.message}, so what is not compiled yet is not loaded", *error.hints[:1])
-        return
-    if source.problem:
-        yield Remark("warn", _SUBJECT, *source.problem.split("; ", 1))
-    if source.url:
-        yield _describe(system, source, writes=bool(writes) and source.may_write)
-    if private_key is not None:
-        yield from _judge_private_key(system, private_key)
-    if (source.keys or private_key is not None) and not system.has_package("cryptography"):
-        message = (
-            "keys need the package cryptography, which is not installed, so what is not compiled yet is not loaded"
-        )
-        yield Remark("warn", _SUBJECT, message, "pip install 'brainevent-toolchain[signing]'")
-
-
-def _describe(system: System, source: RemoteSource, *, writes: bool) -> Remark:
-    way = "read and written" if writes else "only read"
-    trust = f"entries signed by the keys of {source.keys_named_by}" if source.keys else "entries are not signed"
-    text = f"{source.label} (from {source.named_by}), {way}, {trust}"
-    if not source.url.startswith(("http://", "https://")):
-        return _describe_fsspec(system, source, text)
-    problem = system.ask_server(source.url, f"{FOLDER}/{_NOBODY}")
-    if problem:
-        message = f"{text}; it does not answer as it should: {printable_line(problem)}"
-        return Remark("warn", _SUBJECT, message, "correct it, or unset it: until then all is compiled here")
-    return Remark("ok", _SUBJECT, f"{text}; it answers")
-
-
-def _describe_fsspec(system: System, source: RemoteSource, text: str) -> Remark:
-    """Describe what is no web server, by the packages that a load imports for it."""
-    package = _FSSPEC_NEEDS.get(source.url.partition("://")[0])
-    absent = [name for name in ("fsspec", package) if name and not system.has_package(name)]
-    if not absent:
-        return Remark("note", _SUBJECT, f"{text}; whether it answers is not known: loads alone ask it, by fsspec")
-    message = f"{text}; it needs {' and '.join(absent)}, not installed, so what is not compiled yet is not loaded"
-    wanted = "'brainevent-toolchain[s3]'" if package == "s3fs" else " ".join(absent)
-    return Remark("warn", _SUBJECT, message, f"pip install {wanted}")
-
-
-def _judge_private_key(system: System, path: Path) -> Iterator[Remark]:
-    """Yield a finding if a private key is none that can be used, or no secret."""
-    problem, variable = system.private_key_problem(path), RUNTIME["remote_cache_private_key"].variable
-    if problem.startswith("can't"):
-        problem = f"{problem}, so what is not compiled yet is not loaded"
-        yield Remark(
-            "warn", _SUBJECT, f"{variable} is {shown_key(str(path))}, which {problem}", "correct it, or unset it"
-        )
-    elif problem:
-        yield Remark("warn", _SUBJECT, f"{variable} is {path}, which {problem}", f"chmod 600 {path}")
 
 
 def examine_machine(
@@ -298,254 +254,248 @@ def examine_machine(
         The findings. A `ToolchainError` becomes one of them and is not raised.
     """
     asked = devices or ask_aside(system)
-    surroundings = probe_surroundings(system)
+    around = coherence.probe_surroundings(system)
     home = system.environ.get("HOME", "").rstrip("/")
-    request = ToolchainRequest(need_cuda=True, need_cxx=True)
-    refused = refused_settings(system.environ, surroundings)
+    refused = coherence.refused_settings(system.environ, around)
     passed: list[PassedOver] = []
     try:
+        request = ToolchainRequest(need_cuda=True, need_cxx=True)
         found = survey(request, system, find_configuration(system, passed.append), to_the_end=True)
-    except ToolchainError as error:
-        report = _report_settings((error, *refused), asked(), surroundings, home)
-        return report._replace(findings=(*report.findings, *map(_file_finding, passed)))
+    except ToolchainError as error:  # a setting that steers the search has no valid value: nothing was searched
+        errors = (error, *refused)
+        findings = (*map(_report_refusal, errors), *map(_report_passed_file, passed))
+        return Report(findings, Toolchain(), asked(), (), errors, around, NO_CXX, home=home)
     seen = asked()
-    missing = dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None)
-    trials = _try_all(found.toolchain, seen, surroundings, system) if smoke else ()
+    trials: tuple[SmokeResult, ...] = ()
+    if smoke:
+        from be_toolchain.doctor.smoke import run_smoke
+
+        trials = run_smoke(found.toolchain, seen, system, jax=bool(around.jaxlib))
     failed = {trial.name for trial in trials if trial.outcome == "fail"}
     no_cxx = bool(found.cxx_problem or refused) or not failed.isdisjoint({"C++", "FFI on the CPU"})
-    probes = (
-        ("C++ compiler", found.cxx_probes),
-        ("CUDA toolkit", found.cuda_probes),
-        ("nvcc's host compiler", found.host_probes),
-        ("driver and GPUs", tuple(_device_probes(seen))),
-    )
+    missing = dict.fromkeys(problem for problem in (found.cxx_problem, found.cuda_problem) if problem is not None)
     return Report(
         findings=(
-            *_findings(found, seen, surroundings),
+            *_report_toolchain(found, around),
+            *_report_devices(seen, found.toolchain.cuda),
+            *_report_surroundings(around, seen, found.toolchain),
             *report_remote(system),
-            *map(_file_finding, passed),
-            *map(_refusal, refused),
-            *map(_smoke_finding, trials),
+            *map(_report_passed_file, passed),
+            *map(_report_refusal, refused),
+            *map(_report_trial, trials),
         ),
         toolchain=found.toolchain,
         devices=seen,
-        probes=probes,
+        probes=(
+            ("C++ compiler", found.cxx_probes),
+            ("CUDA toolkit", found.cuda_probes),
+            ("nvcc's host compiler", found.host_probes),
+            ("driver and GPUs", tuple(_device_probes(seen))),
+        ),
         problems=(*missing, *refused),
-        surroundings=surroundings,
+        surroundings=around,
         smoke=trials,
         home=home,
         exit_code=NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS,
     )
 
 
-def _file_finding(passed: PassedOver) -> Remark:
+def _report_passed_file(passed: PassedOver) -> Remark:
     """Report a project's file that is passed over."""
-    return Remark(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
+    return Remark("warn", "project file", passed.reason, passed.remedy)
 
 
-def _refusal(error: ToolchainError) -> Remark:
-    """Report a setting with which nothing can be loaded."""
-    return Remark(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
+def _report_refusal(error: ToolchainError) -> Remark:
+    """Report a setting that makes every load fail."""
+    return Remark("fail", "settings", error.message, *error.hints[:1])
 
 
-def _report_settings(
-    errors: tuple[ToolchainError, ...], devices: DeviceReport, surroundings: Surroundings, home: str
-) -> Report:
-    """Make the report when a setting that steers the search has no valid value: nothing was searched."""
-    return Report(
-        findings=tuple(map(_refusal, errors)),
-        toolchain=Toolchain(),
-        devices=devices,
-        probes=(),
-        problems=errors,
-        surroundings=surroundings,
-        home=home,
-        exit_code=NO_CXX,
-    )
-
-
-def _try_all(
-    toolchain: Toolchain, devices: DeviceReport, surroundings: Surroundings, system: System
-) -> tuple[SmokeResult, ...]:
-    """Run the trials; their module is imported only here."""
-    from be_toolchain.doctor.smoke import run_smoke
-
-    return run_smoke(toolchain, devices, system, jax=bool(surroundings.jaxlib))
-
-
-def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
-    """List the sources asked for the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
-    told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
-    by_smi = devices.found_via == "nvidia-smi"
-    answered = devices.driver_version is not None
-    silent = "it reported no driver version" if by_smi else devices.problem or "it reported no driver version"
-    chosen = answered and not by_smi
-    yield Probe(found_via="libcuda", place=LIBCUDA, reason=told if chosen else silent, chosen=chosen)
-    if by_smi:
-        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason=told, chosen=True)
-    elif not answered:
-        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason="not on PATH, or it failed")
-
-
-def _smoke_finding(trial: SmokeResult) -> Remark:
+def _report_trial(trial: SmokeResult) -> Remark:
     """Report a trial."""
     status: Status = "note" if trial.outcome == "skipped" else trial.outcome
-    message = f"{trial.message}\n{trial.detail}" if trial.detail else trial.message
-    next_step = "the end of its output is above" if trial.detail else ""
-    return Remark(status=status, subject=f"smoke: {trial.name}", message=message, next_step=next_step)
+    if not trial.detail:
+        return Remark(status, f"smoke: {trial.name}", trial.message)
+    return Remark(status, f"smoke: {trial.name}", f"{trial.message}\n{trial.detail}", "the end of its output is above")
 
 
-def _surrounding_findings(around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
-    """Report problems of jax's CUDA and of the folders."""
-    if around.jaxlib:
-        plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
-        yield Remark(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
-    if toolkit is not None:
-        for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
-            yield Remark(status="warn", subject="jax", message=row.message, next_step=row.hint)
-    yield _cache_finding(around)
-    cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
-    for purpose, rows in (
-        ("cache", () if around.cache_variable else judge_folder("cache", around.cache, cache)),
-        ("cache", judge_room("cache", around.cache, cache)),
-        ("temporary", judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)),
-        ("temporary", judge_room("temporary", around.temporary, temporary)),
-    ):
-        for row in rows:
-            yield Remark(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
+def _warn(subject: str, rows: Iterable[Warned]) -> Iterator[Remark]:
+    """Turn warnings into findings."""
+    return (Remark("warn", subject, row.message, row.hint) for row in rows)
 
 
-def _cache_finding(around: Surroundings) -> Remark:
-    """Report what is in the cache."""
-    folder = around.cache.own_part or around.cache.path
-    if not around.cache.readable:
-        step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
-        return Remark(status="warn", subject="cache", message=f"{folder} can't be read by this user", next_step=step)
-    count, size, limit_mib = around.cached
-    counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
-    return Remark(status="ok", subject="cache", message=f"{folder}, {counted}")
-
-
-def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Remark]:
-    """Yield every finding of the report."""
-    toolchain = found.toolchain
-    yield _compiler_finding("C++ compiler", toolchain.cxx, found.cxx_problem)
-    if toolchain.cuda is None:
-        yield _failed("CUDA toolkit", found.cuda_problem)
+def _report_toolchain(found: Survey, around: Surroundings) -> Iterator[Remark]:
+    """Report compilers and toolkit, and the places before them that can be repaired."""
+    cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
+    if cxx is None:
+        yield _report_missing("C++ compiler", found.cxx_problem)
     else:
-        yield from _toolkit_findings(toolchain.cuda)
-    yield from _all_passed_over(found)
-    yield from _wheel_findings(around, toolchain.cuda)
-    yield from _device_findings(devices, toolchain.cuda)
-    yield from _surrounding_findings(around, devices, toolchain.cuda)
-    for warning in toolchain.warnings:
-        yield Remark(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
-    for name, value in toolchain.environment:
-        yield Remark(status="note", subject="environment", message=f"{name}={value} changes what the compilers do")
+        yield Remark("ok", "C++ compiler", f"{cxx.family} {cxx.version}, {cxx.path} (from {cxx.found_via})")
+    if cuda is None:
+        yield _report_missing("CUDA toolkit", found.cuda_problem)
+    else:
+        yield from _report_toolkit(cuda)
+    if cxx is not None:
+        yield from _report_passed_over("C++ compiler", found.cxx_probes, cxx.path)
+    if cuda is not None:
+        hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
+        yield from _report_passed_over("CUDA toolkit", found.cuda_probes, cuda.nvcc or cuda.root)
+        yield from _report_passed_over("host compiler", hosts, cuda.host_compiler.path)
+    elif (row := coherence.judge_cuda12_wheels(around.cuda12_wheels)) is not None:
+        yield Remark("note", "CUDA 12 wheels", row.message, row.hint)
 
 
-def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: ToolchainError | None) -> Remark:
-    """Report a C++ compiler, or why there is none."""
-    if compiler is None:
-        return _failed(subject, problem)
-    text = f"{compiler.family} {compiler.version}, {compiler.path} (from {compiler.found_via})"
-    return Remark(status="ok", subject=subject, message=text)
-
-
-def _failed(subject: str, problem: ToolchainError | None) -> Remark:
+def _report_missing(subject: str, problem: ToolchainError | None) -> Remark:
     """Report a missing part."""
-    if problem is None:
-        return Remark(status="fail", subject=subject, message="not found")
-    return Remark(status="fail", subject=subject, message=problem.message, next_step=_first(problem.hints))
+    return Remark("fail", subject, *((problem.message, *problem.hints[:1]) if problem else ("not found",)))
 
 
-def _first(hints: tuple[str, ...]) -> str:
-    """Return the most likely hint."""
-    return hints[0] if hints else ""
-
-
-def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Remark]:
+def _report_toolkit(toolkit: CudaToolkit) -> Iterator[Remark]:
     """Report the toolkit, its parts and its host compiler."""
-    yield Remark(
-        status="ok",
-        subject="CUDA toolkit",
-        message=f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})",
-    )
-    known = [component for component in toolkit.components if component.version]
-    unknown = [component.name for component in toolkit.components if not component.version]
-    text = f"all of one release: {', '.join(f'{part.name} {part.version}' for part in known)}"
-    yield Remark(
-        status="ok",
-        subject="components",
-        message=text + (f"; version not recorded: {', '.join(unknown)}" if unknown else ""),
-    )
-    yield _host_finding(toolkit.compiler)
+    text = f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})"
+    yield Remark("ok", "CUDA toolkit", text)
+    known = ", ".join(f"{part.name} {part.version}" for part in toolkit.components if part.version)
+    unknown = ", ".join(part.name for part in toolkit.components if not part.version)
+    text = f"all of one release: {known}" + (f"; version not recorded: {unknown}" if unknown else "")
+    yield Remark("ok", "components", text)
+    yield _report_host(toolkit.compiler)
     if toolkit.archs:
-        first, last = toolkit.archs[0], toolkit.archs[-1].base
-        yield Remark(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
+        yield Remark("ok", "GPU targets", f"{toolkit.archs[0].sm} to {toolkit.archs[-1].base.sm}")
 
 
-def _host_finding(compiler: Nvcc | ClangCuda) -> Remark:
+def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
     """Report the host compiler."""
     host = compiler.host
     named = f"{host.family} {host.version}, {host.path}"
     match compiler:
         case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
-            accepted = render_limits(limits)
-            message = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
-            return Remark(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
+            accepted = coherence.render_limits(limits)
+            text = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
+            return Remark("warn", "host compiler", text, "use an accepted one")
         case Nvcc(host_limits=limits):
-            message = f"{named}; nvcc accepts {render_limits(limits)}"
-            return Remark(status="ok", subject="host compiler", message=message)
+            return Remark("ok", "host compiler", f"{named}; nvcc accepts {coherence.render_limits(limits)}")
         case ClangCuda():
-            message = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
-            return Remark(status="ok", subject="CUDA compiler", message=message)
+            text = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
+            return Remark("ok", "CUDA compiler", text)
 
 
-def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Remark]:
-    """Report what the environment's CUDA 12 wheels can do, unless a toolkit is in use."""
-    row = judge_cuda12_wheels(around.cuda12_wheels)
-    if row is not None and toolkit is None:
-        yield Remark(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
-
-
-def _all_passed_over(found: Survey) -> Iterator[Remark]:
-    """Report the places before the chosen compilers and toolkit that can be repaired."""
-    cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
-    hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
-    if cxx is not None:
-        yield from _passed_over("C++ compiler", found.cxx_probes, str(cxx.path))
-    if cuda is not None:
-        yield from _passed_over("CUDA toolkit", found.cuda_probes, str(cuda.nvcc or cuda.root))
-        yield from _passed_over("host compiler", hosts, str(cuda.host_compiler.path))
-
-
-def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Remark]:
+def _report_passed_over(subject: str, probes: tuple[Probe, ...], used: Path) -> Iterator[Remark]:
     """Report the places before the chosen one that can be repaired."""
     for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
-            message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
-            yield Remark(status="warn", subject=subject, message=message, next_step=probe.hint)
+            text = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
+            yield Remark("warn", subject, text, probe.hint)
 
 
-def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
+def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
-        yield Remark(
-            status="note",
-            subject="GPU",
-            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run",
-            next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
-        )
+        text = f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run"
+        step = 'compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here'
+        yield Remark("note", "GPU", text, step)
     for device in devices.devices:
-        yield Remark(status="ok", subject=f"GPU {device.index}", message=f"{device.name}, {device.arch.sm}")
+        yield Remark("ok", f"GPU {device.index}", f"{device.name}, {device.arch.sm}")
     if devices.driver_version is None:
         return
     release = devices.driver_release or ""
     number = f"{release}, " if release else ""
-    yield Remark(status="ok", subject="driver", message=f"{number}supports CUDA {devices.driver_version}")
-    if toolkit is None:
+    yield Remark("ok", "driver", f"{number}supports CUDA {devices.driver_version}")
+    if toolkit is not None:
+        present = sorted({device.arch for device in devices.devices})
+        yield from _warn("driver", coherence.judge_driver(toolkit.release, devices.driver_version, release))
+        yield from _warn("driver", coherence.judge_archs(present, toolkit))
+
+
+def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
+    """List the sources of the facts about the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
+    answer = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
+    if devices.found_via == "nvidia-smi":
+        yield Probe("libcuda", LIBCUDA, "it reported no driver version")
+        yield Probe("nvidia-smi", "nvidia-smi", answer, chosen=True)
+    elif devices.driver_version is not None:
+        yield Probe("libcuda", LIBCUDA, answer, chosen=True)
+    else:
+        yield Probe("libcuda", LIBCUDA, devices.problem or "it reported no driver version")
+        yield Probe("nvidia-smi", "nvidia-smi", "not on PATH, or it failed")
+
+
+def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain: Toolchain) -> Iterator[Remark]:
+    """Report jax's CUDA, the folders, and the warnings and variables that concern the compilers."""
+    if around.jaxlib:
+        plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
+        yield Remark("ok", "jax", f"jaxlib {around.jaxlib}, {plugins}")
+    if toolchain.cuda is not None:
+        release, has_gpu = toolchain.cuda.release, bool(devices.devices)
+        yield from _warn("jax", coherence.judge_jax(release, around.jax_plugins, around.jaxlib, has_gpu=has_gpu))
+    yield _report_cache(around)
+    cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
+    if not around.cache_variable:
+        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, cache))
+    yield from _warn("cache folder", coherence.judge_room("cache", around.cache, cache))
+    rows = coherence.judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
+    yield from _warn("temporary folder", (*rows, *coherence.judge_room("temporary", around.temporary, temporary)))
+    yield from _warn("compiler", toolchain.warnings)
+    for name, value in toolchain.environment:
+        yield Remark("note", "environment", f"{name}={value} changes what the compilers do")
+
+
+def _report_cache(around: Surroundings) -> Remark:
+    """Report the number and size of the cache's entries."""
+    folder = around.cache.own_part or around.cache.path
+    if not around.cache.readable:
+        step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
+        return Remark("warn", "cache", f"{folder} can't be read by this user", step)
+    count, size, limit_mib = around.cached
+    counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
+    return Remark("ok", "cache", f"{folder}, {counted}")
+
+
+def report_remote(system: System) -> Iterator[Remark]:
+    """Yield findings if settings name a remote cache or a private key; ask a web server whether it answers."""
+    names = ("remote_cache", "remote_cache_write", "remote_cache_public_key", "remote_cache_private_key")
+    try:
+        url, writes, keys, private_key = (read_setting(RUNTIME[name], system.environ) for name in names)
+    except PreferenceError:
+        return  # reported with all other settings
+    try:
+        source = find_remote(system, url or "", keys or "")
+    except PreferenceError as error:
+        yield Remark("warn", _REMOTE, f"{error.message}, so modules that need a build fail to load", *error.hints[:1])
         return
-    present = tuple(sorted({device.arch for device in devices.devices}))
-    for row in (*judge_driver(toolkit.release, devices.driver_version, release), *judge_archs(present, toolkit)):
-        yield Remark(status="warn", subject="driver", message=row.message, next_step=row.hint)
+    if source.problem:
+        yield Remark("warn", _REMOTE, *source.problem.split("; ", 1))
+    if source.url:
+        yield _report_source(system, source, "read and written" if writes and source.may_write else "only read")
+    if private_key is not None:
+        yield from _report_private_key(system, private_key)
+    if (source.keys or private_key is not None) and not system.has_package("cryptography"):
+        text = "keys need the package cryptography, which is not installed, so modules that need a build fail to load"
+        yield Remark("warn", _REMOTE, text, "pip install 'brainevent-toolchain[signing]'")
+
+
+def _report_source(system: System, source: RemoteSource, access: str) -> Remark:
+    """Report a remote cache, and whether it answers or lacks a package that a load imports for it."""
+    trust = f"entries signed by the keys of {source.keys_named_by}" if source.keys else "entries are not signed"
+    text = f"{source.label} (from {source.named_by}), {access}, {trust}"
+    if source.url.startswith(("http://", "https://")):
+        problem = system.ask_server(source.url, f"{FOLDER}/{_NO_ENTRY}")
+        if not problem:
+            return Remark("ok", _REMOTE, f"{text}; it answers")
+        text = f"{text}; it does not work: {printable_line(problem)}"
+        return Remark("warn", _REMOTE, text, "correct it, or unset it: until then every build runs here")
+    package = _FSSPEC_NEEDS.get(source.url.partition("://")[0])
+    absent = [name for name in ("fsspec", package) if name and not system.has_package(name)]
+    if not absent:
+        return Remark("note", _REMOTE, f"{text}; whether it answers is not known: loads alone ask it, by fsspec")
+    text = f"{text}; it needs {' and '.join(absent)}, not installed, so modules that need a build fail to load"
+    wanted = "'brainevent-toolchain[s3]'" if package == "s3fs" else " ".join(absent)
+    return Remark("warn", _REMOTE, text, f"pip install {wanted}")
+
+
+def _report_private_key(system: System, path: Path) -> Iterator[Remark]:
+    """Yield a finding if a private key can't be used, or other users can read it."""
+    problem, variable = system.private_key_problem(path), RUNTIME["remote_cache_private_key"].variable
+    if problem.startswith("can't"):
+        text = f"{variable} is {shown_key(str(path))}, which {problem}, so modules that need a build fail to load"
+        yield Remark("warn", _REMOTE, text, "correct it, or unset it")
+    elif problem:
+        yield Remark("warn", _REMOTE, f"{variable} is {path}, which {problem}", f"chmod 600 {path}")

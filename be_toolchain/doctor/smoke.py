@@ -1,4 +1,4 @@
-"""Trials of a toolchain: a C++ and a CUDA program built with it, and calls through JAX."""
+"""Trials of a toolchain: build and run a C++ and a CUDA program, and call kernels through JAX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.find.devices import DeviceReport
 from be_toolchain.known import layouts
 from be_toolchain.machine.system import RunResult, System
-from be_toolchain.values import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain
+from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain
 
 TIMEOUT_S = 180.0
 
@@ -83,7 +83,7 @@ x = jnp.arange(100, dtype=jnp.float32)
 out = jax.jit(jax.ffi.ffi_call("be_smoke.add_one", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x)
 print("sum %.0f" % float(out.sum()), "on", next(iter(out.devices())).platform)
 """
-"""A child process runs it: this package knows neither JAX nor be_runtime, but the machine may have both."""
+"""The program of a child process: this package imports neither JAX nor be_runtime, but the machine may have both."""
 
 Outcome = Literal["ok", "fail", "skipped"]
 
@@ -96,9 +96,9 @@ class SmokeResult(NamedTuple):
     name : {"C++", "CUDA", "FFI on the CPU", "FFI on the GPU"}
         The trial.
     outcome : {"ok", "fail", "skipped"}
-        Whether it worked.
+        The outcome.
     message : str
-        One line: what happened, or why the trial was skipped.
+        One line: the result, or the reason why the trial was skipped.
     detail : str
         The end of a failed program's output.
     wall_s : float
@@ -113,7 +113,7 @@ class SmokeResult(NamedTuple):
 
 
 def run_smoke(toolchain: Toolchain, devices: DeviceReport, system: System, *, jax: bool) -> tuple[SmokeResult, ...]:
-    """Try everything that a toolchain should be able to do, in a temporary folder.
+    """Try every ability of a toolchain in a temporary folder.
 
     Parameters
     ----------
@@ -130,8 +130,7 @@ def run_smoke(toolchain: Toolchain, devices: DeviceReport, system: System, *, ja
         with tempfile.TemporaryDirectory(prefix="be-smoke-") as folder:
             return tuple(_trials(toolchain, devices, system, Path(folder), jax=jax))
     except OSError as error:
-        message = f"no temporary folder: {error.strerror}"
-        return (SmokeResult(name="C++", outcome="fail", message=message),)
+        return (SmokeResult("C++", "fail", f"no temporary folder: {error.strerror}"),)
 
 
 def _trials(
@@ -140,28 +139,23 @@ def _trials(
     """Run every trial that the toolchain's parts and the GPUs allow."""
     cxx, cuda = toolchain.cxx, toolchain.cuda
     if cxx is None:
-        yield SmokeResult(name="C++", outcome="skipped", message="there is no compiler")
+        yield SmokeResult("C++", "skipped", "there is no compiler")
     else:
-        yield _try_cpp(system, cxx, scratch)
+        source, program = scratch / "smoke.cc", scratch / "smoke_cpp"
+        source.write_text(CPP)
+        build = (str(cxx.path), "-std=c++17", "-O1", str(source), "-o", str(program), "-lm")
+        yield _try(system, "C++", (build, (str(program),)), "sum 4950", "built and ran a program")
     if cuda is None:
-        yield SmokeResult(name="CUDA", outcome="skipped", message="there is no toolkit")
+        yield SmokeResult("CUDA", "skipped", "there is no toolkit")
     else:
         yield _try_cuda(system, cuda, devices, scratch)
     if not jax:
-        yield SmokeResult(name="FFI on the CPU", outcome="skipped", message="jax is not installed")
+        yield SmokeResult("FFI on the CPU", "skipped", "jax is not installed")
         return
     if cxx is not None:
         yield _try_ffi(system, "cpp", "FFI on the CPU", "sum 5050 on cpu", scratch)
     if cuda is not None and devices.devices:
         yield _try_ffi(system, "cuda", "FFI on the GPU", "sum 5050 on gpu", scratch)
-
-
-def _try_cpp(system: System, cxx: HostCompiler, scratch: Path) -> SmokeResult:
-    """Build a C++ program and run it."""
-    source, program = scratch / "smoke.cc", scratch / "smoke_cpp"
-    source.write_text(CPP)
-    commands = ((str(cxx.path), "-std=c++17", "-O1", str(source), "-o", str(program), "-lm"), (str(program),))
-    return _try(system, "C++", commands, "sum 4950", "built and ran a program")
 
 
 def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch: Path) -> SmokeResult:
@@ -201,24 +195,22 @@ def _try_ffi(system: System, language: str, name: str, expected: str, scratch: P
     command = (sys.executable, "-c", FFI, language, str(cache), paths)
     result = _try(system, name, (command,), expected, "built a kernel and called it from JAX")
     if "No module named 'be_runtime'" in result.detail:
-        return SmokeResult(name=name, outcome="skipped", message="be_runtime is not installed")
+        return SmokeResult(name, "skipped", "be_runtime is not installed")
     return result
 
 
 def _try(system: System, name: str, commands: tuple[tuple[str, ...], ...], expected: str, success: str) -> SmokeResult:
     """Run commands until one fails; the last one must print `expected`."""
     start = time.monotonic()
-    told: RunResult | None = None
+    finished: RunResult | None = None
     for command in commands:
-        told = system.run(command, timeout_s=TIMEOUT_S, unset=layouts.OUTPUT_VARIABLES)
-        if told.returncode != 0:
+        finished = system.run(command, timeout_s=TIMEOUT_S, unset=layouts.OUTPUT_VARIABLES)
+        if finished.returncode != 0:
             break
     wall_s = time.monotonic() - start
-    assert told is not None
-    if told.returncode == 0 and expected in told.stdout:
-        return SmokeResult(name=name, outcome="ok", message=f"{success} ({wall_s:.1f} s)", wall_s=wall_s)
-    why = told.why_failed or f"it printed {told.stdout.strip()[:80]!r} instead of {expected!r}"
-    detail = "\n".join(told.text.strip().splitlines()[-12:])
-    return SmokeResult(
-        name=name, outcome="fail", message=f"{Path(told.argv[0]).name}: {why}", detail=detail, wall_s=wall_s
-    )
+    assert finished is not None
+    if finished.returncode == 0 and expected in finished.stdout:
+        return SmokeResult(name, "ok", f"{success} ({wall_s:.1f} s)", wall_s=wall_s)
+    why = finished.why_failed or f"it printed {finished.stdout.strip()[:80]!r} instead of {expected!r}"
+    detail = "\n".join(finished.text.strip().splitlines()[-12:])
+    return SmokeResult(name, "fail", f"{Path(finished.argv[0]).name}: {why}", detail, wall_s)

@@ -1,1 +1,1 @@
-"""The search: candidates are found, examined and chosen. Imports `rules` and what is below it."""
+"""The search: candidates are found, examined and chosen. Imports `settings` and the layers below it."""

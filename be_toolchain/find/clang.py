@@ -1,15 +1,14 @@
-"""CUDA without nvcc: the CUDA 12 wheels, joined into one folder, and a clang that compiles with them."""
+"""CUDA without nvcc: a clang, and the folder of joined CUDA 12 wheels that it compiles with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import Probe
 from be_toolchain.find.coherence import Rejection
-from be_toolchain.find.search import ClangCandidate
+from be_toolchain.find.compilers import Candidate
 from be_toolchain.known import layouts
 from be_toolchain.known.layouts import parse_dist_infos
 from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
@@ -25,7 +24,7 @@ _FILES = {
     "cccl": "include/nv/target",
     "static": "lib/libcudart_static.a",
 }
-"""What a joined folder has."""
+"""The files that a joined folder must have."""
 
 _OF_WHEEL = {
     "libdevice": "nvidia-cuda-nvcc-cu12",
@@ -33,7 +32,7 @@ _OF_WHEEL = {
     "cudart": "nvidia-cuda-runtime-cu12",
     "cccl": "nvidia-cuda-cccl-cu12",
 }
-"""The wheel of each part that tells no version itself."""
+"""The wheel of each part that does not print its version."""
 
 
 class Clang(NamedTuple):
@@ -56,6 +55,7 @@ def judge_clang(compiler: HostCompiler) -> str:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> old = HostCompiler(path=Path("/usr/bin/clang++"), family="clang", version="14.0.6", target="", found_via="PATH")
     >>> judge_clang(old)
     'clang 14.0.6 is older than clang 16, the first that compiles with the headers of CUDA 12'
@@ -87,50 +87,50 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
             probes.append(found)
             continue
         reason = judge_clang(found)
-        archs = () if reason else _archs_of(system, found.path)
+        archs: tuple[Arch, ...] = ()
+        if not reason:
+            command = (str(found.path), "--target=nvptx64", "--print-supported-cpus")
+            archs = parse_sm_listed(system.run(command, unset=layouts.PROBE_UNSET).text)
         if not reason and archs:
             chosen = f"clang {found.version}, the first in the search order that compiles CUDA 12"
-            probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=chosen, chosen=True))
-            return tuple(probes), Clang(compiler=found, archs=archs)
+            probes.append(Probe(found.found_via, str(found.path), chosen, chosen=True))
+            return tuple(probes), Clang(found, archs)
         reason = reason or f"clang {found.version} was built without the target for NVIDIA GPUs"
-        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason))
+        probes.append(Probe(found.found_via, str(found.path), reason))
     return tuple(probes), None
 
 
-def _archs_of(system: System, clang: Path) -> tuple[Arch, ...]:
-    """Ask a clang for the architectures that it compiles for; none if it lacks the NVPTX target."""
-    told = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=layouts.PROBE_UNSET)
-    return parse_sm_listed(told.text)
-
-
-def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) -> CudaToolkit | Rejection:
+def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> CudaToolkit | Rejection:
     """Make a toolkit of a folder of joined wheels and a clang.
 
     Parameters
     ----------
     system : System
         The machine.
-    candidate : ClangCandidate
+    candidate : Candidate
         The folder.
     clang : Clang
         The clang, from `find_clang`.
     """
-    root = candidate.root
+    root = candidate.path
     files = {name: root / below for name, below in _FILES.items()}
     missing = [str(path.relative_to(root)) for path in files.values() if not system.is_file(path)]
     if missing:
-        return Rejection(reason=f"the CUDA 12 wheels in {root} lack {', '.join(missing)}", hint=_again(root))
-    told, helped = system.run_all(
-        ((str(files["ptxas"]), "--version"), (str(files["ptxas"]), "--help")), unset=layouts.PROBE_UNSET
-    )
-    version = parse_tool_version(told.text)
+        hint = f"python -m be_toolchain remove {root.parent.parent.name}, then install it again"
+        return Rejection(reason=f"the CUDA 12 wheels in {root} lack {', '.join(missing)}", hint=hint)
+    ptxas = str(files["ptxas"])
+    answer, helped = system.run_all(((ptxas, "--version"), (ptxas, "--help")), unset=layouts.PROBE_UNSET)
+    version = parse_tool_version(answer.text)
     if version is None:
-        return Rejection(reason=f"ptxas does not report its version ({told.why_failed or 'unknown text'})")
-    archs = set(clang.archs) & set(parse_sm_listed(helped.text))
-    release = release_of(version.version)
+        return Rejection(reason=f"ptxas does not report its version ({answer.why_failed or 'unknown text'})")
+    components = [Component("ptxas", files["ptxas"], version.version, "ptxas --version")]
+    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
+    for name, wheel in _OF_WHEEL.items():
+        source = "dist-info" if wheel in recorded else ""
+        components.append(Component(name, files[name], recorded.get(wheel, ""), source))
     return CudaToolkit(
         root=root,
-        release=release,
+        release=release_of(version.version),
         compiler=ClangCuda(host=clang.compiler),
         layout="clang",
         include_dirs=(root / "include",),
@@ -140,22 +140,7 @@ def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) 
         ptxas=files["ptxas"],
         fatbinary=files["fatbinary"],
         libdevice=files["libdevice"],
-        components=tuple(_components(system, root, files, version.version)),
-        archs=tuple(sorted(archs)),
+        components=tuple(components),
+        archs=tuple(sorted({*clang.archs} & {*parse_sm_listed(helped.text)})),
         found_via=candidate.found_via,
     )
-
-
-def _components(system: System, root: Path, files: dict[str, Path], ptxas: str) -> Iterator[Component]:
-    """Yield every part with its version: from ptxas itself, and from the wheels' records for the others."""
-    yield Component(name="ptxas", path=files["ptxas"], version=ptxas, source="ptxas --version")
-    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
-    for name, wheel in _OF_WHEEL.items():
-        version = recorded.get(wheel, "")
-        yield Component(name=name, path=files[name], version=version, source="dist-info" if version else "")
-
-
-def _again(root: Path) -> str:
-    """Return the hint that repairs a damaged managed toolchain."""
-    name = root.parent.parent.name
-    return f"python -m be_toolchain remove {name}, then install it again"

@@ -1,8 +1,8 @@
-"""Settings that keep all load functions from working: an invalid value, or a cache folder that is refused. Pure."""
+"""Rules on whether the parts of a toolchain, its driver, jax and the folders fit together, and the facts they judge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +30,9 @@ class Cached(NamedTuple):
     Parameters
     ----------
     entries, size_bytes : int
-        Number of entries, and bytes of their files.
+        The number of entries, and the bytes of their files.
     limit_mib : int
-        Size to which builds prune it.
+        The size to which builds prune the cache.
     """
 
     entries: int
@@ -41,7 +41,7 @@ class Cached(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """The facts about the surroundings that `coherence` judges.
+    """The facts about jax, the C library and folders that the rules judge.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Surroundings(NamedTuple):
     cache, temporary : FolderFacts
         The folder of built modules, and the folder of the compilers' intermediate files.
     cached : Cached
-        What is in the cache.
+        The contents of the cache.
     """
 
     jaxlib: str
@@ -76,8 +76,8 @@ def probe_surroundings(system: System) -> Surroundings:
     """Examine installed distributions by the names of their records, and folders; nothing is imported."""
     cache_variable, named = find_cache(system.environ)
     cache = system.folder_facts(named)
-    kernels = system.folder_facts((cache.own_part or cache.path) / KERNELS)
-    cache = cache._replace(readable=cache.readable and kernels.readable)
+    kernels = (cache.own_part or cache.path) / KERNELS
+    cache = cache._replace(readable=cache.readable and system.folder_facts(kernels).readable)
     installed: dict[str, str] = {}
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():
@@ -90,27 +90,22 @@ def probe_surroundings(system: System) -> Surroundings:
         cache_variable=cache_variable,
         cache=cache,
         temporary=system.folder_facts(temporary_dir(system.environ)),
-        cached=count_entries(system, cache.own_part or cache.path),
+        cached=_count_entries(system, kernels),
     )
 
 
-def count_entries(system: System, cache: Path) -> Cached:
+def _count_entries(system: System, kernels: Path) -> Cached:
     """Count the entries of a cache and their bytes, by names and sizes."""
-    count = size = 0
-    folder = cache / KERNELS
-    for fan in system.list_dir(folder):
-        for digest in system.list_dir(folder / fan) if len(fan) == _FAN_DIGITS else ():
-            for variant in system.list_dir(folder / fan / digest):
-                files = folder / fan / digest / variant
-                stamps = [system.stat(files / name) for name in system.list_dir(files)]
-                count += 1
-                size += sum(stamp.size_bytes for stamp in stamps if stamp is not None and not stamp.is_dir)
-    limit_mib = _valid_setting("cache_max_size_mib", system.environ)
-    return Cached(count, size, limit_mib or CACHE_LIMIT_MIB)
+    fans = [kernels / fan for fan in system.list_dir(kernels) if len(fan) == _FAN_DIGITS]
+    digests = [fan / digest for fan in fans for digest in system.list_dir(fan)]
+    entries = [digest / variant for digest in digests for variant in system.list_dir(digest)]
+    stamps = [system.stat(entry / name) for entry in entries for name in system.list_dir(entry)]
+    size = sum(stamp.size_bytes for stamp in stamps if stamp is not None and not stamp.is_dir)
+    return Cached(len(entries), size, _valid_setting("cache_max_size_mib", system.environ) or CACHE_LIMIT_MIB)
 
 
 def _valid_setting(name: str, environ: Mapping[str, str]) -> Any:
-    """Read a setting; None where it is not set or not valid."""
+    """Read a setting; None if it is not set or not valid."""
     try:
         return read_setting(RUNTIME[name], environ)
     except PreferenceError:
@@ -147,11 +142,11 @@ class Rejection(NamedTuple):
 
 
 FIRST_FROM_PIP = (12,)
-"""The first release of which `install` can put something in place."""
+"""The first release of CUDA that `install` can install."""
 
 
 def find_mixture(components: tuple[Component, ...], release: str, hint: str, measure: str = "nvcc") -> Rejection | None:
-    """Find parts of another release than nvcc's, or than that of another measure; an unknown version is not judged.
+    """Find parts of another release than the measure's, which is nvcc or ptxas; an unknown version is not judged.
 
     The ptxas of an older release refuses the code that a newer cicc makes (``Unsupported .version``), and CUDA headers
     need the compiler headers (crt) of their own release.
@@ -165,7 +160,7 @@ def find_mixture(components: tuple[Component, ...], release: str, hint: str, mea
     if not strangers:
         return None
     reason = f"parts of different releases: {measure} is of CUDA {release}, but {strangers}"
-    return Rejection(reason=reason, hint=hint, mixed=True)
+    return Rejection(reason, hint, mixed=True)
 
 
 def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:
@@ -176,7 +171,7 @@ def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str
     release : str
         The release of nvcc.
     layout, root, found_via
-        As in `CudaToolkit`.
+        The fields of `CudaToolkit`.
 
     Examples
     --------
@@ -252,17 +247,15 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
     name, _, version = libc.partition(" ")
     if name != "glibc":
         message = f"the C library is not glibc, which the programs of CUDA {toolkit.release} need"
-        return (Warned(message=message, hint="use a system or a container with glibc"),)
+        return (Warned(message, "use a system or a container with glibc"),)
     clash = toolkit.compiler.host_limits.libc_below if isinstance(toolkit.compiler, Nvcc) else ""
-    if clash and version_key(version) >= version_key(clash):
-        return (
-            Warned(
-                message=f"glibc {version} contradicts CUDA {toolkit.release}'s crt/math_functions.h (which fits glibc "
-                f'below {clash}): nvcc fails with "exception specification is incompatible"',
-                hint="use a newer CUDA release, or a conda toolkit with its own sysroot",
-            ),
-        )
-    return ()
+    if not clash or version_key(version) < version_key(clash):
+        return ()
+    message = (
+        f"glibc {version} contradicts CUDA {toolkit.release}'s crt/math_functions.h (which fits glibc below {clash}): "
+        'nvcc fails with "exception specification is incompatible"'
+    )
+    return (Warned(message, "use a newer CUDA release, or a conda toolkit with its own sysroot"),)
 
 
 def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *, has_gpu: bool) -> tuple[Warned, ...]:
@@ -291,24 +284,20 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
         if theirs != major:
             least = layouts.MIN_DRIVER_FOR_CUDA.get(major)
             needs = f", which needs driver {least} or newer" if least and major > theirs else ""
-            rows.append(
-                Warned(
-                    message=f"jax runs on CUDA {theirs} ({name}), the toolkit is of CUDA {release}: "
-                    f"kernels contain a runtime of their own{needs}",
-                    hint=f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit',
-                )
-            )
+            message = f"jax runs on CUDA {theirs} ({name}), the toolkit is of CUDA {release}: kernels contain a runtime"
+            hint = f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit'
+            rows.append(Warned(f"{message} of their own{needs}", hint))
         if jaxlib and version != jaxlib:
             message = f"{name} {version} does not belong to jaxlib {jaxlib}: jax will not use the GPU"
-            rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{theirs}]=={jaxlib}"'))
+            rows.append(Warned(message, f'python -m pip install "jax[cuda{theirs}]=={jaxlib}"'))
     if jaxlib and has_gpu and not plugins:
         message = "jax is installed without a CUDA plugin: it will not use the GPU"
-        rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{major}]=={jaxlib}"'))
+        rows.append(Warned(message, f'python -m pip install "jax[cuda{major}]=={jaxlib}"'))
     return tuple(rows)
 
 
 def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
-    """Say what an environment's CUDA 12 wheels can and can't do; None when the one with ptxas is not installed.
+    """Describe the abilities of an environment's CUDA 12 wheels; None when the wheel with ptxas is not installed.
 
     Parameters
     ----------
@@ -328,14 +317,14 @@ def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
     compiles = "compiles kernels without launchers"
     rest = f"NVRTC {nvrtc} {compiles}" if nvrtc else f"nvidia-cuda-nvrtc-cu12, which {compiles}, is not installed"
     return Warned(
-        message=f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, but neither nvcc nor cicc; {rest}",
-        hint=f"python -m be_toolchain install --cuda {release_of(version)} installs a set of them for clang, "
+        f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, but neither nvcc nor cicc; {rest}",
+        f"python -m be_toolchain install --cuda {release_of(version)} installs a set of them for clang, "
         "which compiles launchers too; or install --cuda 13.0 with driver 580 or newer",
     )
 
 
 LEAST_ROOM_BYTES = 200 << 20
-"""What a few modules and their staging folders need."""
+"""Free bytes that a few modules and their staging folders need."""
 
 
 def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_libraries: bool = True) -> tuple[Warned, ...]:
@@ -348,7 +337,7 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
     facts : FolderFacts
         The facts about the folder.
     remedy : str
-        The hint: what to set instead.
+        The hint, which names a setting.
     keeps_libraries : bool
         Whether files in the folder are loaded later, so that nobody else may be able to put one there.
 
@@ -364,14 +353,14 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
         reasons = ("does not exist: nvcc fails",)
     else:
         reasons = tuple(against_building(facts))
-    return tuple(Warned(message=f"the {purpose} folder {facts.path} {reason}", hint=remedy) for reason in reasons)
+    return tuple(Warned(f"the {purpose} folder {facts.path} {reason}", remedy) for reason in reasons)
 
 
 def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
     """Warn of a folder that is nearly full; parameters as in `judge_folder`."""
     if facts.free_bytes is not None and facts.free_bytes < LEAST_ROOM_BYTES:
         message = f"the {purpose} folder {facts.path} has {facts.free_bytes >> 20} MiB left"
-        return (Warned(message=message, hint=f"free some space, or {remedy}"),)
+        return (Warned(message, f"free some space, or {remedy}"),)
     return ()
 
 
@@ -415,66 +404,48 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
     if ours[0] > theirs[0]:
         least = layouts.MIN_DRIVER_FOR_CUDA.get(ours[0])
         branch = f" (driver {driver_release})" if driver_release else ""
-        return (
-            Warned(
-                message=f"the driver supports CUDA {driver_version}{branch}; kernels of CUDA {release} don't run on it",
-                hint=f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else "",
-            ),
-        )
-    return (
-        Warned(
-            message=f"the driver supports CUDA {driver_version} and cannot translate PTX of CUDA {release}; "
-            "machine code for its own GPUs runs",
-            hint=f"name the GPU's architecture, or use CUDA {driver_version} or older",
-        ),
-    )
+        message = f"the driver supports CUDA {driver_version}{branch}; kernels of CUDA {release} don't run on it"
+        hint = f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else ""
+        return (Warned(message, hint),)
+    message = f"the driver supports CUDA {driver_version} and cannot translate PTX of CUDA {release}"
+    hint = f"name the GPU's architecture, or use CUDA {driver_version} or older"
+    return (Warned(f"{message}; machine code for its own GPUs runs", hint),)
 
 
-def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
-    """Warn of GPUs on this machine that the toolkit has no machine code for."""
-    unknown = [arch for arch in present if arch not in toolkit.archs]
-    return tuple(
-        Warned(
-            message=f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine",
-            hint=f"use a newer {toolkit.compiler.newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
-        )
-        for arch in unknown
-        if toolkit.archs
-    )
+def judge_archs(present: Iterable[Arch], toolkit: CudaToolkit) -> Iterator[Warned]:
+    """Warn of GPUs on this machine that the toolkit can't make machine code for."""
+    for arch in present if toolkit.archs else ():
+        if arch not in toolkit.archs:
+            is_new = arch > max(toolkit.archs)
+            hint = f"use a newer {toolkit.compiler.newer}" if is_new else "use an older CUDA release"
+            yield Warned(f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine", hint)
 
 
 def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterator[Warned]:
     """Warn of a compiler from outside the conda prefix that Python runs in."""
     for root in conda_roots:
         if not str(compiler.path).startswith(f"{root}/"):
-            yield Warned(
-                message=f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it: its "
-                "output may need a newer libstdc++ than conda's",
-                hint=f"conda install -p {root} gxx",
-            )
+            message = f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it"
+            needs = "its output may need a newer libstdc++ than conda's"
+            yield Warned(f"{message}: {needs}", f"conda install -p {root} gxx")
 
 
 def judge_flags(chosen: HostCompiler, appended_flags: str) -> Iterator[Warned]:
     """Warn of a host compiler in NVCC_APPEND_FLAGS: nvcc takes the last ``-ccbin``, which overrides the chosen one."""
     named = parse_ccbin(appended_flags)
     if named and named not in (str(chosen.path), chosen.path.name):
-        yield Warned(
-            message=f"NVCC_APPEND_FLAGS names the host compiler {named}, which nvcc will use instead of {chosen.path}",
-            hint="take -ccbin out of NVCC_APPEND_FLAGS",
-        )
+        message = f"NVCC_APPEND_FLAGS names the host compiler {named}, which nvcc will use instead of {chosen.path}"
+        yield Warned(message, "take -ccbin out of NVCC_APPEND_FLAGS")
 
 
 def refused_settings(environ: Mapping[str, str], around: Surroundings) -> tuple[PreferenceError, ...]:
     """Return an error for each setting that keeps all load functions from working."""
-    return (*find_bad_settings(environ), *_refused_cache(around))
-
-
-def _refused_cache(around: Surroundings) -> Iterator[PreferenceError]:
-    """Yield the errors for a cache folder that a variable names; the runtime replaces only the default folder."""
-    if around.cache_variable:
+    refused = list(find_bad_settings(environ))
+    if around.cache_variable:  # the runtime replaces only the default folder
         remedy = f"set {around.cache_variable} to a folder of your own, or unset it"
-        for row in judge_folder("cache", around.cache, remedy):
-            yield PreferenceError(f"{row.message} ({around.cache_variable})", hints=(row.hint,))
+        rows = judge_folder("cache", around.cache, remedy)
+        refused += [PreferenceError(f"{row.message} ({around.cache_variable})", hints=(row.hint,)) for row in rows]
+    return tuple(refused)
 
 
 def find_bad_settings(environ: Mapping[str, str]) -> Iterator[PreferenceError]:

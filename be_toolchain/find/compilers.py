@@ -1,9 +1,9 @@
-"""Host compilers and compilers that users name."""
+"""C++ compilers: the ordered steps that find them, and the questions that identify each one."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,27 +19,34 @@ from be_toolchain.values import HostCompiler
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that stand before a compiler in ``CXX``."""
 
-
 NO_ANSWER = "repair or remove it"
 """What to do about a program with a compiler's name that doesn't answer as one."""
 
 
-class HostCandidate(NamedTuple):
-    """A program that may be a C++ compiler.
+class Candidate(NamedTuple):
+    """A place that a search step found and nobody has examined yet.
 
     Parameters
     ----------
     path : Path
-        Its absolute path.
+        The absolute path of a C++ compiler or an nvcc, which may be a wrapper script or a link, or of a folder.
     found_via : str
         The search step.
+    is_joined : bool
+        Whether the path is a folder of joined CUDA 12 wheels, with which clang compiles.
     """
 
     path: Path
     found_via: str
+    is_joined: bool = False
+
+    @property
+    def probe(self) -> Probe:
+        """The place without a reason for or against it."""
+        return Probe(self.found_via, str(self.path))
 
 
-HostStep = Callable[[System, Preferences], Iterator[HostCandidate | Probe]]
+Found = Candidate | Probe
 
 
 def conda_prefixes(system: System) -> tuple[Path, ...]:
@@ -47,7 +54,7 @@ def conda_prefixes(system: System) -> tuple[Path, ...]:
     return tuple(prefix for prefix in system.prefixes if system.is_dir(prefix / "conda-meta"))
 
 
-def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCandidate | Probe]:
+def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]:
     """Find the compiler that a variable names: a path, a bare name, or one behind ccache; other words are ignored."""
     whole = Path(value)
     is_place = whole.is_absolute() and (system.is_program(whole) or system.is_dir(whole))
@@ -58,12 +65,15 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCa
     is_folder = name.startswith("/") and system.is_dir(Path(name))
     if is_folder:
         name = str(Path(name) / "g++")
-    path = system.which(name) or _in_conda(system, name)
+    path = system.which(name)
+    if path is None and name and "/" not in name:  # conda puts its bin folder on PATH only in an activated prefix
+        places = (prefix / "bin" / name for prefix in conda_prefixes(system))
+        path = next((place for place in places if system.is_program(place)), None)
     if path is not None:
-        yield HostCandidate(path=path, found_via=variable)
+        yield Candidate(path, variable)
     else:
         reason = "no g++ in this folder" if is_folder else "no such program"
-        yield Probe(found_via=variable, place=value, reason=reason, hint=correct(variable))
+        yield Probe(variable, value, reason, correct(variable))
 
 
 def _split(value: str) -> list[str]:
@@ -74,141 +84,99 @@ def _split(value: str) -> list[str]:
         return value.split()
 
 
-def _in_conda(system: System, name: str) -> Path | None:
-    """Find a bare name in the bin folder of a conda prefix, which is not on PATH until the prefix is activated."""
-    if not name or "/" in name:
-        return None
-    places = (prefix / "bin" / name for prefix in conda_prefixes(system))
-    return next((place for place in places if system.is_program(place)), None)
-
-
-def from_flags(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """Find the compilers that nvcc's own variables name."""
-    for variable, value in preferences.cuda_hosts:
-        yield from named_compiler(system, variable, value)
-
-
-def from_cxx(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """Find the compiler in ``CXX``."""
-    if preferences.plain_cxx is not None:
-        yield from named_compiler(system, *preferences.plain_cxx)
-
-
-def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+def from_conda(system: System) -> Iterator[Found]:
     """Search the running Python's conda prefix: a libstdc++ other than its own fails at load time."""
     for prefix in conda_prefixes(system):
         triplets = layouts.CONDA_TRIPLETS.get(system.machine, ())
         names = [f"{triplet}-{name}" for triplet in triplets for name in ("c++", "g++", "clang++")]
         names += [name for plain, _ in layouts.CXX_FAMILIES for name in plain]
-        found = [prefix / "bin" / name for name in names]
-        programs = [path for path in found if system.is_program(path)]
+        programs = [path for name in names if system.is_program(path := prefix / "bin" / name)]
         if not programs:
-            yield Probe(found_via="conda", place=str(prefix), reason="no C++ compiler in this conda prefix")
+            yield Probe("conda", str(prefix), "no C++ compiler in this conda prefix")
         for path in programs:
-            yield HostCandidate(path=path, found_via="conda")
+            yield Candidate(path, "conda")
 
 
-def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
+def from_managed(system: System) -> Iterator[Found]:
     """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
     store = find_store(system)
     if store.problem:
-        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+        yield Probe("managed", str(store.path), store.problem, OTHER_STORE)
     for name in find_managed(system, ZIG_PREFIX):
         assert store.path is not None
         path = store.path / name / "bin" / "clang++"
         if system.is_program(path) and not distrust_managed(system, store.path / name):
-            yield HostCandidate(path=path, found_via="managed")
+            yield Candidate(path, "managed")
 
 
-def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """Report the managed compilers, and why nvcc can't use them."""
-    for found in from_managed(system, preferences):
-        if isinstance(found, HostCandidate):
-            reason = "its C++ library is libc++, which CUDA's headers refuse on x86"
-            yield Probe(found_via=found.found_via, place=str(found.path), reason=reason)
-
-
-def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
+def from_path(system: System) -> Iterator[Found]:
     """Search PATH: for each family the plain names, then versioned ones such as g++-12, newest first."""
     for names, prefix in layouts.CXX_FAMILIES:
         for name in names:
             path = system.which(name)
-            if path is None:
-                yield Probe(found_via="PATH", place=name, reason="not on PATH")
-            else:
-                yield HostCandidate(path=path, found_via="PATH")
+            yield Probe("PATH", name, "not on PATH") if path is None else Candidate(path, "PATH")
         yield from _versioned(system, prefix)
 
 
-def _versioned(system: System, prefix: str) -> Iterator[HostCandidate | Probe]:
+def _versioned(system: System, prefix: str) -> Iterator[Found]:
     """Find the names on PATH that end with a version, newest first."""
-
-    def version(path: Path) -> str:
-        return path.name.removeprefix(prefix)
-
-    found = [
-        folder / name for folder in system.path_dirs for name in system.list_dir(folder) if name.startswith(prefix)
-    ]
-    programs = [path for path in found if version(path).replace(".", "").isdigit() and system.is_program(path)]
+    programs: list[tuple[tuple[int, ...], Path]] = []
+    for folder in system.path_dirs:
+        for name in system.list_dir(folder):
+            version = name.removeprefix(prefix)
+            if version != name and version.replace(".", "").isdigit() and system.is_program(folder / name):
+                programs.append((version_key(version), folder / name))
     if not programs:
-        yield Probe(found_via="PATH", place=f"{prefix}<version>", reason="none on PATH")
-    for path in sorted(programs, key=lambda path: version_key(version(path)), reverse=True):
-        yield HostCandidate(path=path, found_via="PATH")
-
-
-STEPS: tuple[HostStep, ...] = (from_cxx, from_conda, from_path, from_managed)
-"""For C++: ``CXX``, the conda prefix that Python runs in, PATH, the managed ones."""
-
-CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS[:-1], managed_for_cuda)
-"""For nvcc's host side: its own variables come first, and the managed compilers are none for it."""
+        yield Probe("PATH", f"{prefix}<version>", "none on PATH")
+    for _, path in sorted(programs, key=lambda row: row[0], reverse=True):
+        yield Candidate(path, "PATH")
 
 
 def host_candidates(
     system: System, preferences: Preferences, requested: Path | None, *, for_cuda: bool
-) -> Iterator[HostCandidate | Probe]:
+) -> Iterator[Found]:
     """Yield every place for a C++ compiler, best first; only the named one if the caller or ``BE_CXX`` names one."""
     if requested is not None:
         yield from named_compiler(system, "argument cxx", shlex.quote(str(requested)))
-    elif preferences.cxx is not None:
+        return
+    if preferences.cxx is not None:
         yield from named_compiler(system, *preferences.cxx)
-    else:
-        for step in CUDA_STEPS if for_cuda else STEPS:
-            yield from step(system, preferences)
+        return
+    for variable, value in preferences.cuda_hosts if for_cuda else ():
+        yield from named_compiler(system, variable, value)
+    if preferences.plain_cxx is not None:
+        yield from named_compiler(system, *preferences.plain_cxx)
+    yield from from_conda(system)
+    yield from from_path(system)
+    for found in from_managed(system):
+        if not for_cuda:
+            yield found
+        elif isinstance(found, Candidate):
+            yield found.probe._replace(reason="its C++ library is libc++, which CUDA's headers refuse on x86")
 
 
-def probe_compiler(system: System, candidate: HostCandidate) -> HostCompiler | Probe:
-    """Ask a program which compiler it is."""
-
-    def lost(reason: str) -> Probe:
-        return Probe(found_via=candidate.found_via, place=str(candidate.path), reason=reason)
-
-    told, *more = system.run_all(
-        tuple((str(candidate.path), flag) for flag in ("-v", "-dumpmachine")), unset=layouts.PROBE_UNSET
-    )
-    found = parse_host_version(told.text)
+def probe_compiler(system: System, candidate: Candidate) -> HostCompiler | Probe:
+    """Run a program to identify the compiler; return a probe with the reason if it can't be used."""
+    path, found_via, _ = candidate
+    answer, machine = system.run_all(((str(path), "-v"), (str(path), "-dumpmachine")), unset=layouts.PROBE_UNSET)
+    found = parse_host_version(answer.text)
     if found is None:
-        return lost(told.why_failed or "it is neither gcc nor clang")._replace(hint=NO_ANSWER)
+        return Probe(found_via, str(path), answer.why_failed or "it is neither gcc nor clang", NO_ANSWER)
     if found.install_file is not None:
         system.stat(found.install_file)
     least = layouts.MIN_CXX_MAJOR[found.family]
     if version_key(found.version)[0] < least:
-        return lost(f"{found.family} {found.version} is older than {found.family} {least}, the first with C++17")
-    return HostCompiler(
-        path=candidate.path,
-        family=found.family,
-        version=found.version,
-        target=found.target or more[0].stdout.strip(),
-        banner=found.banner,
-        found_via=candidate.found_via,
-        content=identify_files(system, candidate.path),
-    )
+        reason = f"{found.family} {found.version} is older than {found.family} {least}, the first with C++17"
+        return Probe(found_via, str(path), reason)
+    target, content = found.target or machine.stdout.strip(), identify_files(system, path)
+    return HostCompiler(path, found.family, found.version, target, found_via, found.banner, content)
 
 
 _HEAD_BYTES = 1 << 16
 
 
 def identify_files(system: System, *paths: Path) -> str:
-    """Hash what identifies files: all of a script; the size and the head, with the build id, of a binary."""
+    """Return a hash that identifies files: of a whole script; of a binary's size and head, with its build id."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -228,9 +196,9 @@ class Compilers:
     system : System
         The machine.
     preferences : Preferences
-        The environment's wishes.
+        The settings that steer the search.
     requested : Path, optional
-        The caller's.
+        The only compiler that the caller accepts.
     """
 
     def __init__(self, system: System, preferences: Preferences, requested: Path | None) -> None:
@@ -240,7 +208,7 @@ class Compilers:
         self._asked: dict[Path, HostCompiler | Probe] = {}
 
     def each(self, *, for_cuda: bool) -> Iterator[HostCompiler | Probe]:
-        """Every compiler that works, best first, and every place that lost."""
+        """Yield every compiler that works, best first, and a probe for every place without one."""
         seen: set[Path] = set()
         for candidate in host_candidates(self._system, self._preferences, self._requested, for_cuda=for_cuda):
             if isinstance(candidate, Probe):
@@ -249,10 +217,11 @@ class Compilers:
                 seen.add(candidate.path)
                 yield self._ask(candidate)
 
-    def _ask(self, candidate: HostCandidate) -> HostCompiler | Probe:
-        """Ask once; a later step that finds the same program gives its own name to the answer."""
+    def _ask(self, candidate: Candidate) -> HostCompiler | Probe:
+        """Ask a program once; a later step that finds the same program is named in the answer instead."""
         if candidate.path not in self._asked:
             self._asked[candidate.path] = probe_compiler(self._system, candidate)
         answer = self._asked[candidate.path]._replace(found_via=candidate.found_via)
-        named = isinstance(answer, Probe) and candidate.found_via in self._preferences.compiler_names
-        return answer._replace(hint=correct(candidate.found_via)) if isinstance(answer, Probe) and named else answer
+        if isinstance(answer, Probe) and candidate.found_via in self._preferences.compiler_names:
+            return answer._replace(hint=correct(candidate.found_via))
+        return answer

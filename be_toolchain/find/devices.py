@@ -1,7 +1,8 @@
-"""Queries for the NVIDIA driver and its GPUs without JAX: libcuda first, then nvidia-smi."""
+"""The NVIDIA driver and its GPUs, asked without JAX: libcuda first, then nvidia-smi."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 import threading
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
 from be_toolchain.known.layouts import PROC_DRIVER
+from be_toolchain.known.versions import render_cuda_number
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 
@@ -19,7 +21,7 @@ MAJOR_ATTRIBUTE, MINOR_ATTRIBUTE = 75, 76
 """``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of cuda.h."""
 
 NO_DEVICE = 100
-"""``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, there is no GPU or visible."""
+"""``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, but there is no GPU, or none is visible."""
 
 
 class Device(NamedTuple):
@@ -28,11 +30,11 @@ class Device(NamedTuple):
     Parameters
     ----------
     index : int
-        Its number among those visible.
+        The number among the visible GPUs.
     name : str
-        Such as ``"NVIDIA H200"``.
+        The name, such as ``"NVIDIA H200"``.
     arch : Arch
-        Its compute capability.
+        The compute capability.
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
@@ -54,7 +56,7 @@ class DeviceReport(NamedTuple):
     found_via : str
         ``"libcuda"``, ``"nvidia-smi"`` or empty.
     problem : str or None
-        Why there are no devices.
+        The reason why there are no devices.
     """
 
     driver_version: str | None = None
@@ -106,9 +108,8 @@ def ask_aside(system: System) -> Callable[[], DeviceReport]:
         Waits for the answer and returns it.
     """
     answers: list[DeviceReport] = []
-    thread = threading.Thread(
-        target=lambda: answers.append(probe_devices(system)), name="be_toolchain-driver", daemon=True
-    )
+    name = "be_toolchain-driver"
+    thread = threading.Thread(target=lambda: answers.append(probe_devices(system)), name=name, daemon=True)
     thread.start()
 
     def answer() -> DeviceReport:
@@ -145,38 +146,26 @@ def _check(call: str, status: int) -> None:
 
 
 def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
-    """Ask libcuda; if it is missing or fails, the report's `problem` says so."""
+    """Ask libcuda; the report's `problem` has the reason if it is missing or fails."""
     try:
         cuda = system.open_library(LIBCUDA)
     except OSError:
         return DeviceReport(driver_release=release, problem=f"{LIBCUDA} was not found: no NVIDIA driver is installed")
-    version = None
+    version, number = None, ctypes.c_int()
     try:
-        version = _driver_version(cuda)
+        _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))  # it needs no cuInit
+        version = render_cuda_number(number.value)
         _check("cuInit", cuda.cuInit(0))
-        devices = _list_devices(cuda)
+        _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(number)))
+        devices = tuple(_describe(cuda, index) for index in range(number.value))
     except _DriverError as error:
         hidden = system.environ.get("CUDA_VISIBLE_DEVICES")
         none = "there is no GPU" if hidden is None else f"no GPU is visible with CUDA_VISIBLE_DEVICES={hidden!r}"
         problem = none if error.status == NO_DEVICE else str(error)
-        return DeviceReport(driver_version=version, driver_release=release, found_via="libcuda", problem=problem)
+        return DeviceReport(version, release, (), "libcuda", problem)
     except AttributeError as error:
         return DeviceReport(driver_release=release, problem=f"{LIBCUDA} is not a CUDA driver: {error}")
-    return DeviceReport(driver_version=version, driver_release=release, devices=devices, found_via="libcuda")
-
-
-def _driver_version(cuda: Any) -> str:
-    """Ask for the CUDA version that the driver supports; this needs no cuInit."""
-    number = ctypes.c_int()
-    _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))
-    return f"{number.value // 1000}.{number.value % 1000 // 10}"
-
-
-def _list_devices(cuda: Any) -> tuple[Device, ...]:
-    """List the visible GPUs."""
-    count = ctypes.c_int()
-    _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)))
-    return tuple(_describe(cuda, index) for index in range(count.value))
+    return DeviceReport(version, release, devices, "libcuda")
 
 
 def _describe(cuda: Any, index: int) -> Device:
@@ -190,11 +179,11 @@ def _describe(cuda: Any, index: int) -> Device:
         number = ctypes.c_int()
         _check("cuDeviceGetAttribute", cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, handle))
         numbers.append(number.value)
-    return Device(index=index, name=name.value.decode("utf-8", "replace"), arch=Arch(numbers[0], numbers[1]))
+    return Device(index, name.value.decode("utf-8", "replace"), Arch(numbers[0], numbers[1]))
 
 
 def _ask_nvidia_smi(system: System) -> DeviceReport | None:
-    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; None when it is missing or fails."""
+    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; return None when it is missing or fails."""
     program = system.which("nvidia-smi")
     if program is None:
         return None
@@ -204,13 +193,8 @@ def _ask_nvidia_smi(system: System) -> DeviceReport | None:
         return None
     devices, release = parse_smi(listed.stdout, system.environ.get("CUDA_VISIBLE_DEVICES"))
     version = re.search(r"CUDA Version:\s*(\d+\.\d+)", summary.stdout)
-    return DeviceReport(
-        driver_version=version[1] if version else None,
-        driver_release=release,
-        devices=devices,
-        found_via="nvidia-smi",
-        problem=None if devices else "nvidia-smi lists no visible GPU",
-    )
+    problem = None if devices else "nvidia-smi lists no visible GPU"
+    return DeviceReport(version[1] if version else None, release, devices, "nvidia-smi", problem)
 
 
 def parse_smi(text: str, visible: str | None) -> tuple[tuple[Device, ...], str | None]:
@@ -235,20 +219,15 @@ def parse_smi(text: str, visible: str | None) -> tuple[tuple[Device, ...], str |
     ('sm_90', '580.82.07')
     """
     rows = [row for row in (line.split(", ") for line in text.splitlines()) if len(row) == 5]
-    chosen = rows
-    if visible is not None:
-        chosen = []
-        for word in (word.strip() for word in visible.split(",")):
-            row = next(
-                (row for row in rows if word == row[0] or (word.startswith("GPU-") and row[1].startswith(word))), None
-            )
-            if row is None:
-                break
-            chosen.append(row)
+    chosen = rows if visible is None else []
+    for word in map(str.strip, visible.split(",")) if visible is not None else ():
+        matching = (row for row in rows if word == row[0] or (word.startswith("GPU-") and row[1].startswith(word)))
+        row = next(matching, None)
+        if row is None:
+            break
+        chosen.append(row)
     devices = []
-    for index, row in enumerate(chosen):
-        try:
-            devices.append(Device(index=index, name=row[2], arch=Arch.parse(row[3])))
-        except ArchError:
-            continue
+    for index, (_, _, name, capability, _) in enumerate(chosen):
+        with contextlib.suppress(ArchError):
+            devices.append(Device(index, name, Arch.parse(capability)))
     return tuple(devices), rows[0][4].strip() if rows else None

@@ -1,4 +1,4 @@
-"""From a request to a toolchain: the record if it still holds, else the search; or an error with every place tried."""
+"""From a request to a toolchain: the recorded answer while nothing that it depends on changes, else a search."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from be_toolchain import values
 from be_toolchain.arch import Arch, parse_archs, render_archs
 from be_toolchain.known.layouts import PROC_DRIVER
 from be_toolchain.machine.files import seal, unseal
@@ -15,33 +16,19 @@ from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
 from be_toolchain.machine.trust import LARGE, SMALL, distrust_owner, find_store, read_regular
 from be_toolchain.settings import RECORD_VARIABLES, ConfigurationFile, find_configuration, warn_of
-from be_toolchain.values import (
-    ClangCuda,
-    Component,
-    CudaToolkit,
-    HostCompiler,
-    HostLimits,
-    Nvcc,
-    Toolchain,
-    ToolchainRequest,
-    Warned,
-)
-
-if TYPE_CHECKING:
-    from be_toolchain.find.devices import DeviceReport
-
+from be_toolchain.values import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 
 SCHEMA = 7
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
-"""How many environments are remembered: each has a record of its own."""
+"""The number of records that are kept, one for each environment."""
 
 Key = list[list[str]]
 
 
 class ObservingSystem(System):
-    """A system that remembers each file, folder and listing that was asked for, whether or not it exists.
+    """A system that remembers each file, folder and listing that a search asks for, whether or not it exists.
 
     Parameters
     ----------
@@ -51,12 +38,8 @@ class ObservingSystem(System):
 
     def __init__(self, inner: System) -> None:
         self._inner = inner
-        self.environ = inner.environ
-        self.machine = inner.machine
-        self.prefixes = inner.prefixes
-        self.site_dirs = inner.site_dirs
-        self.cwd = inner.cwd
-        self.libc = inner.libc
+        for name in System.__annotations__:
+            setattr(self, name, getattr(inner, name))
         self.seen: dict[str, FileStamp | None] = {}
         self.listed: dict[str, FileStamp | None] = {}
 
@@ -115,7 +98,7 @@ class ObservingSystem(System):
 
 
 def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
-    """Return what an answer depends on besides files: the request, Python's folders, a project's file, variables."""
+    """Return the key of an answer: the request, Python's folders, a project's file and variables, but no files."""
     environ = system.environ
     return [
         ["schema", str(SCHEMA)],
@@ -153,14 +136,12 @@ def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
     try:
         path = record_path(record_dir, key)
         data = unseal(read_regular(path, LARGE, judge=distrust_owner, follows_link=False))  # it names programs that run
-        return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
+        if data["key"] != key or not _is_unchanged(data, system):
+            return None
+        toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
+        toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
-
-
-def _decode_recorded(data: Any) -> Toolchain:
-    toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
-    toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
     return toolchain
 
 
@@ -189,10 +170,8 @@ def prune_records(record_dir: Path) -> None:
 
     ages: list[tuple[float, Path]] = []
     for path in (*record_dir.glob("toolchain-*.json"), *record_dir.glob(".*.json.*")):
-        try:
+        with contextlib.suppress(OSError):
             ages.append((path.stat().st_mtime, path))
-        except OSError:
-            continue
     ages.sort(reverse=True)
     records = [path for _, path in ages if not path.name.startswith(".")]
     hour_ago = time.time() - 3600
@@ -240,7 +219,7 @@ def _listing(stamp: FileStamp | None) -> list[int]:
     return [] if stamp is None else [stamp.inode, stamp.mtime_ns, stamp.ctime_ns]
 
 
-def _unchanged(data: Any, system: System) -> bool:
+def _is_unchanged(data: Any, system: System) -> bool:
     """Return whether every observation still holds."""
     stat = system.stat
     return all(shape == _shape(stat(path)) for path, shape in data["seen"].items()) and all(
@@ -264,7 +243,7 @@ def _decode_toolchain(data: Any) -> Toolchain:
         cxx=_decode_host(data["cxx"]) if data["cxx"] else None,
         cuda=_decode_toolkit(data["cuda"]) if data["cuda"] else None,
         environment=tuple((name, value) for name, value in data["environment"]),
-        warnings=tuple(Warned(**row) for row in data["warnings"]),
+        warnings=tuple(values.Warned(**row) for row in data["warnings"]),
     )
 
 
@@ -279,27 +258,19 @@ def _decode_toolkit(data: Any) -> CudaToolkit:
     fields |= {name: tuple(map(Path, data[name])) for name in ("include_dirs", "library_dirs")}
     fields |= {name: Path(data[name]) for name in ("root", "ptxas", "fatbinary", "libdevice")}
     fields |= {name: Path(data[name]) if data[name] else None for name in ("cudart_static", "cudart_shared")}
+    host = _decode_host(data["host_compiler"])
+    compiler: values.Nvcc | values.ClangCuda = values.ClangCuda(host)
+    if data["nvcc"]:
+        parts: dict[str, Any] = {name: data[f"nvcc_{name}"] for name in ("version", "build", "content")}
+        parts |= {name: Path(data[name]) for name in ("cicc", "cudafe", "nvlink")}
+        parts["host_limits"] = values.HostLimits(**data["host_limits"])
+        parts["allow_unsupported_compiler"] = data["allow_unsupported_compiler"]
+        compiler = values.Nvcc(path=Path(data["nvcc"]), host=host, **parts)
     return CudaToolkit(
-        compiler=_decode_nvcc(data) if data["nvcc"] else ClangCuda(host=_decode_host(data["host_compiler"])),
-        components=tuple(Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
+        compiler=compiler,
+        components=tuple(values.Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
         archs=tuple(Arch.parse(text) for text in data["archs"]),
         **fields,
-    )
-
-
-def _decode_nvcc(data: Any) -> Nvcc:
-    """Decode the nvcc of an encoded `CudaToolkit`."""
-    return Nvcc(
-        path=Path(data["nvcc"]),
-        version=data["nvcc_version"],
-        build=data["nvcc_build"],
-        content=data["nvcc_content"],
-        cicc=Path(data["cicc"]),
-        cudafe=Path(data["cudafe"]),
-        nvlink=Path(data["nvlink"]),
-        host=_decode_host(data["host_compiler"]),
-        host_limits=HostLimits(**data["host_limits"]),
-        allow_unsupported_compiler=data["allow_unsupported_compiler"],
     )
 
 
@@ -307,7 +278,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def device_archs(system: System | None = None, record_dir: Path | None = None) -> tuple[Arch, ...]:
-    """Return the architectures of the visible GPUs, remembered because initialising the driver takes 100 ms or more.
+    """Return the architectures of the visible GPUs, from a record if it holds: the driver takes 100 ms or more.
 
     Parameters
     ----------
@@ -330,32 +301,21 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     """
     system = system or LocalSystem()
     facts = _cheap_facts(system) if record_dir is not None else None
-    if record_dir is None or facts is None:
-        return _distinct(_probe(system))
-    path = record_dir / "devices.json"
-    known = _remembered(path, facts)
-    if known is not None:
-        return known
-    archs = _distinct(_probe(system))
-    if archs:
+    path = record_dir / "devices.json" if record_dir is not None and facts is not None else None
+    if path is not None:
+        known = _read_archs(path, facts)
+        if known is not None:
+            return known
+    from be_toolchain.find.devices import probe_devices
+
+    archs = tuple(sorted({device.arch for device in probe_devices(system).devices}))
+    if archs and path is not None:
         write_private(path, json.dumps({"facts": facts, "archs": render_archs(archs)}))
     return archs
 
 
-def _probe(system: System) -> DeviceReport:
-    """Ask the driver; its module is imported only here."""
-    from be_toolchain.find.devices import probe_devices
-
-    return probe_devices(system)
-
-
-def _distinct(report: DeviceReport) -> tuple[Arch, ...]:
-    """Return each architecture once."""
-    return tuple(sorted({device.arch for device in report.devices}))
-
-
 def _cheap_facts(system: System) -> list[str] | None:
-    """Return what the kernel shows of driver and GPUs, and the variables that hide GPUs; None if it shows nothing.
+    """Return the kernel's facts about driver and GPUs, and the variables that hide GPUs; None without facts.
 
     A GPU is identified by its bus address: exchanging it takes another boot. Its ``information`` file would name it,
     but the driver takes a millisecond to write that.
@@ -364,16 +324,14 @@ def _cheap_facts(system: System) -> list[str] | None:
     gpus = system.list_dir(PROC_DRIVER / "gpus")
     if not version or not gpus:
         return None
-    facts = [version, system.read_text(BOOT_ID) or ""]
-    facts.append(" ".join(gpus))
-    facts.append(" ".join(name for name in system.list_dir(Path("/dev")) if name.startswith("nvidia")))
+    nodes = (name for name in system.list_dir(Path("/dev")) if name.startswith("nvidia"))
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-    facts.extend(f"{name}={system.environ.get(name, ' (not set)')}" for name in names)
-    return facts
+    variables = (f"{name}={system.environ.get(name, ' (not set)')}" for name in names)
+    return [version, system.read_text(BOOT_ID) or "", " ".join(gpus), " ".join(nodes), *variables]
 
 
-def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
-    """Read the kept answer, if it belongs to these facts."""
+def _read_archs(path: Path, facts: list[str] | None) -> tuple[Arch, ...] | None:
+    """Read the recorded architectures; None unless they belong to these facts."""
     try:
         data: Any = json.loads(read_regular(path, SMALL))
         return parse_archs(data["archs"]) if data["facts"] == facts else None
@@ -384,32 +342,33 @@ def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
 def resolve(
     request: ToolchainRequest | None = None, *, system: System | None = None, record_dir: Path | None = None
 ) -> Toolchain:
-    """Find what is needed to compile here.
+    """Find a toolchain that compiles on this machine.
 
     Parameters
     ----------
     request : ToolchainRequest, optional
-        What is needed; a C++ compiler unless told otherwise.
+        The parts that are needed; a C++ compiler unless given.
     system : System, optional
-        The machine; this one unless told otherwise.
+        The machine; this one unless given.
     record_dir : Path, optional
-        Where answers are kept. An answer is given again, without starting a process, while no file, folder and
+        The folder that keeps answers. An answer is reused, without starting a process, while no file, folder and
         variable that it came from has changed. A folder that can't be written is no error.
 
     Returns
     -------
     Toolchain
+        The parts that were requested.
 
     Raises
     ------
     HostCompilerNotFoundError
-        No working C++ compiler.
+        There is no working C++ compiler.
     CudaNotFoundError
-        No complete CUDA toolkit; `IncoherentToolchainError` when those that are complete mix releases.
+        There is no complete CUDA toolkit; `IncoherentToolchainError` when the complete toolkits mix releases.
     UnsupportedHostCompilerError
-        The toolkit refuses every C++ compiler that is here, or the one that was named.
+        The toolkit refuses every C++ compiler of this machine, or the compiler that was named.
     PreferenceError
-        An environment variable or a file that steers the search means nothing.
+        An environment variable, or a file, that steers the search has an invalid value.
     """
     request = request or ToolchainRequest()
     system = system or LocalSystem()
@@ -427,7 +386,7 @@ def resolve(
 
 
 def _search(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None) -> Toolchain:
-    """Search anew; raise what went wrong."""
+    """Search the machine; raise the error if a part is missing."""
     from be_toolchain.find.survey import survey
 
     found = survey(request, system, configuration)

@@ -1,16 +1,15 @@
-"""The ordered steps of the search for a CUDA toolkit; every hit says how it was found, every miss why it failed."""
+"""The ordered steps of the search for a CUDA toolkit, which yield candidates, and probes with reasons for misses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from be_toolchain import settings
 from be_toolchain.errors import Probe, correct
-from be_toolchain.find.compilers import conda_prefixes
+from be_toolchain.find.compilers import Candidate, Found, conda_prefixes
 from be_toolchain.known import layouts
-from be_toolchain.known.layouts import ComponentRow, Layout, parse_dist_infos
+from be_toolchain.known.layouts import Layout, parse_dist_infos
 from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
 from be_toolchain.machine.files import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.machine.system import System
@@ -19,109 +18,65 @@ from be_toolchain.settings import GROUPS, Preferences
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-Versions = dict[str, str]
-Names = Callable[[ComponentRow], tuple[str, ...]]
+Step = Callable[[System, Preferences], Iterator[Found]]
 
 
 def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, tuple[str, str]]:
-    """The version of each component that some record below a toolkit's root tells, and which record that is.
+    """Read the version of each component from the installers' records below a toolkit's root.
 
     Parameters
     ----------
     system : System
         The machine.
     root : Path
-        The toolkit's.
+        The root of the toolkit.
     layout : Layout
-        That of the toolkit: it says which installer's records come first.
+        The layout of the toolkit, which decides whose records come first.
 
     Returns
     -------
     dict
-        Component to (version, source); a component that no record knows is not in it.
+        Component to (version, source); a component without a record is left out.
     """
     found: dict[str, tuple[str, str]] = {}
-    for versions, names, source in _records(system, root, layout):
+    for versions, packaging, source in _records(system, root, layout):
         for row in layouts.COMPONENTS:
-            version = next((versions[name] for name in names(row) if name in versions), "")
+            names = (row.pip,) if packaging == "pip" else getattr(row, packaging)
+            version = next((versions[name] for name in names if name in versions), "")
             if version:
                 found.setdefault(row.name, (version, source))
     return found
 
 
-def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[Versions, Names, str]]:
-    """Each record's versions, the names that it has for a component, and how it is called."""
+def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[dict[str, str], str, str]]:
+    """Yield each record: its versions, the field of `ComponentRow` with its names, and its source in messages."""
     if layout.name == "pip":
-        yield parse_dist_infos(system.list_dir(root.parent.parent)), _pip, "dist-info"
+        yield parse_dist_infos(system.list_dir(root.parent.parent)), "pip", "dist-info"
         return
     if layout.name == "conda":
-        yield parse_conda_meta(system.list_dir(root / "conda-meta")), lambda row: row.conda, "conda-meta"
+        yield parse_conda_meta(system.list_dir(root / "conda-meta")), "conda", "conda-meta"
         return
     if layout.name == "debian":
         text = system.read_text(DPKG_STATUS, limit_bytes=64 << 20) or ""
-        yield parse_dpkg_status(text), lambda row: row.debian, "dpkg"
+        yield parse_dpkg_status(text), "debian", "dpkg"
     text = system.read_text(root / "version.json") or ""
-    yield parse_version_json(text), lambda row: row.version_json, "version.json"
+    yield parse_version_json(text), "version_json", "version.json"
     # A toolkit that was put together from wheels keeps their records inside.
-    yield parse_dist_infos(system.list_dir(root / "dist-info")), _pip, "dist-info"
+    yield parse_dist_infos(system.list_dir(root / "dist-info")), "pip", "dist-info"
 
 
-def _pip(row: ComponentRow) -> tuple[str, ...]:
-    """The wheel of a component."""
-    return (row.pip,)
-
-
-class ToolkitCandidate(NamedTuple):
-    """An nvcc that may belong to a complete toolkit.
-
-    Parameters
-    ----------
-    nvcc : Path
-        Its absolute path; it may be a wrapper script or a link.
-    found_via : str
-        The search step.
-    """
-
-    nvcc: Path
-    found_via: str
-
-
-class ClangCandidate(NamedTuple):
-    """A folder of joined CUDA 12 wheels, with which clang compiles.
-
-    Parameters
-    ----------
-    root : Path
-        The folder.
-    found_via : str
-        The search step.
-    asked_for : bool
-        Whether it was asked for by name; otherwise it is used only where there is no nvcc.
-    """
-
-    root: Path
-    found_via: str
-    asked_for: bool = False
-
-
-Found = ToolkitCandidate | ClangCandidate | Probe
-ToolkitStep = Callable[[System, Preferences], Iterator[Found]]
-
-
-def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCandidate | Probe]:
-    """Find the nvcc below a root folder."""
+def _in_root(system: System, found_via: str, root: Path) -> Found:
+    """Return the nvcc below a root folder, or the reason why there is none."""
     nvcc = root / "bin" / "nvcc"
     if system.is_program(nvcc):
-        yield ToolkitCandidate(nvcc=nvcc, found_via=found_via)
-    elif system.is_file(nvcc):
-        yield Probe(found_via=found_via, place=str(nvcc), reason="not executable")
-    elif system.is_dir(root):
+        return Candidate(nvcc, found_via)
+    if system.is_file(nvcc):
+        return Probe(found_via, str(nvcc), "not executable")
+    if system.is_dir(root):
         reason = "no bin/nvcc in it" if system.list_dir(root) else "it is empty, or can't be read"
-        yield Probe(found_via=found_via, place=str(root), reason=reason)
-    elif system.is_file(root):
-        yield Probe(found_via=found_via, place=str(root), reason="a file, not the folder of a toolkit")
     else:
-        yield Probe(found_via=found_via, place=str(root), reason="no such folder")
+        reason = "a file, not the folder of a toolkit" if system.is_file(root) else "no such folder"
+    return Probe(found_via, str(root), reason)
 
 
 def _correction(system: System, name: str, place: Path) -> str:
@@ -132,49 +87,48 @@ def _correction(system: System, name: str, place: Path) -> str:
     return correct(name)
 
 
-def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCandidate | Probe]:
+def _from_variable(system: System, name: str, value: str) -> Iterator[Found]:
     """Search the roots in a variable; a stray separator, as in ``:/usr/local/cuda``, is ignored."""
     for entry in dict.fromkeys(word.strip() for word in value.split(":")):
         if entry.startswith("/"):
-            found: Iterator[ToolkitCandidate | Probe] = _from_root(system, name, Path(entry))
+            found = _in_root(system, name, Path(entry))
             hint = _correction(system, name, Path(entry))
-            yield from (each._replace(hint=hint) if isinstance(each, Probe) else each for each in found)
+            yield found._replace(hint=hint) if isinstance(found, Probe) else found
         elif entry:
-            yield Probe(found_via=name, place=entry, reason="not an absolute path", hint=correct(name))
+            yield Probe(name, entry, "not an absolute path", correct(name))
 
 
-def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_homes(system: System, preferences: Preferences) -> Iterator[Found]:
     """Search CUDA_HOME, then CUDA_PATH."""
-    set_names = {name for name, _ in preferences.homes}
     for name in settings.HOMES.variables:
-        if name not in set_names:
-            yield Probe(found_via=name, place="environment", reason="not set")
+        if name not in dict(preferences.homes):
+            yield Probe(name, "environment", "not set")
     for name, value in preferences.homes:
         yield from _from_variable(system, name, value)
 
 
-def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_conda(system: System, preferences: Preferences) -> Iterator[Found]:
     """Search the running Python's conda prefix, then an activated one."""
     activated = Path(preferences.conda_prefix) if preferences.conda_prefix.startswith("/") else None
     prefixes = dict.fromkeys((*conda_prefixes(system), *((activated,) if activated else ())))
     if not prefixes:
-        yield Probe(found_via="conda", place=str(system.prefixes[0]), reason="Python runs in no conda environment")
+        yield Probe("conda", str(system.prefixes[0]), "Python runs in no conda environment")
     for prefix in prefixes:
-        yield from _from_root(system, "conda", prefix)
+        yield _in_root(system, "conda", prefix)
 
 
-def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_pip(system: System, _: Preferences) -> Iterator[Found]:
     """Search NVIDIA's wheels on Python's path."""
     for folder in system.site_dirs:
         roots = [folder / below for below in layouts.PIP_ROOTS if system.is_dir(folder / below)]
         for root in roots:
-            yield from _from_root(system, "pip wheels", root)
+            yield _in_root(system, "pip wheels", root)
         old = folder / layouts.PIP_NVCC_WITHOUT_COMPILER
         if system.is_dir(old):
             reason = "the CUDA 12 wheel nvidia-cuda-nvcc-cu12 holds ptxas and libdevice but no nvcc"
-            yield Probe(found_via="pip wheels", place=str(old), reason=reason)
+            yield Probe("pip wheels", str(old), reason)
         elif not roots:
-            yield Probe(found_via="pip wheels", place=str(folder), reason="no CUDA compiler wheels in it")
+            yield Probe("pip wheels", str(folder), "no CUDA compiler wheels in it")
 
 
 def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
@@ -184,21 +138,21 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
     reason = distrust_managed(system, store / name)
     if reason:
         hint = "python -m be_toolchain use none" if found_via == _USE else ""
-        yield Probe(found_via=found_via, place=str(store / name), reason=reason, hint=hint)
+        yield Probe(found_via, str(store / name), reason, hint)
         return
     roots = [store / name / below for below in layouts.PIP_ROOTS if system.is_dir(store / name / below)]
     for root in roots:
-        yield from _from_root(system, found_via, root)
+        yield _in_root(system, found_via, root)
     joined = store / name / layouts.CLANG_ROOT
     if system.is_dir(joined):
-        yield ClangCandidate(root=joined, found_via=found_via, asked_for=found_via == _USE)
+        yield Candidate(joined, found_via, is_joined=True)
 
 
 _MANAGED, _USE = layouts.MANAGED_STEPS
 
 
 def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
-    """Find the managed toolchain that ``use`` chose, unless a setting says which places come first."""
+    """Find the managed toolchain that ``use`` chose, unless a setting orders the places."""
     store = find_store(system)
     name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
     if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
@@ -209,59 +163,53 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
     """Find the managed toolchains of this user, newest first."""
     misnamed = misnamed_store(system.environ)
     if misnamed:
-        yield Probe(found_via="managed", place=ENV_STORE, reason=misnamed, hint=correct(ENV_STORE))
+        yield Probe("managed", ENV_STORE, misnamed, correct(ENV_STORE))
     store = find_store(system)
     names = find_managed(system, CUDA_PREFIX)
     if store.problem:
-        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+        yield Probe("managed", str(store.path), store.problem, OTHER_STORE)
     elif not names:
-        yield Probe(found_via="managed", place=str(store.path or "store"), reason="no managed CUDA toolkit")
+        yield Probe("managed", str(store.path or "store"), "no managed CUDA toolkit")
     for name in names:
         yield from _in_store(system, _MANAGED, name)
 
 
-def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_path(system: System, _: Preferences) -> Iterator[Found]:
     """Find every nvcc on PATH: the first may lack its headers."""
     found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
     if not found:
-        yield Probe(found_via="PATH", place="nvcc", reason="not on PATH")
+        yield Probe("PATH", "nvcc", "not on PATH")
     for nvcc in found:
-        yield ToolkitCandidate(nvcc=nvcc, found_via="PATH")
+        yield Candidate(nvcc, "PATH")
 
 
-def from_modules(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_modules(system: System, preferences: Preferences) -> Iterator[Found]:
     """Search the variables of environment modules."""
     for name, value in preferences.modules:
         yield from _from_variable(system, name, value)
 
 
-def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """Search the folders in which installers and distributions put toolkits, newest first where there are several."""
+def from_well_known(system: System, _: Preferences) -> Iterator[Found]:
+    """Search the folders in which installers and distributions put toolkits, newest first."""
     for text in layouts.SYSTEM_ROOTS:
-        yield from _from_root(system, "well-known folder", Path(text))
+        yield _in_root(system, "well-known folder", Path(text))
     for parent, prefix in layouts.VERSIONED_ROOTS:
         names = [name for name in system.list_dir(Path(parent)) if name.startswith(prefix)]
         for name in sorted(names, key=version_key, reverse=True):
-            yield from _from_root(system, "well-known folder", Path(parent) / name)
+            yield _in_root(system, "well-known folder", Path(parent) / name)
 
 
-def from_hpc_sdk(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_hpc_sdk(system: System, _: Preferences) -> Iterator[Found]:
     """Search the toolkits inside NVIDIA's HPC SDK, newest first."""
     base = Path(layouts.HPC_SDK_ROOT)
-    roots = [
-        base / arch / version / "cuda" / release
-        for arch in system.list_dir(base)
-        if arch.startswith("Linux_")
-        for version in system.list_dir(base / arch)
-        if version[:1].isdigit()
-        for release in system.list_dir(base / arch / version / "cuda")
-        if release[:1].isdigit()
-    ]
+    archs = [base / name for name in system.list_dir(base) if name.startswith("Linux_")]
+    folders = [arch / name / "cuda" for arch in archs for name in system.list_dir(arch) if name[:1].isdigit()]
+    roots = [folder / name for folder in folders for name in system.list_dir(folder) if name[:1].isdigit()]
     for root in sorted(roots, key=lambda root: (version_key(root.name), str(root)), reverse=True):
-        yield from _from_root(system, "HPC SDK", root)
+        yield _in_root(system, "HPC SDK", root)
 
 
-STEPS: dict[str, tuple[ToolkitStep, ...]] = {
+STEPS: dict[str, tuple[Step, ...]] = {
     "env": (from_homes,),
     "conda": (from_conda,),
     "pip": (from_pip,),
@@ -269,15 +217,19 @@ STEPS: dict[str, tuple[ToolkitStep, ...]] = {
     "path": (from_path,),
     "system": (from_modules, from_well_known, from_hpc_sdk),
 }
-"""The steps of each group of `preferences.GROUPS`."""
-
+"""The steps of each group of `settings.GROUPS`."""
 
 _JOINED = Path(layouts.CLANG_ROOT).parts
 
 
+def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
+    """Return who names the only program that may be used, and the program; None if nobody does."""
+    return (label, str(requested)) if requested is not None else preferred
+
+
 def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:
     """Yield every place for a CUDA toolkit, best first; only the named nvcc if the caller or ``BE_NVCC`` names one."""
-    named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
+    named = who_named(requested, preferences.nvcc, "argument nvcc")
     if named is None:
         yield from from_selected(system, preferences)
         for group in preferences.groups:
@@ -289,15 +241,10 @@ def toolkit_candidates(system: System, preferences: Preferences, requested: Path
     root = Path(value)
     if place is None and root.is_absolute() and system.is_program(root / "bin" / "nvcc"):
         place = root / "bin" / "nvcc"
-    if (
-        place is None
-        and root.is_absolute()
-        and root.parts[-2:] == _JOINED
-        and system.is_program(root / "bin" / "ptxas")
-    ):
-        yield ClangCandidate(root=root, found_via=found_via, asked_for=True)
-    elif place is None:
-        reason = "no bin/nvcc in this folder" if root.is_absolute() and system.is_dir(root) else "no such program"
-        yield Probe(found_via=found_via, place=value, reason=reason)
+    if place is not None:
+        yield Candidate(place, found_via)
+    elif root.is_absolute() and root.parts[-2:] == _JOINED and system.is_program(root / "bin" / "ptxas"):
+        yield Candidate(root, found_via, is_joined=True)
     else:
-        yield ToolkitCandidate(nvcc=place, found_via=found_via)
+        reason = "no bin/nvcc in this folder" if root.is_absolute() and system.is_dir(root) else "no such program"
+        yield Probe(found_via, value, reason)

@@ -1,4 +1,4 @@
-"""The whole search in one value: the choice, every place that was rejected, and the error if there is one."""
+"""The whole search in one value: the chosen toolchain, every rejected place, and the error if there is one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 from be_toolchain import settings
 from be_toolchain.errors import HostCompilerNotFoundError, Probe, ToolchainError, UnsupportedHostCompilerError, correct
 from be_toolchain.find.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
-from be_toolchain.find.compilers import Compilers, HostCandidate, conda_prefixes, host_candidates
-from be_toolchain.find.search import toolkit_candidates
-from be_toolchain.find.toolkit import find_toolkit, place_of, who_named
+from be_toolchain.find.compilers import Compilers, Found, conda_prefixes, host_candidates
+from be_toolchain.find.search import toolkit_candidates, who_named
+from be_toolchain.find.toolkit import find_toolkit
 from be_toolchain.known import layouts
 from be_toolchain.known.versions import version_key
 from be_toolchain.machine.system import System, distribution_of, host_package
@@ -19,7 +19,7 @@ from be_toolchain.values import ClangCuda, HostCompiler, HostLimits, Nvcc, Toolc
 
 
 class Survey(NamedTuple):
-    """All that a search found.
+    """The result of a search.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Survey(NamedTuple):
     cxx_probes, cuda_probes, host_probes : tuple of Probe
         Every place that was searched for a C++ compiler, for a CUDA toolkit, and for a host compiler for it.
     cxx_problem, cuda_problem : ToolchainError, optional
-        Why there is none.
+        The reason why there is none.
     """
 
     toolchain: Toolchain
@@ -67,57 +67,43 @@ def survey(
     Raises
     ------
     PreferenceError
-        An environment variable, or the file, that steers the search has a value that means nothing.
+        An environment variable, or the file, that steers the search has an invalid value.
     """
     preferences = parse_preferences(system.environ, parse_configuration(configuration))
     compilers = Compilers(system, preferences, request.cxx)
-    environment = tuple(
-        (name, system.environ[name]) for name in sorted(layouts.COMPILE_VARIABLES) if system.environ.get(name)
-    )
-    result = Survey(toolchain=Toolchain(environment=environment))
+    variables = ((name, system.environ.get(name, "")) for name in sorted(layouts.COMPILE_VARIABLES))
+    result = Survey(Toolchain(environment=tuple(row for row in variables if row[1])))
     if request.need_cxx or request.need_cuda:
         result = _with_cxx(result, system, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
     if request.need_cuda:
         result = _with_cuda(result, system, preferences, request, compilers)
     if to_the_end:
-        result = _with_the_rest(result, system, preferences, request)
+        cxx = host_candidates(system, preferences, request.cxx, for_cuda=False)
+        hosts = host_candidates(system, preferences, request.cxx, for_cuda=True)
+        toolkits = toolkit_candidates(system, preferences, request.nvcc)
+        result = result._replace(
+            cxx_probes=_continued(result.cxx_probes, cxx),
+            host_probes=_continued(result.host_probes, hosts),
+            cuda_probes=_continued(result.cuda_probes, toolkits),
+        )
     return result._replace(toolchain=_finish(result, system))
 
 
-def _with_the_rest(result: Survey, system: System, preferences: Preferences, request: ToolchainRequest) -> Survey:
-    """Add the places after the chosen ones."""
-
-    def hosts(*, for_cuda: bool) -> Iterator[HostCandidate | Probe]:
-        return host_candidates(system, preferences, request.cxx, for_cuda=for_cuda)
-
-    toolkits = (
-        each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(place_of(each)))
-        for each in toolkit_candidates(system, preferences, request.nvcc)
-    )
-    return result._replace(
-        cxx_probes=_continued(result.cxx_probes, map(_as_probe, hosts(for_cuda=False))),
-        host_probes=_continued(result.host_probes, map(_as_probe, hosts(for_cuda=True))),
-        cuda_probes=_continued(result.cuda_probes, toolkits),
-    )
-
-
-def _as_probe(each: HostCandidate | Probe) -> Probe:
-    """Describe a compiler that was not examined."""
-    return each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(each.path))
-
-
-def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Probe, ...]:
+def _continued(probes: tuple[Probe, ...], places: Iterator[Found]) -> tuple[Probe, ...]:
     """Return the probes up to the chosen one, then the places that come later in the order."""
     winner = next((probe for probe in probes if probe.chosen), None)
     if winner is None:
         return probes
     known = {(probe.found_via, probe.place) for probe in probes}
-
-    def reason(place: str) -> str:
-        return "the same as the chosen one" if place == winner.place else f"not needed: {winner.place} comes first"
-
-    rest = (each for each in dict.fromkeys(places) if (each.found_via, each.place) not in known)
-    return (*probes, *(each if each.reason else each._replace(reason=reason(each.place)) for each in rest))
+    rest = []
+    for place in dict.fromkeys(places):
+        probe = place if isinstance(place, Probe) else place.probe
+        if (probe.found_via, probe.place) in known:
+            continue
+        is_winner = probe.place == winner.place
+        reason = "the same as the chosen one" if is_winner else f"not needed: {winner.place} comes first"
+        rest.append(probe if probe.reason else probe._replace(reason=reason))
+    return (*probes, *rest)
 
 
 def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
@@ -128,9 +114,8 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
             probes.append(found)
             continue
         reason = f"{found.family} {found.version}, the first that works in the search order"
-        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
-        toolchain = result.toolchain._replace(cxx=found)
-        return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
+        probes.append(Probe(found.found_via, str(found.path), reason, chosen=True))
+        return result._replace(toolchain=result.toolchain._replace(cxx=found), cxx_probes=tuple(probes))
     hints: tuple[str, ...] = (
         f"install one, such as with: {host_package(distribution_of(system))}",
         "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
@@ -150,9 +135,8 @@ def _with_cuda(
     result: Survey, system: System, preferences: Preferences, request: ToolchainRequest, compilers: Compilers
 ) -> Survey:
     """Add the CUDA toolkit and its host compiler."""
-    any_host = result.toolchain.cxx or next(
-        (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe)), None
-    )
+    working = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
+    any_host = result.toolchain.cxx or next(working, None)
     if any_host is None:
         return result._replace(cuda_problem=result.cxx_problem)
     found = find_toolkit(system, preferences, request.nvcc, any_host, compilers)
@@ -165,10 +149,9 @@ def _with_cuda(
             probes, host = _find_host(limits, compilers, preferences)
             if host is None:
                 anything = Compilers(system, preferences._replace(cxx=None), None)
-                problem = _host_error(toolkit.title, limits, probes, _newest_fitting(limits, anything))
+                problem = _host_error(toolkit.title, limits, probes, anything)
                 return result._replace(host_probes=probes, cuda_problem=problem)
-            unknown = bool(judge_host(host, limits))
-            compiler = nvcc._replace(host=host, allow_unsupported_compiler=unknown)
+            compiler = nvcc._replace(host=host, allow_unsupported_compiler=bool(judge_host(host, limits)))
             toolkit = toolkit._replace(compiler=compiler)
             result = result._replace(host_probes=probes)
         case ClangCuda():
@@ -192,23 +175,19 @@ def _find_host(
         by_wish = f"{refused}; used because you asked for it"
         reason = refused if not chosen else by_wish if refused else works
         hint = correct(found.found_via) if found.found_via in named and not chosen else ""
-        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, hint=hint, chosen=chosen))
+        probes.append(Probe(found.found_via, str(found.path), reason, hint, chosen))
         if chosen:
             return tuple(probes), found
     return tuple(probes), None
 
 
-def _newest_fitting(limits: HostLimits, compilers: Compilers) -> HostCompiler | None:
-    """Find the newest C++ compiler of this machine that an nvcc accepts, gcc before clang."""
-    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
-    fitting = [found for found in every if not judge_host(found, limits)]
-    return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
-
-
 def _host_error(
-    nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], fitting: HostCompiler | None
+    nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], compilers: Compilers
 ) -> UnsupportedHostCompilerError:
-    """Make the error for an nvcc that accepts no compiler; `fitting` is one that the user's settings rule out."""
+    """Make the error for an nvcc that accepts no compiler; it names the newest one that the settings rule out."""
+    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
+    accepted = [found for found in every if not judge_host(found, limits)]
+    fitting = max(accepted, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
     most = limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"
@@ -229,19 +208,14 @@ def _finish(result: Survey, system: System) -> Toolchain:
     toolchain = result.toolchain
     cxx, cuda = toolchain.cxx, toolchain.cuda
     nvcc = cuda.compiler if cuda is not None and isinstance(cuda.compiler, Nvcc) else None
-    if nvcc is not None and cxx is not None and not _is_named(cxx):
+    named = ("argument cxx", *settings.CXX.variables, *settings.PLAIN_CXX.variables)
+    if nvcc is not None and cxx is not None and not (cxx.found_via in named or cxx.found_via.startswith("cxx in ")):
         cxx = nvcc.host
-    used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
-    roots = tuple(str(prefix) for prefix in conda_prefixes(system))
+    roots = tuple(map(str, conda_prefixes(system)))
+    used = filter(None, (cxx, cuda and cuda.host_compiler))
     rows = [row for compiler in used for row in judge_conda(compiler, roots)]
     if cuda is not None:
         rows.extend(judge_libc(system.libc, cuda))
     if nvcc is not None:
         rows.extend(judge_flags(nvcc.host, system.environ.get("NVCC_APPEND_FLAGS", "")))
     return toolchain._replace(cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
-
-
-def _is_named(compiler: HostCompiler) -> bool:
-    """Return whether the C++ compiler was named, by a caller, a variable or a project's file."""
-    named = ("argument cxx", *settings.CXX.variables, *settings.PLAIN_CXX.variables)
-    return compiler.found_via in named or compiler.found_via.startswith("cxx in ")

@@ -1,9 +1,9 @@
-"""CUDA toolkits: candidates are searched and their contents are examined."""
+"""CUDA toolkits: the files of each candidate are found and examined, and the first complete toolkit is chosen."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,21 +11,11 @@ from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError, Probe, ToolchainError, correct
 from be_toolchain.find.clang import examine_clang_tree, find_clang
 from be_toolchain.find.coherence import Rejection, find_mixture, judge_release, repair_hint
-from be_toolchain.find.compilers import Compilers, identify_files
-from be_toolchain.find.search import ClangCandidate, Found, ToolkitCandidate, recorded_versions, toolkit_candidates
-from be_toolchain.known import layouts
-from be_toolchain.known.layouts import Layout
-from be_toolchain.known.versions import (
-    DryRun,
-    parse_archs_listed,
-    parse_cccl_version,
-    parse_cudart_version,
-    parse_dryrun,
-    parse_host_limits,
-    parse_libc_below,
-    parse_tool_version,
-    release_of,
-)
+from be_toolchain.find.compilers import Candidate, Compilers, Found, identify_files
+from be_toolchain.find.search import recorded_versions, toolkit_candidates, who_named
+from be_toolchain.known import layouts, versions
+from be_toolchain.known.layouts import MANAGED_STEPS, Layout
+from be_toolchain.known.versions import release_of
 from be_toolchain.machine.files import interrupted_marker
 from be_toolchain.machine.system import RunResult, System, clang_package, distribution_of
 from be_toolchain.settings import Preferences
@@ -38,11 +28,11 @@ class Answers(NamedTuple):
     nvcc: Path
     version: str
     build: str
-    places: DryRun
+    places: versions.DryRun
 
 
 class Parts(NamedTuple):
-    """The files and folders of a toolkit; `missing` names those that were not found."""
+    """The files and folders of a toolkit; `missing` names the parts that were not found."""
 
     root: Path
     layout: Layout
@@ -66,14 +56,14 @@ HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/t
 """The header that shows that a component's headers are there."""
 
 
-def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
+def examine_toolkit(system: System, candidate: Candidate, host: HostCompiler) -> CudaToolkit | Rejection:
     """Examine one nvcc.
 
     Parameters
     ----------
     system : System
         The machine.
-    candidate : ToolkitCandidate
+    candidate : Candidate
         The nvcc, perhaps behind a script or a link.
     host : HostCompiler
         Any working compiler, without which nvcc's dry run does not start. It is the toolkit's host compiler until the
@@ -86,10 +76,11 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
         tools print are judged elsewhere. A toolkit that is too old, or that mixes releases according to its records,
         is rejected before most of its tools are run.
     """
-    nvcc = candidate.nvcc
+    nvcc = candidate.path
     answers = ask_nvcc(system, nvcc, host)
     parts = None if isinstance(answers, Rejection) else find_parts(system, answers)
-    if parts is None or not _has_tools(parts):
+    if parts is None or not all(tool in parts.programs for tool in layouts.TOOLS):
+        # An nvcc behind a bare link takes the folder of the link for its own, and misses the tools there.
         linked = system.realpath(nvcc)
         if linked != nvcc and linked.name == "nvcc":
             behind = ask_nvcc(system, linked, host)
@@ -98,63 +89,59 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
     if isinstance(answers, Rejection):
         return answers
     assert parts is not None
-    too_old = judge_release(release_of(answers.version))
+    release = release_of(answers.version)
+    too_old = judge_release(release)
     if too_old:
-        return Rejection(reason=too_old)
+        return Rejection(too_old)
+    repair = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     if parts.missing:
-        return _incomplete(parts, answers, candidate)
+        reason = f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})"
+        return Rejection(reason, repair if parts.layout.name in ("pip", "conda") else "")
     if system.is_file(interrupted_marker(parts.root)):
         reason = "an installation of CUDA wheels into its folder was interrupted"
-        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
-    return _assemble(system, candidate, answers, parts, host)
+        return Rejection(reason, "python -m be_toolchain doctor --fix", mixed=True)
+    recorded = tuple(_recorded(system, parts))
+    mixture = find_mixture(recorded, release, repair)
+    return mixture or _assemble(system, candidate, answers, parts, recorded, host)
 
 
 def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
     """Ask nvcc for its version and its folders, which is enough to find a toolkit incomplete or mixed."""
     path = str(nvcc)
     dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
-    told, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
-    version = parse_tool_version(told.text)
+    answer, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
+    version = versions.parse_tool_version(answer.text)
     if version is None:
-        return Rejection(reason=f"does not report its version ({told.why_failed or 'unknown text'})")
-    return Answers(
-        nvcc=nvcc,
-        version=version.version,
-        build=version.build,
-        places=parse_dryrun(dry.text),
-    )
-
-
-def _root(top: Path | None, here: Path) -> Path:
-    """Return the toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
-    if top is None or top.parent == here.parent / "targets":
-        return here.parent
-    return top
+        return Rejection(f"does not report its version ({answer.why_failed or 'unknown text'})")
+    return Answers(nvcc, version.version, version.build, versions.parse_dryrun(dry.text))
 
 
 def find_parts(system: System, answers: Answers) -> Parts:
-    """Look for each part: first where nvcc says, then where the layout has it."""
+    """Find each part: first in the folders that nvcc names, then in the folders of the layout."""
     places = answers.places
     here = places.here or answers.nvcc.parent
-    root = _root(places.top, here)
+    root = places.top or here.parent
+    if root.parent == here.parent / "targets":  # conda-forge's nvcc.profile names the folder of its headers
+        root = here.parent
     layout = _layout_of(system, root)
     system.stat(here / "nvcc.profile")
     tool_dirs = _folders(system, root, (here,), layout.tools)
     cicc_dirs = _folders(system, root, (places.cicc_dir,), layout.cicc)
     wanted = dict.fromkeys(("nvcc", *layouts.TOOLS), tool_dirs) | {"cicc": cicc_dirs}
-    programs = {name: _first(system, folders, name, program=True) for name, folders in wanted.items()}
-    libdevice = _first(
-        system, _folders(system, root, (places.libdevice_dir,), layout.libdevice), "libdevice.10.bc", program=False
-    )
+    programs = {name: _first(system.is_program, folders, name) for name, folders in wanted.items()}
+    libdevice_dirs = _folders(system, root, (places.libdevice_dir,), layout.libdevice)
+    libdevice = _first(system.is_file, libdevice_dirs, "libdevice.10.bc")
     includes = _folders(system, root, places.include_dirs, ())
     if not all(_find_headers(system, includes).values()):
         includes = _folders(system, root, places.include_dirs, layout.includes)
     headers = _find_headers(system, includes)
     libraries = _folders(system, root, places.library_dirs, ())
-    if not _first(system, libraries, "libcudart_static.a", program=False):
+    if not _first(system.is_file, libraries, "libcudart_static.a"):
         libraries = _folders(system, root, places.library_dirs, layout.libraries)
-    static = _first(system, libraries, "libcudart_static.a", program=False)
-    shared = _shared_cudart(system, libraries, answers.version)
+    static = _first(system.is_file, libraries, "libcudart_static.a")
+    major = answers.version.partition(".")[0]  # wheels have the shared library only under its versioned name
+    names = ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(answers.version)}")
+    shared = next(filter(None, (_first(system.is_file, libraries, name) for name in names)), None)
     missing = [name for name, path in programs.items() if path is None]
     missing += [HEADERS[name] for name, path in headers.items() if path is None]
     missing += ["libdevice.10.bc"] if libdevice is None else []
@@ -175,12 +162,7 @@ def find_parts(system: System, answers: Answers) -> Parts:
 
 def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
     """Find the header of each component."""
-    return {name: _first(system, folders, header, program=False) for name, header in HEADERS.items()}
-
-
-def _has_tools(parts: Parts) -> bool:
-    """Return whether nvcc's tools are beside it: an nvcc behind a bare link takes the link's folder for its own."""
-    return all(tool in parts.programs for tool in layouts.TOOLS)
+    return {name: _first(system.is_file, folders, header) for name, header in HEADERS.items()}
 
 
 def _layout_of(system: System, root: Path) -> Layout:
@@ -192,57 +174,33 @@ def _layout_of(system: System, root: Path) -> Layout:
     )
 
 
-def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
-    """Return the folders that exist, those that nvcc named first."""
+def _folders(system: System, root: Path, named: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the folders that exist: first the named ones, then the folders of a layout's rows."""
     targets = layouts.TARGETS.get(system.machine, (f"{system.machine}-linux",))
     multiarch = f"{system.machine}-linux-gnu"
     known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
-    wanted = dict.fromkeys((*(path for path in told if path is not None), *known))
+    wanted = dict.fromkeys((*(path for path in named if path is not None), *known))
     return tuple(path for path in wanted if system.is_dir(path))
 
 
-def _first(system: System, folders: tuple[Path, ...], name: str, *, program: bool) -> Path | None:
-    """Find the first file of a name in some folders."""
-    test = system.is_program if program else system.is_file
+def _first(test: Callable[[Path], bool], folders: tuple[Path, ...], name: str) -> Path | None:
+    """Return the first path of a name in some folders that passes a test of `System`."""
     return next((folder / name for folder in folders if test(folder / name)), None)
 
 
-def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> Path | None:
-    """Find the shared CUDA runtime; wheels have it only under its versioned name."""
-    major = version.partition(".")[0]
-    for name in ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(version)}"):
-        found = _first(system, folders, name, program=False)
-        if found is not None:
-            return found
-    return None
-
-
-def _repair(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> str:
-    """Return the command that installs what is missing, or of another release."""
-    release = release_of(answers.version)
-    return repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
-
-
-def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
-    """Name the missing parts and the command that installs them."""
-    return Rejection(
-        reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
-        hint=_repair(parts, answers, candidate) if parts.layout.name in ("pip", "conda") else "",
-    )
-
-
 def _assemble(
-    system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
-) -> CudaToolkit | Rejection:
-    """Make the toolkit's value from its parts; the tools are asked only if no record names another release."""
-    recorded = tuple(_recorded(system, parts))
-    mixture = find_mixture(recorded, release_of(answers.version), _repair(parts, answers, candidate))
-    if mixture:
-        return mixture
+    system: System,
+    candidate: Candidate,
+    answers: Answers,
+    parts: Parts,
+    recorded: tuple[Component, ...],
+    host: HostCompiler,
+) -> CudaToolkit:
+    """Ask the tools for their versions, and make the value of the toolkit."""
     programs = parts.programs
     archs, tools = _ask_tools(system, parts)
-    limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
-    clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
+    limits = versions.parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    clash = versions.parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
     return CudaToolkit(
         root=parts.root,
         release=release_of(answers.version),
@@ -266,9 +224,9 @@ def _assemble(
         fatbinary=programs["fatbinary"],
         libdevice=parts.libdevice,
         components=(
-            Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
+            Component("nvcc", programs["nvcc"], answers.version, "nvcc --version"),
             *tools,
-            *(_completed(system, part, archs) for part in recorded),
+            *(_with_cicc_version(system, part, archs) for part in recorded),
         ),
         archs=archs,
         found_via=candidate.found_via,
@@ -280,61 +238,46 @@ def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Co
     nvcc = str(parts.programs["nvcc"])
     tools = [parts.programs[name] for name in layouts.TOOLS]
     commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
-    listed, helped, *told = system.run_all(commands, unset=layouts.PROBE_UNSET)
-    archs = tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)}))
-    rows = zip(layouts.TOOLS, tools, told, strict=True)
-    return archs, tuple(
-        Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
-        for name, tool, result in rows
-    )
+    listed, helped, *answers = system.run_all(commands, unset=layouts.PROBE_UNSET)
+    archs = tuple(sorted({*versions.parse_archs_listed(listed.stdout), *versions.parse_archs_listed(helped.stdout)}))
+    rows = zip(layouts.TOOLS, tools, answers, strict=True)
+    return archs, tuple(Component(name, tool, _printed(result), f"{name} --version") for name, tool, result in rows)
 
 
 def _recorded(system: System, parts: Parts) -> Iterator[Component]:
-    """Yield the parts that can't be asked for a version, with the one in the packaging's records or in a header."""
+    """Yield the parts that print no version, with the version from the packaging's records or from a header."""
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
     recorded = recorded_versions(system, parts.root, parts.layout)
-    header_release = _cudart_release(system, parts)
+    cudart_header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
+    header_release = versions.parse_cudart_version(system.read_text(cudart_header, limit_bytes=65536) or "")
     for name in ("nvvm", "crt", "cudart", "cccl"):
         version, source = recorded.get(name, ("", ""))
         if name == "cudart" and header_release and release_of(version) != header_release:
             version, source = header_release, "CUDART_VERSION"
         if name == "cccl" and not version:
-            version, source = _cccl_release(system, parts), "CCCL_VERSION"
-        yield Component(name=name, path=files[name], version=version, source=source if version else NO_RECORD)
+            # CCCL's own release, which is not CUDA's, is in its headers.
+            base = parts.headers["cccl"].parent.parent
+            places = (folder / path for folder in (base, base / "cccl") for path in layouts.CCCL_VERSION_HEADERS)
+            texts = (system.read_text(place, limit_bytes=16384) for place in places)
+            found = filter(None, (versions.parse_cccl_version(text) for text in texts if text))
+            version, source = next(found, ""), "CCCL_VERSION"
+        yield Component(name, files[name], version, source if version else NO_RECORD)
 
 
-def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
-    """Add cicc's version, as it reports it itself, where no record has it."""
+def _with_cicc_version(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
+    """Add cicc's version if no record has it; cicc has no ``--version``, but writes it at the head of its PTX."""
     if part.version or part.name != "nvvm":
         return part
-    version = _cicc_version(system, part.path, archs)
+    arch = archs[0].compute if archs else "compute_75"
+    command = (str(part.path), "-arch", arch, str(PROBE), "-o", "/dev/stdout")
+    version = _printed(system.run(command, unset=layouts.PROBE_UNSET))
     return part._replace(version=version, source="cicc's output" if version else NO_RECORD)
 
 
-def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:
-    """Read cicc's version from the head of the PTX that it writes, since it has no ``--version``."""
-    arch = archs[0].compute if archs else "compute_75"
-    return _told(system.run((str(cicc), "-arch", arch, str(PROBE), "-o", "/dev/stdout"), unset=layouts.PROBE_UNSET))
-
-
-def _cccl_release(system: System, parts: Parts) -> str:
-    """Read CCCL's own release, which is not CUDA's, from its headers."""
-    base = parts.headers["cccl"].parent.parent
-    places = (folder / name for folder in (base, base / "cccl") for name in layouts.CCCL_VERSION_HEADERS)
-    texts = (system.read_text(place, limit_bytes=16384) for place in places)
-    return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
-
-
-def _told(result: RunResult) -> str:
-    """Return the version that a tool printed, empty when it printed none."""
-    version = parse_tool_version(result.text)
+def _printed(result: RunResult) -> str:
+    """Return the version that a tool printed; empty when it printed none."""
+    version = versions.parse_tool_version(result.text)
     return version.version if version else ""
-
-
-def _cudart_release(system: System, parts: Parts) -> str:
-    """Read the release from the CUDA runtime's headers."""
-    header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
-    return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")
 
 
 class ToolkitSearch(NamedTuple):
@@ -358,76 +301,72 @@ def find_toolkit(
         if isinstance(candidate, Probe):
             probes.append(candidate)
             continue
-        place = place_of(candidate)
-        seen = Probe(found_via=candidate.found_via, place=str(place))
-        real = system.realpath(place)
+        real = system.realpath(candidate.path)
         if real in tried:
-            probes.append(seen._replace(reason="the same nvcc as one above"))
+            probes.append(candidate.probe._replace(reason="the same nvcc as one above"))
             continue
         tried.add(real)
-        if isinstance(candidate, ClangCandidate):
+        if candidate.is_joined:
             clang_probes, verdict = _examine_wheels(system, candidate, compilers)
         else:
             verdict = examine_toolkit(system, candidate, host)
         if isinstance(verdict, CudaToolkit):
-            verdict = _judge(verdict)
+            found_via, release = verdict.found_via, verdict.release
+            hint = repair_hint(release, layout=verdict.layout, root=verdict.root, found_via=found_via)
+            verdict = find_mixture(verdict.components, release, hint, verdict.compiler.measure) or verdict
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
             hint = verdict.hint or _what_to_do(candidate, preferences)
-            probes.append(seen._replace(reason=verdict.reason, hint=hint))
+            probes.append(candidate.probe._replace(reason=verdict.reason, hint=hint))
             continue
-        probes.append(seen._replace(reason=_why_chosen(verdict, candidate), chosen=True))
-        return ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None, clang_probes=clang_probes)
+        reason = f"CUDA {verdict.release}, the first in the search order that is complete and of one release"
+        if candidate.is_joined:
+            why = "since no place has a working nvcc" if _is_fallback(candidate) else "asked for"
+            reason = f"{verdict.title}, {why}"
+        probes.append(candidate.probe._replace(reason=reason, chosen=True))
+        return ToolkitSearch(verdict, tuple(probes), None, clang_probes)
     named = who_named(requested, preferences.nvcc, "argument nvcc")
     advice = _advise_on_wheels(system, probes, compilers)
     problem = _cuda_error(rejections, tuple(probes), named, advice)
-    return ToolkitSearch(toolkit=None, probes=tuple(probes), problem=problem, clang_probes=clang_probes)
+    return ToolkitSearch(None, tuple(probes), problem, clang_probes)
 
 
-def _what_to_do(candidate: ToolkitCandidate | ClangCandidate, preferences: Preferences) -> str:
+def _what_to_do(candidate: Candidate, preferences: Preferences) -> str:
     """Return the hint for a toolkit that can't be used for no more specific reason."""
     if candidate.found_via in dict((*preferences.homes, *preferences.modules)):
         return correct(candidate.found_via)
-    place = place_of(candidate)
-    return (
-        f"take {place.parent} off PATH, or repair it" if candidate.found_via == "PATH" else f"repair or remove {place}"
-    )
+    if candidate.found_via == "PATH":
+        return f"take {candidate.path.parent} off PATH, or repair it"
+    return f"repair or remove {candidate.path}"
+
+
+def _is_fallback(candidate: Candidate) -> bool:
+    """Return whether these are wheels for clang that nobody asked for, which are used only if there is no nvcc."""
+    return candidate.is_joined and candidate.found_via == MANAGED_STEPS[0]
 
 
 def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
     """Move wheels that only clang can use behind every nvcc, unless they were asked for."""
     later = []
     for each in candidates:
-        if isinstance(each, ClangCandidate) and not each.asked_for:
+        if isinstance(each, Candidate) and _is_fallback(each):
             later.append(each)
         else:
             yield each
     yield from later
 
 
-def place_of(candidate: ToolkitCandidate | ClangCandidate) -> Path:
-    """Return the path that stands for a candidate in messages."""
-    return candidate.root if isinstance(candidate, ClangCandidate) else candidate.nvcc
-
-
-def _why_chosen(toolkit: CudaToolkit, candidate: ToolkitCandidate | ClangCandidate) -> str:
-    """Return the reason for a choice."""
-    if isinstance(candidate, ToolkitCandidate):
-        return f"CUDA {toolkit.release}, the first in the search order that is complete and of one release"
-    return f"{toolkit.title}, {'asked for' if candidate.asked_for else 'since no place has a working nvcc'}"
-
-
 def _examine_wheels(
-    system: System, candidate: ClangCandidate, compilers: Compilers
+    system: System, candidate: Candidate, compilers: Compilers
 ) -> tuple[tuple[Probe, ...], CudaToolkit | Rejection]:
-    """Look for a clang for the CUDA 12 wheels, and examine both."""
+    """Find a clang for the CUDA 12 wheels, and examine both."""
     probes, clang = find_clang(system, compilers.each(for_cuda=True))
     if clang is None:
         least = layouts.MIN_CLANG_FOR_CUDA
         old = next((probe.reason for probe in probes if probe.reason.startswith("clang")), "none is here")
         reason = f"its CUDA 12 wheels hold no nvcc, and clang {least} or newer is needed to compile with them: {old}"
         hint = f"install clang {least} or newer, such as with: {clang_package(distribution_of(system))}"
-        return probes, Rejection(reason=reason, hint=hint)
+        return probes, Rejection(reason, hint)
     return probes, examine_clang_tree(system, candidate, clang)
 
 
@@ -442,12 +381,6 @@ def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers)
     old = next((f" ({probe.reason})" for probe in tried if probe.reason.startswith("clang ")), "")
     least = f"clang {layouts.MIN_CLANG_FOR_CUDA} or newer"
     return (f"{least} compiles with CUDA 12 wheels{old}: install it, then python -m be_toolchain install --cuda 12",)
-
-
-def _judge(toolkit: CudaToolkit) -> CudaToolkit | Rejection:
-    """Check that the parts of a toolkit fit together."""
-    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
-    return find_mixture(toolkit.components, toolkit.release, hint, toolkit.compiler.measure) or toolkit
 
 
 def _cuda_error(
@@ -471,8 +404,3 @@ def _cuda_error(
         "or point to one with CUDA_HOME=/path/to/cuda or BE_NVCC=/path/to/nvcc",
     )
     return CudaNotFoundError("no complete CUDA toolkit was found", probes=probes, hints=hints)
-
-
-def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
-    """Return who names the only program that may be used, and the program."""
-    return (label, str(requested)) if requested is not None else preferred

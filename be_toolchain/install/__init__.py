@@ -1,1 +1,1 @@
-"""Installations: facts are gathered, steps planned and applied. Imports `find` and what is below it."""
+"""Installations: facts are gathered, steps planned and applied. Imports `find` and the layers below it."""

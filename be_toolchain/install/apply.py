@@ -1,25 +1,19 @@
-"""The choice of installations that repair the doctor's problems. Pure."""
+"""Make and apply plans of installations, and choose repairs for the doctor's problems."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from be_toolchain.errors import (
-    CudaNotFoundError,
-    HostCompilerNotFoundError,
-    IncoherentToolchainError,
-    InstallError,
-    ToolchainError,
-    UnsupportedHostCompilerError,
-)
+from be_toolchain import errors
+from be_toolchain.errors import InstallError, ToolchainError
 from be_toolchain.install.compilers import build_library, join_wheels, try_clang, write_compiler
 from be_toolchain.install.facts import parse_present
-from be_toolchain.install.installers import Installer, check_wheel, dist_infos_of
+from be_toolchain.install.installers import Installer, check_wheel, dist_infos_of, read_record
 from be_toolchain.install.managed import ManagedStore, flush, make_workplace
 from be_toolchain.install.plan import (
     FIRST_PIP_MAJOR,
@@ -38,7 +32,7 @@ Say = Callable[[str], None]
 
 
 def make_plan(goal: Goal, situation: Situation, installer: Installer) -> InstallPlan:
-    """Ask the index what a goal comes to, and check what is there already.
+    """Ask the index for the wheels of a goal, and verify the wheels that are installed already.
 
     Raises
     ------
@@ -48,23 +42,20 @@ def make_plan(goal: Goal, situation: Situation, installer: Installer) -> Install
     with make_workplace() as work:
         wheels = installer.resolve(goal.requirement, work)
     plan = plan_install(goal, wheels, situation)
-    site = plan.folder
-    if plan.is_done and any(True for wheel in plan.wheels for _ in check_wheel(site, wheel.name, wheel.version)):
-        return plan.forced()
-    return plan
+    return plan.forced() if plan.is_done and _find_damage(plan, plan.folder) else plan
 
 
 def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: None) -> Path:
-    """Carry out a plan.
+    """Apply a plan.
 
     Parameters
     ----------
     plan : InstallPlan
-        What to do; a plan that is done does nothing.
+        The plan; nothing happens if it is done.
     installer : Installer
-        What fetches wheels.
+        The program that fetches wheels.
     say : callable, optional
-        Is told each step.
+        Called with a line for each step.
 
     Returns
     -------
@@ -86,7 +77,7 @@ def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: Non
 
 
 def _check_room(plan: InstallPlan, system: System) -> None:
-    """Refuse what would fail half way."""
+    """Refuse an installation that would fail half way for lack of room or rights."""
     facts = system.folder_facts(plan.goal.folder)
     if not facts.writable:
         raise InstallError(f"{facts.standing} is not writable", hints=("name another folder with BE_TOOLCHAINS_DIR",))
@@ -100,15 +91,20 @@ def _check_room(plan: InstallPlan, system: System) -> None:
 
 
 def _write_requirements(plan: InstallPlan, work: Path) -> Path:
-    """The requirements file that accepts exactly the plan's wheels."""
+    """Write the requirements file that accepts exactly the plan's wheels, and return its path."""
     path = work / "requirements.txt"
     path.write_text("".join(f"{wheel.requirement}\n" for wheel in plan.wheels), encoding="utf-8")
     return path
 
 
+def _find_damage(plan: InstallPlan, site: Path) -> list[str]:
+    """List the differences between installed files and the plan's wheels."""
+    return [text for wheel in plan.wheels for text in check_wheel(site, wheel.name, wheel.version)]
+
+
 def _require_intact(plan: InstallPlan, site: Path) -> None:
-    """Compare what was installed with what the wheels hold."""
-    wrong = [text for wheel in plan.wheels for text in check_wheel(site, wheel.name, wheel.version)]
+    """Raise InstallError if installed files differ from the plan's wheels."""
+    wrong = _find_damage(plan, site)
     if wrong:
         shown = "\n".join(f"  {text}" for text in wrong[:5])
         raise InstallError(f"{len(wrong)} installed files differ from the wheels\n{shown}")
@@ -149,16 +145,18 @@ def _name_libraries(tree: Path) -> None:
 
 
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
-    """Download all, then exchange the environment's wheels while a marker says that this goes on."""
+    """Download all wheels, then exchange the environment's, with a marker in the environment meanwhile."""
     site = plan.goal.folder
     marker = site / INTERRUPTED
+    record = {"version": plan.version, "wheels": {wheel.name: wheel.version for wheel in plan.wheels}}
     before = _installed(site)
     with make_workplace() as work:
         requirements = _write_requirements(plan, work)
         say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
         installer.download(requirements, work)
         say("replacing the environment's wheels")
-        _write_marker(marker, plan)
+        marker.write_text(json.dumps(record), encoding="utf-8")
+        flush(site)
         try:
             if plan.repairs:
                 wipe(site, tuple(wheel.name for wheel in plan.wheels))
@@ -175,19 +173,12 @@ def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
 
 
 def _installed(site: Path) -> tuple[tuple[str, str], ...]:
-    """The CUDA wheels in a folder."""
+    """Return the CUDA wheels in a folder."""
     return parse_present(tuple(sorted(entry.name for entry in site.iterdir())))
 
 
-def _write_marker(marker: Path, plan: InstallPlan) -> None:
-    """Say, durably, that an exchange goes on and what it goes to."""
-    data = {"version": plan.version, "wheels": {wheel.name: wheel.version for wheel in plan.wheels}}
-    marker.write_text(json.dumps(data), encoding="utf-8")
-    flush(marker.parent)
-
-
 def wipe(site: Path, names: tuple[str, ...]) -> None:
-    """Take distributions out that pip may no longer be able to uninstall: what each RECORD lists, and the record.
+    """Remove distributions that pip may no longer be able to uninstall: the files in each RECORD, and the record.
 
     Parameters
     ----------
@@ -199,28 +190,17 @@ def wipe(site: Path, names: tuple[str, ...]) -> None:
     root = site.resolve()
     for name in names:
         for folder, _ in dist_infos_of(site, name):
-            for path in _recorded(folder):
+            rows: tuple[tuple[str, str], ...] = ()
+            with contextlib.suppress(OSError):
+                rows = read_record(folder)
+            for path, _ in rows:
                 target = site / path
                 if root in target.resolve().parents:
                     target.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
-    _remove_stashes(site)
-
-
-def _recorded(folder: Path) -> tuple[str, ...]:
-    """The files in a RECORD, none when it is not there."""
-    try:
-        with (folder / "RECORD").open(encoding="utf-8", newline="") as file:
-            return tuple(row[0] for row in csv.reader(file) if row)
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return ()
-
-
-def _remove_stashes(site: Path) -> None:
-    """Remove the folders, named with a tilde, in which a killed pip left the files that it was replacing."""
-    cuda = site / "nvidia"
-    places = [site.glob("~vidia*"), cuda.glob("~*"), cuda.glob("cu1?/~*"), cuda.glob("cu1?/*/~*")]
-    for stash in [path for place in places for path in place]:
+    # In folders named with a tilde a killed pip leaves the files that it was replacing.
+    patterns = ("~vidia*", "nvidia/~*", "nvidia/cu1?/~*", "nvidia/cu1?/*/~*")
+    for stash in [path for pattern in patterns for path in site.glob(pattern)]:
         shutil.rmtree(stash, ignore_errors=True)
 
 
@@ -254,24 +234,19 @@ def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> 
     Repairs
         Wheels of different releases are repaired even if another toolkit is in use: they come first in the search.
     """
-    requests: list[tuple[str, InstallRequest]] = []
-    manual: list[str] = []
     broken = _broken_environment(situation)
-    if broken is not None:
-        requests.append(broken)
+    requests = [broken] if broken is not None else []
+    manual: list[str] = []
     for problem in problems:
-        if isinstance(problem, HostCompilerNotFoundError):
-            command = host_package(situation.distribution)
+        if isinstance(problem, errors.HostCompilerNotFoundError):
             requests.append((problem.message, InstallRequest(host_compiler=True)))
-            manual.append(f"for nvcc, and as the better C++ compiler: {command}")
-        elif isinstance(problem, UnsupportedHostCompilerError):
+            manual.append(f"for nvcc, and as the better C++ compiler: {host_package(situation.distribution)}")
+        elif not isinstance(problem, errors.CudaNotFoundError):
             manual.extend(problem.hints[:1])
-        elif isinstance(problem, IncoherentToolchainError) and broken is None:
+        elif broken is None and isinstance(problem, errors.IncoherentToolchainError):
             manual.extend(problem.hints)
-        elif isinstance(problem, CudaNotFoundError) and broken is None:
+        elif broken is None:
             requests.append((problem.message, InstallRequest(cuda="auto")))
-        elif not isinstance(problem, CudaNotFoundError):
-            manual.extend(problem.hints[:1])
     return Repairs(requests=tuple(requests), manual=tuple(dict.fromkeys(manual)))
 
 
@@ -287,9 +262,9 @@ def _broken_environment(situation: Situation) -> tuple[str, InstallRequest] | No
         return None
     nvcc = next(version for name, version in situation.present if name == "nvidia-cuda-nvcc")
     release = release_of(nvcc)
-    return f"the CUDA wheels in {situation.site} are {wrong}", InstallRequest(
-        cuda=_fitting(release, situation), into="env", why=f"CUDA {release} is the release of the nvcc in it"
-    )
+    why = f"CUDA {release} is the release of the nvcc in it"
+    request = InstallRequest(cuda=_fitting(release, situation), into="env", why=why)
+    return f"the CUDA wheels in {situation.site} are {wrong}", request
 
 
 def _fitting(release: str, situation: Situation) -> str:

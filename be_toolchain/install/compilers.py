@@ -1,4 +1,4 @@
-"""Trees that stand for CUDA compilers of other kinds: clang's and zig's."""
+"""Trees that act as compilers: the CUDA 12 wheels joined for clang, and zig under the name clang++."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def join_wheels(tree: Path, versions: dict[str, str]) -> Path:
     Parameters
     ----------
     tree : Path
-        Where the wheels were installed, as in a site-packages folder.
+        The folder into which the wheels were installed, as into site-packages.
     versions : dict of str to str
-        Those of the wheels.
+        The wheels and their versions.
 
     Returns
     -------
     Path
-        The joined folder: ``bin``, ``include``, ``lib``, ``nvvm``, a ``fatbinary`` of ours, ``version.json``.
+        The joined folder: ``bin``, ``include``, ``lib``, ``nvvm``, our ``fatbinary``, ``version.json``.
     """
     root = tree / layouts.CLANG_ROOT
     for folder in _FOLDERS:
@@ -60,7 +60,7 @@ def join_wheels(tree: Path, versions: dict[str, str]) -> Path:
 
 
 def _join(target: Path, sources: Sequence[Path]) -> None:
-    """Link what several folders hold into one; a folder that is in several of them is joined in turn."""
+    """Link the entries of several folders into one; join a folder that several of them have in turn."""
     found: dict[str, list[Path]] = {}
     for source in sources:
         for entry in sorted(source.iterdir()):
@@ -75,16 +75,16 @@ def _join(target: Path, sources: Sequence[Path]) -> None:
 
 
 def try_clang(clang: str, root: Path, work: Path, system: System) -> str:
-    """Compile a kernel and its launcher with a joined folder; what went wrong, or nothing.
+    """Compile a kernel and its launcher with a joined folder; return the error, empty after success.
 
     Parameters
     ----------
     clang : str
         The program.
     root : Path
-        From `join_wheels`.
+        The joined folder, from `join_wheels`.
     work : Path
-        For files.
+        A folder for temporary files.
     system : System
         The machine.
     """
@@ -138,14 +138,14 @@ _FIRST_COMPILE_S = 900.0
 
 
 def write_compiler(tree: Path, machine: str) -> None:
-    """Make a program that is called, and behaves, as clang++.
+    """Write a program with the name and the behavior of clang++.
 
     Parameters
     ----------
     tree : Path
-        A folder that the wheel ``ziglang`` was unpacked into; it may be moved later.
+        The folder with the files of the wheel ``ziglang``; it may be moved later.
     machine : str
-        As `System.machine`.
+        The machine, see `System.machine`.
     """
     script = tree / "bin" / "clang++"
     script.parent.mkdir(exist_ok=True)
@@ -160,16 +160,16 @@ def build_library(tree: Path, work: Path, system: System) -> str:
     Parameters
     ----------
     tree : Path
-        With the program of `write_compiler`.
+        The folder with the program of `write_compiler`.
     work : Path
-        For files that nobody needs afterwards.
+        A folder for temporary files.
     system : System
         The machine.
 
     Returns
     -------
     str
-        What went wrong; empty after success.
+        The error; empty after success.
     """
     program = str(tree / "bin" / "clang++")
     source, middle, out = work / "probe.cc", work / "probe.o", work / "probe.so"

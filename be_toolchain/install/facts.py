@@ -41,6 +41,9 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     store = find_store(system).path
     names = system.list_dir(site)
     jax_cuda, metadata = _jax_plugin(system, site, names)
+    marker = system.read_text(site / INTERRUPTED)
+    version = re.search(r'"version": "([0-9.]+)"', marker or "")
+    interrupted = version[1] if version else "" if marker is None else "unknown"
     probes, clang = find_clang(system, Compilers(system, parse_preferences(system.environ), None).each(for_cuda=True))
     return Situation(
         machine=system.machine,
@@ -56,7 +59,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
         jax_cuda=jax_cuda,
         minimums=parse_minimums(metadata),
         present=parse_present(names),
-        interrupted=_interrupted(system.read_text(site / INTERRUPTED)),
+        interrupted=interrupted,
         stored=tuple(row.name for row in ManagedStore(store).list()) if store is not None else (),
         clang=str(clang.compiler.path) if clang else "",
         clang_version=clang.compiler.version if clang else "",
@@ -105,11 +108,3 @@ def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 def _of_cuda(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Keep the CUDA wheels that a toolkit is made of."""
     return tuple(row for row in rows if row[0] in _CUDA_WHEELS)
-
-
-def _interrupted(text: str | None) -> str:
-    """Read the version in the marker of an interrupted exchange; any text there means that one was interrupted."""
-    if text is None:
-        return ""
-    match = re.search(r'"version": "([0-9.]+)"', text)
-    return match[1] if match else "unknown"

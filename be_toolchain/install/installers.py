@@ -1,9 +1,10 @@
-"""pip and uv behind one interface: resolve, download, install. They run as programs; their output is parsed here."""
+"""pip and uv behind one interface: they resolve, download and install wheels, whose files are verified here."""
 
 from __future__ import annotations
 
 import base64
 import csv
+import errno
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -49,18 +50,35 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
     folders = dist_infos_of(site, name)
     if [found for _, found in folders] != [normalize(name, version)[1]]:
         listed = ", ".join(folder.name for folder, _ in folders) or "none"
-        yield f"{name} {version} is not what is installed in {site} (found: {listed})"
+        yield f"{name} {version} is not installed in {site} (found: {listed})"
         return
     try:
-        with (folders[0][0] / "RECORD").open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.reader(file) if len(row) == 3]
+        rows = read_record(folders[0][0])
     except OSError as error:
         yield f"{name}: no readable RECORD ({error.strerror})"
         return
-    for path, digest, _ in rows:
+    for path, digest in rows:
         # Above the folder are only the commands that installers generate.
         if digest and not path.startswith("../") and not _matches(site / path, digest):
             yield f"{name}: {path} is missing or differs from the wheel"
+
+
+def read_record(folder: Path) -> tuple[tuple[str, str], ...]:
+    """Read the RECORD in a dist-info folder: each file of the wheel with its digest, which may be empty.
+
+    Raises
+    ------
+    OSError
+        There is none, or it is damaged.
+    """
+    try:
+        with (folder / "RECORD").open(encoding="utf-8", newline="") as file:
+            rows = tuple((row[0], row[1] if len(row) == 3 else "") for row in csv.reader(file) if row)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise OSError(errno.EINVAL, f"it is damaged: {error}") from None
+    if not any(digest for _, digest in rows) or any("\0" in path for path, _ in rows):
+        raise OSError(errno.EINVAL, "it is damaged: it lists no files")  # as a power cut leaves it
+    return rows
 
 
 def _matches(path: Path, recorded: str) -> bool:
@@ -77,14 +95,14 @@ def _matches(path: Path, recorded: str) -> bool:
 
 
 TIMEOUT_S = 3600.0
-"""For one run of pip or uv; a slow line needs its time."""
+"""The limit for one run of pip or uv; a slow network needs its time."""
 
 UNSET = (
     *("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT"),
     *("PIP_DRY_RUN", "PIP_REPORT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG"),
     *("PIP_CONSTRAINT", "PIP_UPGRADE", "UV_CONSTRAINT", "UV_OVERRIDE", "PYTHONPATH"),
 )
-"""Variables that would send packages elsewhere, change which, or hide what pip says."""
+"""Variables that redirect or change packages, or hide the output of pip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +139,7 @@ class Installer(ABC):
 
     @abstractmethod
     def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
-        """Exchange packages of the environment for those that `download` fetched; raise InstallError on failure."""
+        """Install the wheels that `download` fetched into the environment; raise InstallError on failure."""
 
     @abstractmethod
     def download(self, requirements: Path, work: Path) -> None:
@@ -132,7 +150,7 @@ class Installer(ABC):
         return () if self.wheels is None else ("--no-index", "--find-links", str(self.wheels))
 
     def _run(self, argv: tuple[str, ...], what: str, work: Path) -> str:
-        """Run it with temporary files in `work`; return its standard output, or raise with the end of its output."""
+        """Run a command with temporary files in `work`; return its output; raise InstallError on failure."""
         env = self.system.which("env") or Path("/usr/bin/env")
         done = self.system.run((str(env), f"TMPDIR={work}", *argv), unset=UNSET, timeout_s=TIMEOUT_S)
         if done.returncode != 0:
@@ -159,7 +177,7 @@ def explain_failure(text: str, wheels: Path | None = None) -> str:
     Parameters
     ----------
     text : str
-        All of its output. pip ends with "No matching distribution" even where it reached no index.
+        All of its output. pip ends with "No matching distribution" even if it reached no index.
     wheels : Path, optional
         The folder that was asked instead of an index.
 
@@ -168,49 +186,44 @@ def explain_failure(text: str, wheels: Path | None = None) -> str:
     >>> explain_failure("ERROR: No matching distribution found for cuda-toolkit<100,>=99")
     'the package index has no such version for this Python and machine: name another one, or auto'
     """
-    offline = any(words in text for words in _UNREACHABLE)
-    if any(words in text for words in _NOT_OFFERED) and not offline:
+    if any(words in text for words in _UNREACHABLE):
+        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
+    if any(words in text for words in _NOT_OFFERED):
         if wheels is not None:
             return f"{wheels} lacks a wheel of that version for this Python and machine: add it, or leave --wheels out"
         if "(from versions: none)" not in text:
             return "the package index has no such version for this Python and machine: name another one, or auto"
-    if offline:
-        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
     return "without a network, give a folder of downloaded wheels with --wheels FOLDER"
 
 
 class Pip(Installer):
     """``python -m pip``."""
 
-    @property
-    def _pip(self) -> tuple[str, ...]:
-        """The program."""
-        return (str(self.python), "-m", "pip", "--disable-pip-version-check", "--no-input")
-
     def resolve(self, requirement: str, work: Path) -> tuple[Wheel, ...]:
         """See `Installer.resolve`."""
-        argv = (*self._pip, "install", "--quiet", "--dry-run", "--ignore-installed", "--only-binary", ":all:")
-        text = self._run((*argv, "--report", "-", *self._source(), requirement), "asking pip for " + requirement, work)
-        return parse_pip_report(text, self.system)
+        options = ("--dry-run", "--ignore-installed", "--report", "-", *self._source(), requirement)
+        return parse_pip_report(self._pip("install", options, f"asking pip for {requirement}", work), self.system)
 
     def install_tree(self, requirements: Path, tree: Path, work: Path) -> None:
         """See `Installer.install_tree`."""
-        argv = (*self._pip, "install", "--quiet", "--no-compile", "--no-deps", "--only-binary", ":all:")
-        options = ("--require-hashes", "--target", str(tree), *self._source(), "--requirement", str(requirements))
-        self._run((*argv, *options), "pip install", work)
+        options = ("--no-compile", "--target", str(tree), *self._source(), *_pinned(requirements))
+        self._pip("install", options, "pip install", work)
 
     def download(self, requirements: Path, work: Path) -> None:
         """See `Installer.download`."""
-        argv = (*self._pip, "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes")
-        options = ("--dest", str(work / "wheels"), *self._source(), "--requirement", str(requirements))
-        self._run((*argv, *options), "pip download", work)
+        options = ("--dest", str(work / "wheels"), *self._source(), *_pinned(requirements))
+        self._pip("download", options, "pip download", work)
 
     def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
         """See `Installer.exchange`."""
-        argv = (*self._pip, "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes", "--no-index")
-        forced = ("--force-reinstall",) if force else ()
-        options = ("--find-links", str(work / "wheels"), *forced, "--requirement", str(requirements))
-        self._run((*argv, *options), "pip install", work)
+        source = ("--no-compile", "--no-index", "--find-links", str(work / "wheels"))
+        options = (*source, *(("--force-reinstall",) if force else ()), *_pinned(requirements))
+        self._pip("install", options, "pip install", work)
+
+    def _pip(self, command: str, options: tuple[str, ...], what: str, work: Path) -> str:
+        """Run a command of pip."""
+        argv = (str(self.python), "-m", "pip", "--disable-pip-version-check", "--no-input", command, "--quiet")
+        return self._run((*argv, "--only-binary", ":all:", *options), what, work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +251,7 @@ class Uv(Installer):
         self._install(("--target", str(tree), *self._source()), requirements, work)
 
     def download(self, requirements: Path, work: Path) -> None:
-        """See `Installer.download`: into uv's own cache, by installing into a folder that is thrown away."""
+        """See `Installer.download`: uv keeps wheels in its cache when they are installed into a folder in `work`."""
         self.install_tree(requirements, work / "fetched", work)
 
     def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
@@ -247,9 +260,14 @@ class Uv(Installer):
 
     def _install(self, options: tuple[str, ...], requirements: Path, work: Path) -> None:
         """Run ``uv pip install`` with the options that all installations share."""
-        argv = (str(self.uv), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy")
-        named = ("--only-binary", ":all:", "--python", str(self.python), "--requirement", str(requirements))
-        self._run((*argv, *options, *named), "uv pip install", work)
+        argv = (str(self.uv), "pip", "install", "--quiet", "--link-mode", "copy", "--only-binary", ":all:")
+        options = ("--python", str(self.python), *options, *_pinned(requirements))
+        self._run((*argv, *options), "uv pip install", work)
+
+
+def _pinned(requirements: Path) -> tuple[str, ...]:
+    """Return the options by which pip and uv take exactly the wheels in a file of requirements."""
+    return ("--no-deps", "--require-hashes", "--requirement", str(requirements))
 
 
 def find_installer(system: System, python: Path, wheels: Path | None) -> Installer:
@@ -273,7 +291,7 @@ def find_installer(system: System, python: Path, wheels: Path | None) -> Install
 
 
 def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
-    """Read what ``pip install --report`` wrote; sizes of local files are asked from `system`.
+    """Read the output of ``pip install --report``; `system` has the sizes of local files.
 
     Raises
     ------
@@ -281,12 +299,10 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
         It is no report, or a wheel in it has no hash.
     """
     try:
-        data: Any = json.loads(text)
-        rows = [_row(row) for row in data["install"]]
+        rows = [_row(row) for row in json.loads(text)["install"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InstallError(
-            f"pip's report can't be read ({error})", hints=("upgrade pip: pip install -U pip",)
-        ) from None
+        hints = ("upgrade pip: pip install -U pip",)
+        raise InstallError(f"pip's report can't be read ({error})", hints=hints) from None
     wheels = []
     for name, version, digest, parts in rows:
         if not digest:

@@ -26,7 +26,7 @@ from be_toolchain.machine.trust import LARGE, OTHER_STORE, SMALL, find_store, ho
 _LOCK = "lock"
 
 WORK = "be-toolchain-work-"
-"""How those in the temporary folder begin."""
+"""The prefix of working folders in the temporary folder."""
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
 
 
 def _take(lock: int) -> bool | None:
-    """Take a lock and return whether it was free; None on a file system without locks, where nothing is swept."""
+    """Take a lock and return whether it was free; None on a file system without locks, on which nothing is swept."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,7 +80,7 @@ def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Pat
 
 
 def sweep_dead(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Remove what killed makers left; return a sentence for each folder that this process removed."""
+    """Remove the folders of killed makers; return a sentence for each folder that this process removed."""
     return tuple(said for folder in folders if (said := _sweep(folder)))
 
 
@@ -197,8 +197,11 @@ class ManagedStore:
 
     def list(self) -> tuple[ManagedToolchain, ...]:
         """Return every complete toolchain: CUDA first, newest first."""
+        entries: list[Path] = []
+        with contextlib.suppress(OSError):
+            entries = sorted(self.root.iterdir())
         selected = self.selected()
-        found = (_read(entry, selected) for entry in self._entries() if entry.name.startswith(PREFIXES))
+        found = (_read(entry, selected) for entry in entries if entry.name.startswith(PREFIXES))
         rows = [row for row in found if row is not None]
         rows.sort(key=lambda row: version_in(row.name), reverse=True)
         return tuple(sorted(rows, key=lambda row: not row.name.startswith(CUDA_PREFIX)))
@@ -249,20 +252,18 @@ class ManagedStore:
 
     @contextlib.contextmanager
     def stage(self) -> Generator[Path]:
-        """Make a folder to build in, removed at the end unless it was published; see `workplace`.
+        """Make a folder to build in, removed at the end unless it was published; see `make_workplace`.
 
         Raises
         ------
         StoreError
-            Another user could exchange the store, or what leads to it; or it can't be made.
+            Another user could exchange the store, or a folder above it; or it can't be made.
         """
         system = LocalSystem()
         facts = system.folder_facts(self.root)
         if facts.obstacle:
-            vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
-            raise StoreError(
-                f"the folder of managed toolchains {self.root} {facts.obstacle}", hints=(OTHER_STORE, *vouching)
-            )
+            hints = (OTHER_STORE, how_to_vouch(system, facts.doubtful)) if facts.doubtful else (OTHER_STORE,)
+            raise StoreError(f"the folder of managed toolchains {self.root} {facts.obstacle}", hints=hints)
         with contextlib.ExitStack() as stack:
             with self._explained():
                 make_private(self.root)
@@ -284,7 +285,7 @@ class ManagedStore:
         Returns
         -------
         ManagedToolchain
-            The published toolchain, or that of another process that was faster.
+            The published toolchain, or the toolchain of another process that was faster.
         """
         prefix = next(prefix for prefix in PREFIXES if name.startswith(prefix))
         manifest = {"schema": SCHEMA, "version": name.removeprefix(prefix), "wheels": dict(wheels)}
@@ -296,8 +297,12 @@ class ManagedStore:
             present = _read(final, "")
             if present is None or self.damage(present):
                 self._discard(final)
-            with contextlib.suppress(FileExistsError, NotADirectoryError):
-                _rename_folder(tree, final)
+            try:
+                tree.rename(final)
+            except OSError as error:
+                # Another process took the name, or a file is in the way: the manifest in it decides.
+                if not (isinstance(error, FileExistsError | NotADirectoryError) or final.is_dir()):
+                    raise
         published = _read(final, self.selected())
         if published is None:
             raise StoreError(f"{final} is in the way of a managed toolchain", hints=(f"remove {final}",))
@@ -325,13 +330,6 @@ class ManagedStore:
             newest.add(family)
         return tuple(rows)
 
-    def _entries(self) -> tuple[Path, ...]:
-        """List the store's folder."""
-        try:
-            return tuple(sorted(self.root.iterdir()))
-        except OSError:
-            return ()
-
     def _discard(self, path: Path) -> None:
         """Rename a folder out of sight, then delete it."""
         if not path.is_dir():
@@ -352,22 +350,12 @@ class ManagedStore:
 
 
 def sweep(system: System) -> tuple[str, ...]:
-    """Remove what killed installations left in the store and in the temporary folder; return a sentence for each."""
+    """Remove the folders of killed installations in the store and the temporary folder; return a sentence for each."""
     store = find_store(system)
     left = ManagedStore(store.path).leftovers() if store.path is not None and not store.problem else ()
     with contextlib.suppress(FileNotFoundError):  # no temporary folder can be written
         left += find_dead(Path(tempfile.gettempdir()))
     return sweep_dead(left)
-
-
-def _rename_folder(source: Path, target: Path) -> None:
-    """Rename a folder to a free name; raise FileExistsError if another process took it."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        if target.is_dir():
-            raise FileExistsError(str(target)) from error
-        raise
 
 
 def flush(folder: Path) -> None:
@@ -387,17 +375,6 @@ def _read(path: Path, selected: str) -> ManagedToolchain | None:
         if data["schema"] != SCHEMA:
             return None
         wheels = tuple((str(name), str(version)) for name, version in data["wheels"].items())
-        return ManagedToolchain(
-            name=path.name,
-            path=path,
-            version=str(data["version"]),
-            wheels=wheels,
-            selected=path.name == selected,
-        )
+        return ManagedToolchain(path.name, path, str(data["version"]), wheels, path.name == selected)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def toolchain_json(row: ManagedToolchain) -> dict[str, Any]:
-    """Return a toolchain as JSON data."""
-    return row._asdict() | {"path": str(row.path), "wheels": dict(row.wheels)}

@@ -1,4 +1,4 @@
-"""The decisions of an installation: what to install where, and why. Pure."""
+"""Choose the wheels and the folder of an installation, with reasons; a plan is a value that a user can read. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InstallRequest(NamedTuple):
     host_compiler : bool
         Install a C++ compiler.
     why : str
-        The reason for `cuda` where a repair chose it; empty where the user did.
+        The reason for `cuda` if a repair chose it; empty if the user did.
     """
 
     cuda: str = ""
@@ -68,7 +68,7 @@ class Situation(NamedTuple):
     clang, clang_version : str
         The path and version of a clang++ that compiles CUDA 12, or empty.
     clang_problem : str
-        Why the clang on this machine can't compile CUDA 12; empty without a clang.
+        The reason why the clang on this machine can't compile CUDA 12; empty without a clang.
     distribution : str
         ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
     """
@@ -103,7 +103,7 @@ class Wheel(NamedTuple):
     hashes : tuple of str
         The accepted hashes, ``"sha256:<hex>"``; a download must have one of them.
     size_bytes : int, optional
-        The size of the download, where known.
+        The size of the download; None if it is unknown.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Wheel(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The target of an installation before the index was asked which wheels meet it.
+    """The target of an installation, before the index is asked for wheels.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Goal(NamedTuple):
     why, notes : tuple of str
         The reason for each choice, and remarks for the user.
     clang : str
-        The clang that compiles with it; empty where nvcc does.
+        The clang that compiles with it; empty if nvcc compiles.
     """
 
     kind: Kind
@@ -198,19 +198,15 @@ class InstallPlan(NamedTuple):
             ``kind``, ``version``, ``into``, ``folder``, ``wheels`` with ``hashes``, ``replaces``, ``repairs``,
             ``is_done``, ``download_mb``, ``installed_mb``, ``why`` and ``notes``.
         """
+        names = ("version", "repairs", "is_done", "download_mb", "installed_mb")
+        wheels = [{"name": each.name, "version": each.version, "hashes": list(each.hashes)} for each in self.wheels]
         return {
             "kind": self.goal.kind,
-            "version": self.version,
             "into": self.goal.into,
             "folder": str(self.folder),
-            "wheels": [
-                {"name": wheel.name, "version": wheel.version, "hashes": list(wheel.hashes)} for wheel in self.wheels
-            ],
+            "wheels": wheels,
             "replaces": [{"name": name, "version": version} for name, version in self.replaces],
-            "repairs": self.repairs,
-            "is_done": self.is_done,
-            "download_mb": self.download_mb,
-            "installed_mb": self.installed_mb,
+            **{name: getattr(self, name) for name in names},
             "why": list(self.goal.why),
             "notes": list(self.goal.notes),
         }
@@ -229,30 +225,30 @@ def render_plan(plan: InstallPlan) -> str:
     str
         Lines without a final newline.
     """
-    what = {
+    compiler = {
         "cuda": f"CUDA {plan.version}",
         "cuda-clang": f"CUDA {plan.version} for clang, without nvcc,",
         "host-compiler": f"C++ compiler of ziglang {plan.version}",
     }[plan.goal.kind]
     place = "this environment" if plan.goal.into == "env" else "the store of managed toolchains"
-    verb = "is there already" if plan.is_done else "repair" if plan.repairs else "install"
-    head = f"{what} {verb}" if plan.is_done else f"{verb} {what}"
-    lines = [f"{head} (in {place}: {plan.folder})" if plan.is_done else f"{head} into {place}: {plan.folder}"]
+    verb = "repair" if plan.repairs else "install"
+    lines = [f"{verb} {compiler} into {place}: {plan.folder}"]
+    if plan.is_done:
+        lines = [f"{compiler} is there already (in {place}: {plan.folder})"]
     old = dict(plan.replaces)
     for wheel in plan.wheels:
         change = f"  (replaces {old[wheel.name]})" if wheel.name in old else ""
         lines.append(f"  {wheel.name} {wheel.version}{change}")
     if not plan.is_done:
-        lines.append(
-            f"  about {plan.download_mb} MB to download, {plan.installed_mb} MB installed; hashes are verified"
-        )
+        sizes = f"about {plan.download_mb} MB to download, {plan.installed_mb} MB installed"
+        lines.append(f"  {sizes}; hashes are verified")
     lines.extend(f"  why: {reason}" for reason in plan.goal.why)
     lines.extend(f"  note: {note}" for note in plan.goal.notes)
     return "\n".join(lines)
 
 
 DEFAULT_RELEASE = "13.0"
-"""Taken where no driver tells: what it builds runs on every driver that runs CUDA 13 at all."""
+"""The release if no driver is found: its output runs on every driver for CUDA 13."""
 
 FIRST_PIP_MAJOR = 13
 """The first CUDA major version whose nvcc is on PyPI."""
@@ -276,11 +272,11 @@ SIZES_MB = {
     "nvidia-cuda-cccl-cu12": (3, 15),
     ZIG: (101, 500),
 }
-"""About how many megabytes the wheels of release 13.0, and of ziglang 0.17, have: the download, the files."""
+"""The approximate megabytes to download, and on disk, of each wheel of release 13.0, and of ziglang 0.17."""
 
 
 class _Choice(NamedTuple):
-    """A CUDA release as a version specifier; where it has no nvcc, `clang` compiles with it."""
+    """A CUDA release as a version specifier; if it has no nvcc, `clang` compiles with it."""
 
     specifier: str
     release: str
@@ -288,14 +284,9 @@ class _Choice(NamedTuple):
     notes: tuple[str, ...] = ()
     clang: str = ""
 
-    @property
-    def requirement(self) -> str:
-        """The requirement that pins all of its parts."""
-        return f"{layouts.PIP_TOOLKIT_12 if self.clang else layouts.PIP_TOOLKIT}{self.specifier}"
-
 
 def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, ...]:
-    """Decide what to ask the package index for.
+    """Choose the requirements to ask the package index for.
 
     Parameters
     ----------
@@ -307,19 +298,22 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
     Returns
     -------
     tuple of Goal
+        One goal for CUDA, one for a C++ compiler, or both.
 
     Raises
     ------
     CudaUnavailableError
         The index has no such compiler, or the driver supports none that it has.
     InstallError
-        The compiler can't be installed where the user asked for it.
+        The compiler can't be installed into the requested place.
     """
     goals = []
     if request.cuda:
         goals.append(_cuda_goal(request, situation))
     if request.host_compiler:
-        goals.append(_host_goal(situation))
+        why = "zig's clang includes its own headers and libc++, so C++ kernels compile without a system compiler"
+        note = f"nvcc's host side still needs the system's compiler: {host_package(situation.distribution)}"
+        goals.append(Goal("host-compiler", ZIG, "managed", require_store(situation.store), (why,), (note,)))
     return tuple(goals)
 
 
@@ -329,32 +323,28 @@ def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
     choice = _choose_release(request, into, situation)
     if choice.clang:
         if request.into == "env":
-            raise InstallError(
-                f"CUDA {choice.release} can't go into this environment: clang needs its wheels joined into one folder",
-                hints=("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"'),
-            )
+            problem = "clang needs its wheels joined into one folder"
+            hints = ("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"')
+            raise InstallError(f"CUDA {choice.release} can't go into this environment: {problem}", hints=hints)
         into, why = "managed", "a folder of its own: clang needs the wheels joined into one"
-    return Goal(
-        kind="cuda-clang" if choice.clang else "cuda",
-        requirement=choice.requirement,
-        into=into,
-        folder=situation.site if into == "env" else _store(situation),
-        why=(choice.why, why),
-        notes=choice.notes,
-        clang=choice.clang,
-    )
+    kind: Kind = "cuda-clang" if choice.clang else "cuda"
+    requirement = f"{layouts.PIP_TOOLKIT_12 if choice.clang else layouts.PIP_TOOLKIT}{choice.specifier}"
+    folder = situation.site if into == "env" else require_store(situation.store)
+    return Goal(kind, requirement, into, folder, (choice.why, why), choice.notes, choice.clang)
 
 
-def _store(situation: Situation) -> Path:
-    """Return the store's folder."""
-    if situation.store is None:
+def require_store(store: Path | None) -> Path:
+    """Return the folder of the store; raise StoreError if there is none."""
+    if store is None:
         raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
-    return situation.store
+    return store
 
 
 def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Target, str]:
-    """Choose between the environment and the store, and say why."""
-    obstacle = _obstacle(situation)
+    """Choose between the environment and the store; return the choice and its reason."""
+    obstacle = "" if situation.writable else f"{situation.site} is not writable"
+    if situation.is_external:
+        obstacle = "its distribution manages this Python (PEP 668)"
     if request.into == "env":
         if obstacle:
             raise InstallError(f"CUDA can't go into this environment: {obstacle}", hints=("use --into managed",))
@@ -367,18 +357,12 @@ def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Targe
     return "managed", f"a folder of its own, because {reason}"
 
 
-def _obstacle(situation: Situation) -> str:
-    """Return the reason why pip can't write to the environment; empty when it can."""
-    if situation.is_external:
-        return "its distribution manages this Python (PEP 668)"
-    return "" if situation.writable else f"{situation.site} is not writable"
-
-
 def _choose_release(request: InstallRequest, into: Target, situation: Situation) -> _Choice:
-    """Choose a release, and say why."""
+    """Choose a release, with its reason."""
     asked = request.cuda
     why = request.why or f"CUDA {asked} was asked for"
-    least = _least_release(situation) if into == "env" else ""
+    minimums = [release_of(version) for name, version in situation.minimums if name in PARTS]
+    least = max(minimums, key=version_key, default="") if into == "env" else ""
     if asked == "auto":
         return _choose_auto(least, situation)
     if re.fullmatch(r"\d+(\.\d+){0,3}", asked) is None:
@@ -387,35 +371,28 @@ def _choose_release(request: InstallRequest, into: Target, situation: Situation)
     if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
         raise _no_nvcc(why, situation)
     if len(numbers) == 1:
-        specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.{99}"
+        specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.99"
     else:
         release = release_of(asked)
         specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
-    notes = _driver_notes(release, situation) if len(numbers) > 1 else ()
+    notes: tuple[str, ...] = ()
+    if len(numbers) > 1 and situation.driver_version:
+        rows = judge_driver(release, situation.driver_version, situation.driver_release)
+        notes = tuple("; ".join(filter(None, row)) for row in rows)
     if numbers[0] == CLANG_MAJOR:
         return _for_clang(specifier, asked, why, notes, situation)
     if least and version_key(release) < version_key(least):
-        raise InstallError(
-            f"CUDA {asked} can't go into this environment: the jax in it needs {least} or newer",
-            hints=(f"use --into managed, or --cuda {least}",),
-        )
-    return _Choice(specifier=specifier, release=release, why=why, notes=notes)
+        problem, hint = f"the jax in it needs {least} or newer", f"use --into managed, or --cuda {least}"
+        raise InstallError(f"CUDA {asked} can't go into this environment: {problem}", hints=(hint,))
+    return _Choice(specifier, release, why, notes)
 
 
 def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:
-    """Choose CUDA 12's wheels, to be compiled with by this machine's clang."""
+    """Choose CUDA 12's wheels for this machine's clang."""
     named = f"clang {situation.clang_version} ({situation.clang})"
-    reasons = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
-    own = ("an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use " + release,)
-    return _Choice(specifier=specifier, release=release, why=reasons, notes=(*notes, *own), clang=situation.clang)
-
-
-def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
-    """Note what the driver can't run of the code that a release compiles."""
-    if not situation.driver_version:
-        return ()
-    rows = judge_driver(release, situation.driver_version, situation.driver_release)
-    return tuple("; ".join(filter(None, (row.message, row.hint))) for row in rows)
+    why = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
+    note = f"an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use {release}"
+    return _Choice(specifier, release, why, (*notes, note), situation.clang)
 
 
 def _choose_auto(least: str, situation: Situation) -> _Choice:
@@ -424,13 +401,13 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
     notes = beside if situation.jax_cuda == "12" else ()
     if not situation.driver_version:
         release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=version_key)
-        why = "no driver was found; its output runs on the oldest drivers for CUDA 13"
+        why = "its output runs on the oldest drivers for CUDA 13"
         if release != DEFAULT_RELEASE:
-            why = "no driver was found; the jax in this environment needs it"
-        return _Choice(specifier=f"=={release}.*", release=release, why=f"CUDA {release}: {why}", notes=notes)
+            why = "the jax in this environment needs it"
+        return _Choice(f"=={release}.*", release, f"CUDA {release}: no driver was found; {why}", notes)
     major, minor, *_ = (*version_key(situation.driver_version), 0)
+    why = f"the newest release that the driver for CUDA {situation.driver_version} fully supports"
     if major == CLANG_MAJOR and situation.clang:
-        why = f"the newest release that the driver for CUDA {situation.driver_version} fully supports"
         return _for_clang(f">={major},<{major}.{minor + 1}", f"{major}.{minor}", why, (), situation)
     if major < FIRST_PIP_MAJOR:
         raise _no_nvcc(f"the driver supports CUDA {situation.driver_version}", situation)
@@ -439,18 +416,7 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
             f"the jax in this environment needs CUDA {least}, but the driver supports {situation.driver_version}",
             hints=("update the driver", "or use --into managed, which leaves jax's packages alone"),
         )
-    return _Choice(
-        specifier=f">={FIRST_PIP_MAJOR},<{major}.{minor + 1}",
-        release=f"{major}.{minor}",
-        why=f"the newest release that the driver for CUDA {situation.driver_version} fully supports",
-        notes=notes,
-    )
-
-
-def _least_release(situation: Situation) -> str:
-    """Return the oldest release that jax's plugin accepts in its environment; empty for any."""
-    releases = (release_of(version) for name, version in situation.minimums if name in PARTS)
-    return max(releases, key=version_key, default="")
+    return _Choice(f">={FIRST_PIP_MAJOR},<{major}.{minor + 1}", f"{major}.{minor}", why, notes)
 
 
 def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
@@ -478,25 +444,13 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
     )
 
 
-def _host_goal(situation: Situation) -> Goal:
-    """Choose the goal for a C++ compiler from PyPI."""
-    return Goal(
-        kind="host-compiler",
-        requirement=ZIG,
-        into="managed",
-        folder=_store(situation),
-        why=("zig's clang includes its own headers and libc++, so C++ kernels compile without a system compiler",),
-        notes=(f"nvcc's host side still needs the system's compiler: {host_package(situation.distribution)}",),
-    )
-
-
 def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) -> InstallPlan:
     """Turn an index's answer into a plan.
 
     Parameters
     ----------
     goal : Goal
-        The goal that the index was asked for.
+        The goal.
     wheels : tuple of Wheel
         The index's answer: the wheels to install, including the meta package.
     situation : Situation
@@ -521,26 +475,18 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
         version = kept[0].version if kept else ""
     if not version:
         raise InstallError(f"the package index has nothing for {goal.requirement}")
-    wanted = {wheel.name: wheel.version for wheel in kept}
-    plan = InstallPlan(goal=goal, version=version, wheels=kept)
-    repairs = goal.into == "env" and bool(situation.interrupted)
-    if goal.into == "managed":
-        is_done = plan.name in situation.stored
-    else:
-        is_done = not repairs and sorted(row for row in situation.present if row[0] in wanted) == sorted(wanted.items())
     sizes = [SIZES_MB.get(wheel.name, (0, 0)) for wheel in kept]
     known = [wheel.size_bytes / 1e6 if wheel.size_bytes else size[0] for wheel, size in zip(kept, sizes, strict=True)]
-    return InstallPlan(
-        goal=goal,
-        version=version,
-        wheels=kept,
-        replaces=tuple(row for row in situation.present if wanted.get(row[0], row[1]) != row[1])
-        if goal.into == "env"
-        else (),
-        repairs=repairs,
-        is_done=is_done,
-        download_mb=round(sum(known)),
-        installed_mb=sum(size[1] for size in sizes),
+    download_mb, installed_mb = round(sum(known)), sum(size[1] for size in sizes)
+    plan = InstallPlan(goal, version, kept, download_mb=download_mb, installed_mb=installed_mb)
+    if goal.into == "managed":
+        return plan._replace(is_done=plan.name in situation.stored)
+    wanted = {wheel.name: wheel.version for wheel in kept}
+    present = sorted(row for row in situation.present if row[0] in wanted)
+    return plan._replace(
+        replaces=tuple(row for row in situation.present if wanted.get(row[0], row[1]) != row[1]),
+        repairs=bool(situation.interrupted),
+        is_done=not situation.interrupted and present == sorted(wanted.items()),
     )
 
 
@@ -571,7 +517,7 @@ def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) 
 
 
 def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
-    """Describe what is wrong with an environment's CUDA wheels; empty if nothing is, or if nvcc is not among them.
+    """Describe the fault of an environment's CUDA wheels; empty without a fault, and without nvcc among them.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""NVIDIA's fat binary: machine code and PTX for several GPUs in one file, from which the CUDA runtime takes what fits.
+"""Write NVIDIA's fat binary: machine code and PTX for several GPUs in one file, from which the CUDA runtime chooses.
 
 The CUDA 12 wheels lack the ``fatbinary`` program that writes it. This file is one: it needs nothing but Python's
 standard library and is also copied, as ``bin/fatbinary``, into the folder that clang is given as its CUDA installation.
 
-NVIDIA documents how a fat binary is embedded (``fatbinary_section.h``) but not what is inside. The layout below was
+NVIDIA documents how a fat binary is embedded (``fatbinary_section.h``) but not its content. The layout below was
 read off the output of NVIDIA's program with ``--compress-mode=none`` (CUDA 13.0), which this one equals byte for byte
 but for the white space in PTX::
 
@@ -49,7 +49,7 @@ class Image(NamedTuple):
     kind : {"elf", "ptx"}
         A cubin, or PTX in its text form.
     arch : str
-        Such as ``"90"`` or ``"90a"``.
+        The architecture, such as ``"90"`` or ``"90a"``.
     data : bytes
         The file's content.
     """
@@ -60,17 +60,17 @@ class Image(NamedTuple):
 
 
 def render_fatbin(images: tuple[Image, ...]) -> bytes:
-    r"""A fat binary, uncompressed.
+    r"""Return an uncompressed fat binary.
 
     Parameters
     ----------
     images : tuple of Image
-        In the order in which they are stored; the runtime prefers machine code wherever it stands.
+        The images in the order in which they are stored; the runtime prefers machine code at any place.
 
     Raises
     ------
     ValueError
-        An image is not what its kind says, or its architecture is none.
+        An image is not of its kind, or its architecture is invalid.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def render_fatbin(images: tuple[Image, ...]) -> bytes:
 
 
 def _render_image(image: Image) -> bytes:
-    """One image with its header."""
+    """Return one image with its header."""
     match = re.fullmatch(r"(\d{2,3})([af]?)", image.arch)
     if match is None:
         raise ValueError(f"{image.arch!r} is not an architecture: write it as 90 or 90a")
@@ -95,35 +95,19 @@ def _render_image(image: Image) -> bytes:
     else:
         major, minor, payload = _read_ptx(image.data)
         options = b""
-    block = b"" if options is None else _render_options(options)
+    block, offset = b"", 0
+    if options is not None:
+        offset = _IMAGE.size
+        block = _OPTIONS.pack(offset + _OPTIONS.size, len(options)) + options
+        block += bytes(-len(block) % 16)
     padded = payload + bytes(-len(payload) % 8)
-    header = _IMAGE.pack(
-        _ELF if image.kind == "elf" else _PTX,
-        _IMAGE_VERSION,
-        _IMAGE.size + len(block),
-        len(padded),
-        0,
-        _IMAGE.size if block else 0,
-        minor,
-        major,
-        int(match[1]),
-        0,
-        0,
-        flags,
-        0,
-        0,
-    )
-    return header + block + padded
-
-
-def _render_options(text: bytes) -> bytes:
-    """The options behind an image's header."""
-    block = _OPTIONS.pack(_IMAGE.size + _OPTIONS.size, len(text)) + text
-    return block + bytes(-len(block) % 16)
+    kind, size = _ELF if image.kind == "elf" else _PTX, _IMAGE.size + len(block)
+    numbers = (kind, _IMAGE_VERSION, size, len(padded), 0, offset, minor, major, int(match[1]), 0, 0, flags, 0, 0)
+    return _IMAGE.pack(*numbers) + block + padded
 
 
 def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
-    """PTX's version and its text, ended by a zero; NVIDIA's program leaves comments and indentation out."""
+    """Return PTX's version and its text, ended by a zero; NVIDIA's program leaves comments and indentation out."""
     match = re.search(rb"^\s*\.version\s+(\d+)\.(\d+)", data, re.MULTILINE)
     if match is None:
         raise ValueError("an image of kind ptx names no .version")
@@ -131,7 +115,7 @@ def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
 
 
 def _read_elf(data: bytes) -> tuple[int, int, bytes | None, bytes]:
-    """A cubin's version, its ``.nv.compat`` as options have it, and the cubin."""
+    """Return a cubin's version, its section ``.nv.compat`` as options, and the cubin."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("an image of kind elf is not a 64-bit little-endian ELF file")
     offset = int.from_bytes(data[0x28:0x30], "little")
@@ -145,7 +129,7 @@ def _read_elf(data: bytes) -> tuple[int, int, bytes | None, bytes]:
 
 
 def parse_image(text: str) -> tuple[str, str, str]:
-    """The kind, architecture and file of an image, as clang names it for ``fatbinary``.
+    """Return the kind, architecture and file of an image in clang's argument for ``fatbinary``.
 
     Examples
     --------
@@ -161,7 +145,7 @@ def parse_image(text: str) -> tuple[str, str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """``fatbinary --create FILE --image3=…``: those of its options that clang gives."""
+    """Run ``fatbinary --create FILE --image3=…`` with the options that clang passes; return the exit code."""
     try:
         target, named = _parse_arguments(arguments)
         made = render_fatbin(tuple(Image(kind, arch, _read(path)) for kind, arch, path in named))
@@ -174,7 +158,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[str, list[tuple[str, str, str]]]:
-    """The file to create, and the images."""
+    """Return the file to create, and the images."""
     target = ""
     images: list[tuple[str, str, str]] = []
     rest = iter(arguments)
@@ -194,7 +178,7 @@ def _parse_arguments(arguments: list[str]) -> tuple[str, list[tuple[str, str, st
 
 
 def _read(path: str) -> bytes:
-    """A file's content."""
+    """Read a file."""
     with open(path, "rb") as file:  # noqa: PTH123 - as in main
         return file.read()
 

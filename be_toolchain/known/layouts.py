@@ -1,4 +1,4 @@
-"""Layouts of CUDA toolkits and names of distributions."""
+"""Facts about CUDA toolkits: folder layouts, names of their parts in each packaging, and names of distributions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROC_DRIVER = Path("/proc/driver/nvidia")
 class Layout(NamedTuple):
     """The folders of one kind of CUDA installation, relative to its root.
 
-    ``{target}`` stands for the target folder (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
+    ``{target}`` stands for NVIDIA's target (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
     Each tuple is tried in order; ``/``-rooted entries are absolute.
 
     Parameters
@@ -83,7 +83,7 @@ PIP_ROOTS = ("nvidia/cu14", "nvidia/cu13")
 """Below a site-packages folder: wheels of one CUDA major version share one root, newest first."""
 
 MANAGED_STEPS = ("managed", "python -m be_toolchain use")
-"""How a managed toolkit is found: among all, or because ``use`` chose it."""
+"""The search steps that find a managed toolkit: among all of them, or because ``use`` chose it."""
 
 PIP_NVCC_WITHOUT_COMPILER = "nvidia/cuda_nvcc"
 """The CUDA 12 wheel of this name: ptxas and libnvvm, but no nvcc, cicc, cudafe++ or fatbinary."""
@@ -95,7 +95,7 @@ CLANG_ROOT = "nvidia/cu12"
 """Below a managed toolchain: the CUDA 12 wheels joined into one folder, as clang takes it for a CUDA installation."""
 
 MIN_CLANG_FOR_CUDA = 16
-"""The first clang whose CUDA headers fit those of CUDA 12: 14 and 15 fail in their texture functions, 16 compiles."""
+"""The first clang that compiles with the headers of CUDA 12: 14 and 15 fail in their texture functions."""
 
 SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 """Installer, Arch Linux, Debian and Ubuntu."""
@@ -138,13 +138,8 @@ class ComponentRow(NamedTuple):
 
 
 COMPONENTS = (
-    ComponentRow(name="nvcc", pip="nvidia-cuda-nvcc", conda=("cuda-nvcc-tools",), version_json=("cuda_nvcc",)),
-    ComponentRow(
-        name="nvvm",
-        pip="nvidia-nvvm",
-        conda=("cuda-nvvm-tools", "cuda-nvvm-impl"),
-        version_json=("libnvvm", "cuda_nvvm", "cuda_nvcc"),
-    ),
+    ComponentRow("nvcc", "nvidia-cuda-nvcc", ("cuda-nvcc-tools",), ("cuda_nvcc",)),
+    ComponentRow("nvvm", "nvidia-nvvm", ("cuda-nvvm-tools", "cuda-nvvm-impl"), ("libnvvm", "cuda_nvvm", "cuda_nvcc")),
     ComponentRow(
         name="crt",
         pip="nvidia-cuda-crt",
@@ -185,10 +180,10 @@ CUDA12_WHEELS = {
     "nvidia-cuda-runtime-cu12": "cudart",
     "nvidia-cuda-cccl-cu12": "cccl",
 }
-"""The CUDA 12 wheels that clang compiles with, and what each is needed for."""
+"""The CUDA 12 wheels that clang compiles with, each with its component."""
 
 PIP_TOOLKIT_12 = "cuda-toolkit[nvcc,cudart,cccl]"
-"""The requirement that pins them to one release of CUDA 12."""
+"""The requirement that pins these wheels to one release of CUDA 12."""
 
 CONDA_TRIPLETS = {
     "x86_64": ("x86_64-conda-linux-gnu", "x86_64-conda_cos6-linux-gnu"),
@@ -206,10 +201,10 @@ MODULE_VARIABLES = (
     *("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "CUDAToolkit_ROOT"),
     *("CRAY_CUDATOOLKIT_DIR", "EBROOTCUDA", "NVHPC_CUDA_HOME"),
 )
-"""Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
+"""Variables of environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
 PLACE_VARIABLES = ("PATH", *MODULE_VARIABLES, "CONDA_PREFIX", "LD_LIBRARY_PATH")
-"""What others set: where programs and libraries are."""
+"""Variables with the folders of programs and libraries, which other programs set."""
 
 COMPILE_VARIABLES = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX"),
@@ -218,31 +213,30 @@ COMPILE_VARIABLES = (
     *("LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH"),
     *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"),
 )
-"""Variables that change what nvcc, gcc or clang produce from one command line.
+"""Variables that change the output of nvcc, gcc or clang for one command line.
 
-``INCLUDES`` to ``PTXAS_FLAGS`` are extended, not replaced, by ``nvcc.profile``, so that nvcc honours the
+``INCLUDES`` to ``PTXAS_FLAGS`` are extended, not replaced, by ``nvcc.profile``, so that nvcc honors the
 environment's values.
 """
 
 PROBE_UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-"""Removed while a tool is asked for its version: they may hold flags that stop it, or make it write files."""
+"""Variables that are unset while a tool prints its version: flags in them may stop it, or make it write files."""
 
 OUTPUT_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-"""They make gcc write files beside its output."""
-
+"""Variables that make gcc write files beside its output."""
 
 JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 """jax's CUDA plugin by its normalized name, and the CUDA major version that it is for."""
 
 OWNERS = ("jax", "nvidia")
-"""How the names of all distributions begin that a search looks for."""
+"""Name prefixes of the distributions to search for."""
 
 _WHEEL_NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
-"""A name as the specification of wheels has it: normalized, with underscores."""
+"""A distribution's name in the name of a wheel's folder: normalized, with underscores."""
 
 
 def normalize(name: str, version: str) -> tuple[str, str]:
-    """A distribution's name and version in the one spelling that can be compared.
+    """Return a distribution's name and version in the one spelling that can be compared.
 
     Examples
     --------
@@ -258,7 +252,7 @@ def normalize(name: str, version: str) -> tuple[str, str]:
 
 
 def parse_dist_info(folder: str) -> tuple[str, str] | None:
-    """The normalized name and the version in the name of a ``*.dist-info`` folder; None for any other folder.
+    """Return the normalized name and the version in the name of a ``*.dist-info`` folder; None for other folders.
 
     Examples
     --------
@@ -279,7 +273,7 @@ def parse_dist_info(folder: str) -> tuple[str, str] | None:
 
 
 def parse_dist_infos(folders: tuple[str, ...]) -> dict[str, str]:
-    """NVIDIA's and JAX's distributions, with their versions, from the names in a folder of packages.
+    """Return NVIDIA's and JAX's distributions, with their versions, from the names in a folder of packages.
 
     Examples
     --------
@@ -291,7 +285,7 @@ def parse_dist_infos(folders: tuple[str, ...]) -> dict[str, str]:
 
 
 def parse_requirement(text: str) -> Requirement | None:
-    """A requirement as pip and METADATA files write it; None for any other text.
+    """Parse a requirement as pip and METADATA files write it; return None for any other text.
 
     Examples
     --------

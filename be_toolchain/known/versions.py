@@ -1,4 +1,4 @@
-"""Parsers that turn the output of tools and the text of files into versions and paths. Pure."""
+"""Parsers of the tools' output and of files, which return versions, limits and paths. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def parse_host_version(text: str) -> HostVersion | None:
 
 
 class DryRun(NamedTuple):
-    """The folders of nvcc's parts according to ``nvcc --dryrun``; empty or None where it does not say."""
+    """The folders of nvcc's parts according to ``nvcc --dryrun``; empty or None if the output lacks them."""
 
     here: Path | None = None
     top: Path | None = None

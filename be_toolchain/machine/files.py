@@ -1,4 +1,4 @@
-"""Paths and formats of the files that both packages keep."""
+"""Paths and formats of the files that both packages keep in the user's folders."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from pathlib import Path
 from typing import Any
 
 APP = "be_toolchain"
-"""The folder below the user's data folder, and below that of the user's settings."""
+"""The name of our folder in the user's data folder, and in the folder of the user's settings."""
 
 CACHE = "brainevent-toolchain"
-"""The folder below the user's cache folder, where the runtime keeps what it compiled."""
+"""The name of our folder in the user's cache folder, in which the runtime keeps compiled modules."""
 
 KERNELS = "kernels-v1"
-"""The folder below a cache that has its entries, each in a folder of its own: ``ab/ab12…/<variant>/``."""
+"""The folder in a cache with its entries, each in a folder of its own: ``ab/ab12…/<variant>/``."""
 
 FILE = "be-toolchain.toml"
-"""A project's wishes; in the folder of the user's settings, what is the user's alone to say."""
+"""The name of a project's file, and of the user's own file in the folder of the user's settings."""
 
 ENV_STORE = "BE_TOOLCHAINS_DIR"
 STORE_VARIABLES = (ENV_STORE, "XDG_DATA_HOME", "HOME")
-"""The variables that say where managed toolchains are, most binding first."""
+"""The variables that decide the folder of managed toolchains, highest precedence first."""
 
 CUDA_PREFIX = "cuda-"
 ZIG_PREFIX = "zig-"
 PREFIXES = (CUDA_PREFIX, ZIG_PREFIX)
-"""How the folders of managed toolchains begin; the rest is the version."""
+"""Name prefixes of the folders of managed toolchains; the rest is the version."""
 
 MANIFEST = "toolchain.json"
-"""Written last: a folder without it is no toolchain."""
+"""The manifest of a managed toolchain, written last: a folder without it is no toolchain."""
 
 SELECTED = "selected"
 """The file that ``use`` writes: the name of one CUDA toolchain."""
 
 INTERRUPTED = ".be-toolchain-installing.json"
-"""Stands in a site-packages folder while CUDA wheels are exchanged in it, and after that was interrupted."""
+"""The marker in a site-packages folder during an exchange of CUDA wheels, and after an interrupted one."""
 
 
 def store_dir(environ: Mapping[str, str]) -> Path | None:
@@ -88,7 +88,11 @@ def usual_cache(environ: Mapping[str, str]) -> Path:
 
 
 def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
-    """Return a user's folder as in https://specifications.freedesktop.org/basedir-spec: relative paths don't count."""
+    """Return a user's folder as in https://specifications.freedesktop.org/basedir-spec, which ignores relative paths.
+
+    A test compares the folders with `platformdirs`, which a warm load would pay for, and which asks the user database
+    when there is no HOME.
+    """
     named, home = (environ.get(name, "").strip() for name in (variable, "HOME"))
     if named.startswith("/"):
         return Path(named)
@@ -129,7 +133,7 @@ def seal(document: dict[str, Any]) -> str:
 
 
 def unseal(text: str | bytes) -> Any:
-    """Read what `seal` wrote.
+    """Parse a text that `seal` returned.
 
     Raises
     ------
@@ -149,7 +153,7 @@ def unseal(text: str | bytes) -> Any:
 
 
 MOST_DOTS = 500
-"""How many dots a line may have: a key of 15,000 parts takes 2.4 s, and one of 500 takes 3 ms."""
+"""The largest number of dots in a line: a key of 15,000 parts takes 2.4 s, and a key of 500 parts takes 3 ms."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -158,7 +162,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is none, or takes too long.
+        It is no TOML, or would take too long to parse.
     """
     import tomllib  # few loads need it
 

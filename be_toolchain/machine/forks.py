@@ -49,19 +49,18 @@ def _before_fork() -> None:
     """Wait until no other thread imports for our packages, and hold `no_fork`."""
     give_up = time.monotonic() + _LONGEST_WAIT_S
     no_fork.acquire()
-    while _is_importing() and time.monotonic() < give_up:
+    this = threading.get_ident()
+    while time.monotonic() < give_up:
+        frames = sys._current_frames()  # noqa: SLF001 - documented, the underscore is a warning
+        if not any(_imports_for_us(frame) for thread, frame in frames.items() if thread != this):
+            break
         no_fork.release()
         time.sleep(0.001)
         no_fork.acquire()
 
 
-def _is_importing() -> bool:
-    """Return whether another thread imports something for one of our packages."""
-    this, frames = threading.get_ident(), sys._current_frames()  # noqa: SLF001 - documented, the underscore is a warning
-    return any(_imports_for_us(frame) for thread, frame in frames.items() if thread != this)
-
-
 def _imports_for_us(frame: FrameType | None) -> bool:
+    """Return whether a thread imports a module for one of our packages."""
     importing = False
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -73,6 +72,7 @@ def _imports_for_us(frame: FrameType | None) -> bool:
 
 
 def _begin_child() -> None:
+    """Free the locks that threads of the parent hold."""
     no_fork.release()
     for lock in tuple(_locks):
         lock.forget_other_threads()

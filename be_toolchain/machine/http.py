@@ -1,4 +1,4 @@
-"""HTTP requests with limits in time and size."""
+"""HTTP exchanges with limits in time and size; no redirect is followed, and no proxy is used."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    import ssl
-
 
 T = TypeVar("T")
 
 FIRST_S = 1.0
-"""Longest time until an answer begins, or until a server takes what is sent to it."""
+"""Longest time until an answer begins, or until a server takes the sent bytes."""
 
 LARGEST = 1 << 30
 """Most bytes of an answer."""
 
 
 class Watch:
-    """The part of a bounded function that whoever waits for it can see."""
+    """The state that a bounded function shares with the thread that waits for it."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()
@@ -34,23 +30,25 @@ class Watch:
         self._is_left = False
 
     def hold(self, connection: socket.socket) -> None:
-        """Note a socket that is shut down when nobody waits any more.
+        """Take a socket, to shut it down when nobody waits any more.
 
         Raises
         ------
         TimeoutError
-            Nobody does.
+            Nobody waits any more.
         """
         self._socket = connection
         if self._is_left:
             raise TimeoutError
 
     def leave(self) -> None:
-        """Wait no more."""
+        """Stop waiting, and shut down the socket."""
         self._is_left = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # that of a TLS socket changes it as well
+                socket.socket.shutdown(
+                    self._socket, socket.SHUT_RDWR
+                )  # the method of a TLS socket would also change it
 
 
 def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) -> T:
@@ -59,16 +57,16 @@ def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) 
     Parameters
     ----------
     function : callable
-        Sets `Watch.has_begun` when the other side answers.
+        The function; it sets `Watch.has_begun` when the other side answers.
     first_s, whole_s : float
-        Longest time until then, and for everything.
+        Longest time until an answer begins, and for everything.
 
     Raises
     ------
     TimeoutError
         It took too long.
     Exception
-        Whatever the function raises.
+        The function raised it.
     """
     watch = Watch()
     results: list[T] = []
@@ -102,16 +100,16 @@ Connect = Callable[[tuple[str, int], float], socket.socket]
 
 
 class HttpServer(NamedTuple):
-    """A server, and the folder there.
+    """A web server, and a folder on it.
 
     Parameters
     ----------
     host, port, is_tls
-        Server.
+        The server.
     folder : str
-        Path of the URL, without the last slash.
+        The path of the URL, without the last slash.
     authorization : str
-        Value of the header of that name; empty without credentials.
+        The value of the header ``Authorization``; empty without credentials.
     """
 
     host: str
@@ -122,7 +120,7 @@ class HttpServer(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """True if it is this machine."""
+        """Whether the server is this machine."""
         return self.host in ("localhost", "127.0.0.1", "::1")
 
 
@@ -140,7 +138,7 @@ def parse_server(url: str) -> HttpServer:
     Raises
     ------
     ValueError
-        It is not one.
+        It is no such URL.
 
     Examples
     --------
@@ -176,24 +174,25 @@ def exchange(
     whole_s: float,
     connect: Connect = socket.create_connection,
 ) -> HttpReply:
-    """Get or put one file. Neither a reply's text nor an error quotes the server, which may echo what it was sent.
+    """Get or put one file; neither a reply's text nor an error quotes the server, which may echo credentials.
 
     Parameters
     ----------
     server : HttpServer
+        The server.
     method, name : str
         The method, and the path below the server's folder.
     body : bytes, optional
-        Bytes to put.
+        The bytes to put.
     whole_s : float
         Longest time for everything; an answer must begin, or a server take a `body`, within `FIRST_S`.
     connect : callable
-        Looks up a name and connects.
+        Function that looks up a name and connects.
 
     Raises
     ------
     OSError, ValueError
-        No answer, one that takes too long, or one that can't be used.
+        There is no answer, or it takes too long, or it can't be used.
     """
 
     def talk(watch: Watch) -> HttpReply:
@@ -204,10 +203,17 @@ def exchange(
         try:
             watch.hold(sock)
             if server.is_tls:
-                connection.sock = secured = _wrapped(sock, server.host)
+                import ssl
+
+                # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
+                context = ssl.create_default_context()
+                secured = context.wrap_socket(sock, server_hostname=server.host, do_handshake_on_connect=False)
+                connection.sock = secured
                 watch.hold(secured)
                 secured.do_handshake()
-            connection.sock.settimeout(whole_s + FIRST_S)  # the watch ends it before, and says so
+            connection.sock.settimeout(
+                whole_s + FIRST_S
+            )  # the watch ends it before, with an error that names the limit
             headers = {"Accept-Encoding": "identity", "User-Agent": "brainevent-toolchain"}
             if server.authorization:
                 headers["Authorization"] = server.authorization
@@ -225,16 +231,8 @@ def exchange(
     return run_bounded(talk, FIRST_S, whole_s)
 
 
-def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
-    """Return the socket with TLS, before the handshake."""
-    import ssl
-
-    # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
-    return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-
-
 def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:
-    """Read an answer as far as it is wanted."""
+    """Read an answer; its body only for a GET that succeeded."""
     text = f"{response.status} {http.client.responses.get(response.status, '')}".rstrip()
     if 300 <= response.status < 400:
         raise ValueError(f"{text}: no redirect is followed")

@@ -1,7 +1,8 @@
-"""The machine that we run on; no other module of the package starts processes."""
+"""The machine of this process, behind the interface of `System`; no other module of the package starts processes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from be_toolchain.machine import trust
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System, plain_environ
-from be_toolchain.machine.trust import open_regular, read_beginning
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,8 +29,8 @@ def stamp_path(path: str | Path) -> FileStamp | None:
     kind = mode & _KIND
     if kind not in (_FOLDER, _FILE):  # pipes, sockets and devices hold nothing for a search
         return None
-    executable, times = bool(mode & 0o111), (found.st_mtime_ns, found.st_ctime_ns)
-    return FileStamp(kind == _FOLDER, executable, found.st_ino, found.st_size, *times)
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return FileStamp(kind == _FOLDER, bool(mode & 0o111), found.st_ino, found.st_size, *times)
 
 
 class LocalSystem(System):
@@ -48,8 +49,11 @@ class LocalSystem(System):
         ends = ("site-packages", "dist-packages")
         found = (Path(entry) for entry in sys.path if entry.rstrip("/").endswith(ends) and entry.startswith("/"))
         self.site_dirs = tuple(dict.fromkeys(found))
-        self.cwd = _working_folder()
-        self.libc = _libc()
+        self.cwd, self.libc = None, ""
+        with contextlib.suppress(OSError):  # the folder was removed
+            self.cwd = Path.cwd()
+        with contextlib.suppress(ValueError, OSError):  # another C library than GNU's
+            self.libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
 
     def stat(self, path: str | Path) -> FileStamp | None:
         """See `System.stat`."""
@@ -65,8 +69,8 @@ class LocalSystem(System):
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
         """See `System.read_text`."""
         try:
-            with open_regular(path, sys.maxsize) as file:
-                return read_beginning(file, limit_bytes).decode("utf-8", "replace")
+            with trust.open_regular(path, sys.maxsize) as file:
+                return trust.read_beginning(file, limit_bytes).decode("utf-8", "replace")
         except OSError:
             return None
 
@@ -98,8 +102,6 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
-        from be_toolchain.machine.trust import judge_folder_at
-
         expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         if expanded.is_absolute():
             path = expanded
@@ -109,8 +111,7 @@ class LocalSystem(System):
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
         readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
-        judged = judge_folder_at(self, path, standing)._asdict()
-        facts = FolderFacts(path, standing, writable=writable, readable=readable, **judged)
+        facts = trust.judge_folder_at(self, path, standing)._replace(writable=writable, readable=readable)
         try:
             mounted = os.statvfs(standing)
         except OSError:
@@ -133,44 +134,24 @@ class LocalSystem(System):
 
     def has_package(self, name: str) -> bool:
         """See `System.has_package`."""
-        from importlib.util import find_spec
+        import importlib.util
 
-        return find_spec(name) is not None
+        return importlib.util.find_spec(name) is not None
 
     def private_key_problem(self, path: Path) -> str:
         """See `System.private_key_problem`."""
-        from be_toolchain.machine.trust import distrust_secret
-
         try:
-            with open_regular(path) as file:
-                return distrust_secret(os.fstat(file.fileno()), os.geteuid())
+            with trust.open_regular(path) as file:
+                return trust.distrust_secret(os.fstat(file.fileno()), os.geteuid())
         except OSError as error:
             return f"can't be read: {error.strerror}"
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
-        from be_toolchain.machine.trust import distrusted_on_way
-
         try:
-            return next((f"{place} {reason}" for place, reason in distrusted_on_way(path)), "")
+            return next((f"{place} {reason}" for place, reason in trust.distrusted_on_way(path)), "")
         except OSError as error:
             return f"{error.filename} can't be examined: {error.strerror}"
-
-
-def _working_folder() -> Path | None:
-    """Return the working folder; None if it was removed."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return None
-
-
-def _libc() -> str:
-    """Return the GNU C library's name and version; empty with another C library."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ""
 
 
 def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | str:
@@ -191,7 +172,6 @@ def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Pope
 
 def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: float, timeout_s: float) -> RunResult:
     """Collect a program's output, or stop it with all processes that it started."""
-    import contextlib
     import subprocess
 
     try:

@@ -1,4 +1,4 @@
-"""The variables for programs whose output is read. Pure."""
+"""The interface through which the search sees a machine: files, folders, programs, servers and variables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunResult(NamedTuple):
     stdout, stderr : str
         Its output, undecodable bytes replaced.
     problem : str
-        Why `returncode` is None.
+        The reason why `returncode` is None.
     """
 
     argv: tuple[str, ...]
@@ -80,14 +80,14 @@ class FolderFacts(NamedTuple):
         The free space for an ordinary user; None when unknown.
     obstacle : str
         Any other reason why libraries can't be kept there: it is not a folder, or another user could put a file
-        there, see `folder_trust`; empty otherwise.
+        there, see `trust`; empty otherwise.
     own_part : Path or None
-        The user's own folder in a folder for all users, such as one of mode 1777; None elsewhere.
+        The user's own folder in a folder for all users, such as one of mode 1777; None for other folders.
     readable : bool
-        Whether this user can list what is there.
+        Whether this user can list the folder.
     doubtful : tuple of Path
         The folders and links on the way to it that another user could exchange, and that this user does not vouch for;
-        if there are any, `obstacle` tells of the first.
+        `obstacle` names the first one.
     """
 
     path: Path
@@ -111,7 +111,7 @@ class System(ABC):
     machine : str
         ``"x86_64"`` or ``"aarch64"``.
     prefixes : tuple of Path
-        The running Python's prefix and, in a virtual environment, that of its base Python.
+        The running Python's prefix and, in a virtual environment, the prefix of its base Python.
     site_dirs : tuple of Path
         The site-packages folders on Python's path, in its order.
     cwd : Path or None
@@ -159,7 +159,7 @@ class System(ABC):
 
     @abstractmethod
     def ask_server(self, url: str, name: str) -> str:
-        """Return why a web server can't be asked for a file below a URL; empty if it answers, in about a second."""
+        """Ask a web server for a file below a URL, for about a second; return the problem, empty if it answers."""
 
     @abstractmethod
     def has_package(self, name: str) -> bool:
@@ -167,11 +167,11 @@ class System(ABC):
 
     @abstractmethod
     def private_key_problem(self, path: Path) -> str:
-        """Return what is wrong with a file that should be the user's alone to read; empty if nothing is."""
+        """Return the problem of a file that only the user should be able to read; empty if there is none."""
 
     @abstractmethod
     def distrust(self, path: Path) -> str:
-        """Return why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
+        """Return the reason to distrust a file: another user may have written it, or could; empty if there is none."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""
@@ -213,15 +213,15 @@ _COMMANDS = (
     (("arch",), "pacman -S gcc", "pacman -S clang"),
     (("alpine",), "apk add g++", "apk add clang"),
 )
-"""By words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``: for the system's own C++ compiler, and for a clang that
-compiles CUDA."""
+"""The commands that install the system's own C++ compiler, and a clang that compiles CUDA, by words of ``ID`` and
+``ID_LIKE`` in ``/etc/os-release``."""
 
 _CONDA = ("conda install gxx", "conda install -c conda-forge clangxx")
-"""The same for all other distributions."""
+"""The commands for all other distributions."""
 
 
 def distribution_of(system: System) -> str:
-    """Return the machine's distribution and those that it is like, as words."""
+    """Return the machine's distribution, and the distributions that it derives from, as words."""
     return parse_os_release(system.read_text(Path("/etc/os-release")) or "")
 
 
@@ -270,11 +270,11 @@ PRINT_VARIABLES = (
     *("COLLECT_NO_DEMANGLE", "FORCE_COLOR", "GCC_COLORS", "GCC_EXTRA_DIAGNOSTIC_OUTPUT", "GCC_URLS", "LANGUAGE"),
     *("MAKEFLAGS", "MFLAGS", "NINJA_STATUS", "SHELLOPTS", "TERM_URLS"),
 )
-"""Variables by which people and surroundings, such as Jupyter and make, have programs print otherwise."""
+"""Variables by which people, Jupyter, make and others change the output of programs."""
 
 
 def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:
-    """The variables for a program whose output is read: messages in the C locale and without colours.
+    """Return the variables for a program whose output is parsed: messages in the C locale and without colors.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks of who may write a file or folder, before its content is used."""
+"""Trust in files and folders: who may write them is checked before their content is used, and reads are bounded."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.files import ENV_STORE, MANIFEST, parse_toml, store_dir, user_file
-from be_toolchain.machine.system import System
+from be_toolchain.machine.system import FolderFacts, System
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from packaging.version import Version
 
-    from be_toolchain.machine.system import FolderFacts
-
 
 SMALL, LARGE = 1 << 16, 1 << 26
-"""Most bytes of a file that a person writes by hand, and of a source, a record or a list."""
+"""The largest sizes in bytes of a file that a person writes by hand, and of a source, a record or a list."""
 
 LARGEST = 1 << 31
-"""Most bytes of a file of code."""
+"""The largest size in bytes of a file of code."""
 
 _LEAST_PIECE = 1 << 14
 
@@ -46,27 +44,28 @@ class NotRegularError(OSError):
 def open_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> BufferedReader:
-    """Open a regular file, judged by what was opened, so that nobody can exchange it in between.
+    """Open a regular file, and judge the opened file, which nobody can exchange any more.
 
     Parameters
     ----------
     path : str or Path
+        The file.
     most_bytes : int
         The largest size that is accepted.
     judge : callable, optional
-        The owner and the mode are judged by it before anything is read.
+        Judges the owner and the mode before anything is read.
     follows_link : bool
-        False where no person has a reason to make a symbolic link.
+        Whether a symbolic link is followed; False for files that only programs make.
 
     Raises
     ------
     OSError
-        It can't be opened, or is not such a file; `strerror` says why, after "can't be read: ".
+        It can't be opened, or is not such a file; `strerror` is the reason, to follow "can't be read: ".
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # the open of a pipe would wait for its writer
     try:
         descriptor = os.open(path, flags if follows_link else flags | os.O_NOFOLLOW)
-    except ValueError as error:  # of a NUL, or of a text that is no name of a file
+    except ValueError as error:  # raised for a NUL, and for a text that can't be the name of a file
         raise OSError(errno.EINVAL, f"it is not a path: {error}", str(path)) from None
     try:
         _require(os.fstat(descriptor), str(path), most_bytes, judge)
@@ -79,7 +78,7 @@ def open_regular(
 def read_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> bytes:
-    """Read a regular file; see `open_regular`. One that grows meanwhile is refused too."""
+    """Read a regular file, see `open_regular`; a file that grows meanwhile is refused too."""
     with open_regular(path, most_bytes, judge=judge, follows_link=follows_link) as file:
         data = read_beginning(file, most_bytes + 1)
     if len(data) > most_bytes:
@@ -124,7 +123,7 @@ def _too_large(path: str | Path, most_bytes: int) -> OSError:
 
 
 def file_sha256(path: Path) -> str | None:
-    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
+    """Hash a source; return None if it is missing or no file, such as a pipe, and an empty text if it is too large."""
     try:
         with open_regular(path, LARGE) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -183,7 +182,7 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
 
 
 def distrust_owner(status: os.stat_result, uid: int) -> str:
-    """Return the reason why the owner of a file or link is not trusted, whoever may write to it; empty if he is.
+    """Return the reason why the owner of a file or link is not trusted, regardless of the mode; empty if it is.
 
     Examples
     --------
@@ -210,18 +209,18 @@ def distrust_secret(status: os.stat_result, uid: int) -> str:
 
 
 def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *homes: str) -> Iterator[tuple[str, str]]:
-    """Yield what of the way to a file, and the file, another user could exchange, each with the reason.
+    """Yield the places on the way to a file, and the file, that another user could exchange, each with the reason.
 
     Parameters
     ----------
     trail : iterable of (path, os.stat_result)
-        Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
-        it, could put another file there.
+        Each folder from the root on, each link on the way, and the file. The owner of one of them, and everybody who
+        may write to it, could put another file there.
     uid : int
         The user's id.
     *homes : str
         Paths of the user's home folder. The folders above it are the administrator's choice: whoever could exchange
-        one of them has all that is the user's.
+        one of them already controls all files of the user.
 
     Examples
     --------
@@ -241,7 +240,7 @@ def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *ho
         elif is_folder and sticky:
             continue
         elif sticky and not stat.S_ISLNK(status.st_mode):
-            # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
+            # Only its owner can replace it, but anybody who can move a file of the user's could have put it there.
             yield path, "is in a folder that other users may write to; one of your own is safe"
         elif problem := distrust_entry(status, uid):
             yield path, problem
@@ -258,7 +257,7 @@ def is_open(status: os.stat_result, uid: int) -> bool:
 
 
 def is_closed(status: os.stat_result, uid: int) -> bool:
-    """Return whether nobody but the user may enter a folder, and so reach what is below it."""
+    """Return whether only the user may enter a folder, and so reach the files below it."""
     return not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP)
 
 
@@ -310,7 +309,7 @@ def against_libraries(facts: FolderFacts) -> Iterator[str]:
 
 
 def against_building(facts: FolderFacts) -> Iterator[str]:
-    """Yield the reasons against writing and running files in a folder, whoever else may write to it."""
+    """Yield the reasons against writing and running files in a folder, regardless of other users' rights."""
     if not facts.writable:
         is_there = facts.standing == facts.path
         yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
@@ -319,7 +318,7 @@ def against_building(facts: FolderFacts) -> Iterator[str]:
 
 
 OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
-"""What to do about a folder that is not trusted."""
+"""The hint for a folder that is not trusted."""
 
 
 class StoreFolder(NamedTuple):
@@ -330,7 +329,7 @@ class StoreFolder(NamedTuple):
     path : Path or None
         The folder, or the user's own part of it if it is for all users; None when there is no home.
     problem : str
-        Why nothing in it is used; empty when it is used, or does not exist yet.
+        The reason why nothing in it is used; empty when it is used, or does not exist yet.
     """
 
     path: Path | None
@@ -379,7 +378,7 @@ def distrust_managed(system: System, folder: Path) -> str:
 
 
 ENV_SAFE = "BE_SAFE_FOLDERS"
-"""The variable that lists them, with ``:`` between; ``*`` stands for every folder, ``/folder/*`` for all below one."""
+"""The variable that lists safe folders, separated by ``:``; ``*`` is every folder, ``/folder/*`` every one below it."""
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
@@ -390,35 +389,27 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
     PreferenceError
         The user's own file is not valid.
     """
-    entries = (*_listed(system), *_own(system))
+    entries = (*_listed(system), *read_own_settings(system).safe)
     return all(any(_covers(system, entry, folder) for entry in entries) for folder in folders)
 
 
 def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
-    """Return the hint that names the settings by which a project's file in some folders is believed."""
+    """Return the hint that names the settings for trusting a project's file in some folders."""
     file = user_file(system.environ)
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
-    if file is not None and not (ways and _own_problem(system, file)):
-        own = dict.fromkeys((*_own(system), *texts))
-        ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
-    return f"if you trust whoever can write there: {', or '.join(ways)}"
-
-
-def _own_problem(system: System, file: Path) -> str:
-    """Return why the user's own file is, or would be, not believed; empty when it is."""
-    return system.distrust(next((place for place in (file, *file.parents) if system.stat(place)), file))
+    if file is not None:
+        standing = next((place for place in (file, *file.parents) if system.stat(place)), file)
+        if not ways or not system.distrust(standing):  # else the file is, or would be, not believed
+            own = dict.fromkeys((*read_own_settings(system).safe, *texts))
+            ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
+    return f"if you trust everybody who can write there: {', or '.join(ways)}"
 
 
 def _listed(system: System) -> tuple[str, ...]:
     """Return the entries of the variable."""
     return tuple(filter(None, system.environ.get(ENV_SAFE, "").split(os.pathsep)))
-
-
-def _own(system: System) -> tuple[str, ...]:
-    """Return the entries in the user's own file."""
-    return read_own_settings(system).safe
 
 
 def _covers(system: System, entry: str, folder: Path) -> bool:
@@ -437,15 +428,7 @@ def _covers(system: System, entry: str, folder: Path) -> bool:
 
 _MOST_LINKS = 40
 _ALL_IDS = (1 << 32) - 1
-"""How many users the machine's first namespace knows."""
-
-
-class JudgedFolder(NamedTuple):
-    """The reasons against a folder for libraries; see `FolderFacts` for the fields."""
-
-    obstacle: str
-    own_part: Path | None = None
-    doubtful: tuple[Path, ...] = ()
+"""The number of users in the machine's first namespace."""
 
 
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -473,13 +456,14 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, str], ...]:
-    """List what leads to a path, and that another user could exchange, each with the reason.
+    """List the places on the way to a path that another user could exchange, each with the reason.
 
     Parameters
     ----------
     path : Path
+        The path, which is judged too.
     to_it : bool
-        Leave out the path itself, which is judged by other rules.
+        Leave out the path itself, for which the caller has other rules.
 
     Raises
     ------
@@ -493,12 +477,15 @@ def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, st
         return ()
     # Seldom needed, and the user database may be on the network.
     home, unknown = account_home(), _unmapped_owner()
-    known = ((place, _given_to_root(status) if status.st_uid == unknown else status) for place, status in places)
+    known = []
+    for place, status in places:
+        is_roots = status.st_uid == unknown and stat.S_ISDIR(status.st_mode)
+        known.append((place, os.stat_result((*status[:4], 0, *status[5:10])) if is_roots else status))
     return tuple(distrusted_places(known, uid, *({home, os.path.realpath(home)} if home else ())))
 
 
 def account_home() -> str:
-    """Return the home folder of this process's user as the user database tells it; empty if it has no such user."""
+    """Return the home folder of this process's user from the user database; empty if it has no such user."""
     import pwd
 
     try:
@@ -508,9 +495,9 @@ def account_home() -> str:
 
 
 def _unmapped_owner() -> int | None:
-    """Return the id that stands for all owners whom this user namespace does not know; None if it knows all.
+    """Return the id that stands for all owners outside this user namespace; None if there are none.
 
-    In an unprivileged container root of the machine is one of them: ``/`` and ``/tmp`` seem to be nobody's. See
+    In an unprivileged container the machine's root is one of them: ``/`` and ``/tmp`` seem to be nobody's. See
     https://man7.org/linux/man-pages/man7/user_namespaces.7.html
     """
     try:
@@ -520,33 +507,35 @@ def _unmapped_owner() -> int | None:
         return None
 
 
-def _given_to_root(status: os.stat_result) -> os.stat_result:
-    """Return the status of a folder as if root owned it; a file's or a link's is left as it is."""
-    return os.stat_result((*status[:4], 0, *status[5:10])) if stat.S_ISDIR(status.st_mode) else status
-
-
-def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolder:
-    """Judge a folder for libraries, and all that leads to it.
+def judge_folder_at(system: System, folder: Path, standing: Path) -> FolderFacts:
+    """Judge a folder for libraries, and every place on the way to it.
 
     Parameters
     ----------
     system : System
         The machine, for the folders that the user vouches for.
     folder, standing : Path
-        The folder, and what of it exists.
+        The folder, and the folder itself or its nearest existing parent.
+
+    Returns
+    -------
+    FolderFacts
+        The obstacle, the user's own part, and the doubtful places; the other facts are left to the caller.
     """
     problem, own = _judge_alone(folder, standing)
+    facts = FolderFacts(folder, standing, obstacle=problem, own_part=own)
     if problem:
-        return JudgedFolder(problem, own)
+        return facts
     try:
         found = distrusted_on_way(standing, to_it=standing == folder)
     except OSError:
-        return JudgedFolder(problem, own)
-    places = ((row, Path(row[0])) for row in found)
-    doubtful = tuple(row for row, place in places if not _is_sheltered(place) and not _is_vouched(system, place))
-    if doubtful:
-        problem = f"can't be trusted: {' '.join(doubtful[0])}"
-    return JudgedFolder(problem, own, tuple(Path(place) for place, _ in doubtful))
+        return facts
+    doubtful = [(Path(place), reason) for place, reason in found]
+    doubtful = [row for row in doubtful if not _is_sheltered(row[0]) and not _is_vouched(system, row[0])]
+    if not doubtful:
+        return facts
+    problem = f"can't be trusted: {doubtful[0][0]} {doubtful[0][1]}"
+    return facts._replace(obstacle=problem, doubtful=tuple(place for place, _ in doubtful))
 
 
 def _is_sheltered(place: Path) -> bool:
@@ -607,11 +596,11 @@ class OwnSettings(NamedTuple):
     Parameters
     ----------
     path : Path, optional
-        The file; None if there is none that is believed.
+        The file; None if there is none, or it is not believed.
     safe : tuple of str
-        Folders of other users, see `safe_folders`.
+        Folders of other users in which project's files are believed, see `ENV_SAFE`.
     remote_cache, remote_cache_key : str
-        URL of a remote cache, and the public keys of those who may sign its entries; empty without them.
+        The URL of a remote cache, and the public keys that its entries are signed with; empty without them.
     """
 
     path: Path | None = None
@@ -621,12 +610,12 @@ class OwnSettings(NamedTuple):
 
 
 def read_own_settings(system: System) -> OwnSettings:
-    """Read the user's own file; a file that others could have written does not count.
+    """Read the user's own file; ignore a file that others could have written.
 
     Raises
     ------
     PreferenceError
-        It is not TOML, has an unknown key, or a value of the wrong type.
+        The file is not TOML, has an unknown key, or a value of the wrong type.
     """
     path = user_file(system.environ)
     if path is None or not system.is_file(path) or system.distrust(path):
@@ -650,12 +639,12 @@ def read_own_settings(system: System) -> OwnSettings:
 
 
 MOST_FILES = 50_000
-"""How many files a zip may have: zipfile makes an object of a kilobyte for each."""
+"""The largest number of files in a zip: zipfile makes an object of a kilobyte for each."""
 
 _ROW = b"PK\1\2"
 _PIECE_BYTES = 1 << 20
 _MOST_UNPACKED = 16
-"""Bytes that a packed byte of a large file may stand for: machine code is packed to a tenth, zeros to a thousandth."""
+"""The largest ratio of compression of a large file: machine code shrinks to a tenth, zeros to a thousandth."""
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
@@ -664,7 +653,7 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     Raises
     ------
     zipfile.BadZipFile
-        It is damaged, or has too many files. `zipfile` meets damage with errors of other kinds too.
+        It is damaged, or has too many files. `zipfile` raises other errors for some damage too.
     """
     file.seek(0)
     count, end = 0, b""
@@ -682,12 +671,12 @@ def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     Raises
     ------
     ValueError
-        It would be larger than it may be, or is packed as only bytes are that are all the same.
+        It would be too large, or its ratio of compression is too high for code.
     Exception
-        It is not there, or damaged.
+        It is missing or damaged.
     """
     info = archive.getinfo(name)
     if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):
         raise ValueError(f"it would have {info.file_size} bytes")
     with archive.open(info) as file:
-        return file.read(info.file_size)  # and no more, whatever it is packed from
+        return file.read(info.file_size)  # and no more, whatever the compressed bytes hold

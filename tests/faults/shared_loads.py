@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import be_runtime.store.publish  # noqa: F401 - before it forks
 from be_runtime.errors import BuildError, CacheError, LoadError
-from be_runtime.load.load import use_entry
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.process import PROCESS
-from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import make_key
 from tests.faults import answering
 
@@ -162,11 +162,12 @@ class Worker:
             (staging / "copy.txt").write_text(f"{number} {text}" * _COPIES, encoding="ascii")
             return BuildOutput(outputs=("copy.txt",), dependencies=(header,))
 
-        def read(entry: Entry) -> tuple[str, bool]:
-            return entry.output("copy.txt").read_text(encoding="ascii"), entry.built
-
         key = make_key("test", ("name", f"quick{number}"), ("header", header))
-        text, built = use_entry(lambda: session.module_store.get_or_build(key, build), read, session)
+        attempts = Attempts(session)
+        while attempts.again():
+            entry = session.module_store.get_or_build(key, build)
+            with attempts.using(entry):
+                text, built = entry.output("copy.txt").read_text(encoding="ascii"), entry.built
         line = text.partition("\n")[0] + "\n"
         is_whole = text == line * _COPIES and line.startswith(f"{number} #define VALUE ")
         return int(line.split()[-1]) if is_whole else -1, built

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.load.load import use_entry
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.process import PROCESS
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Store
 from be_runtime.store.folder import base_folder
 from be_runtime.store.keys import make_key
 from be_runtime.store.publish import sweep
@@ -240,17 +240,18 @@ def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
         (staging / "copy.txt").write_text("right")
         return BuildOutput(outputs=("copy.txt",))
 
-    def use(entry: Entry) -> str:
+    key = make_key("test", ("name", "removed"))
+    there.get_or_build(key, build)
+    attempts = Attempts(PROCESS.session())
+    while attempts.again():
+        entry = there.get_or_build(key, build)
         built.append(entry.built)
         if len(built) == 1:
             assert here.clear() == 1
             assert entry.output("copy.txt").exists(), "as far as this machine knows"
-        return entry.output("copy.txt").read_text()
-
-    key = make_key("test", ("name", "removed"))
-    there.get_or_build(key, build)
-    assert use_entry(lambda: there.get_or_build(key, build), use, PROCESS.session()) == "right"
-    assert built == [False, True]
+        with attempts.using(entry):
+            text = entry.output("copy.txt").read_text()
+    assert (text, built) == ("right", [False, True])
 
 
 ASKS = '#if __has_include("later.h")\n#include "later.h"\n#else\n#define VALUE 1\n#endif\n'

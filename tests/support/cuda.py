@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import be_runtime
 from be_runtime import CompiledModule
 from be_runtime.jax.arrays import array_spec
-from be_runtime.kernels.launcher import Geometry, Kernel, Obtained, launch, new_session, own_launcher
+from be_runtime.kernels.launcher import Geometry, Kernel, Obtained, launch, own_launcher
+from be_runtime.load.process import PROCESS
 from tests.support import runtime
 
 KERNELS = Path(__file__).parent / "cuda_kernels"
@@ -39,7 +40,7 @@ def launch_once(kernel: Kernel, x: Any) -> Any:
     from be_runtime.jax import calls
     from be_runtime.jax.split import Split
 
-    obtained, one = Obtained(kernel, own_launcher(new_session())), (1, 1, 1)
+    obtained, one = Obtained(kernel, own_launcher(PROCESS.session())), (1, 1, 1)
     targets, attributes, _ = launch(obtained, Geometry(one, one), [], None)
     given = {"targets": targets, "attributes": attributes, "split": Split((("i",),), (("i",),))}
     (result,) = calls.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)

@@ -228,6 +228,8 @@ SOURCES: dict[str, Large] = {
     "brackets in an annotation": Large("[{(", "// @BE f ", "\n" + HEAD),
     "closed brackets in an annotation": Large("[a] ", "// @BE f ", "\n" + HEAD),
     "launches": Large("k<<<1, 2>>>(x); ", "// @BE f\nvoid f(BE::Tensor y) {", "}\n"),
+    "launches that do not end": Large("<<<", f"// @BE f\nvoid f({BOTH}) {{"),
+    "launches that end far away": Large("k<<<1, ", f"// @BE f\nvoid f({BOTH}) {{", ">>>(x); }\n"),
     "launches in functions": Large("// @BE f@#\nvoid f@#(BE::Tensor y) { k<<<1, 2>>>(x); }\n", ""),
     "calls of a stream": Large("cudaLaunchKernel(", "// @BE f\nvoid f(BE::Tensor y) {", "}\n"),
     "kernels": Large("__global__ void k@#(float* x, int n) { }\n"),

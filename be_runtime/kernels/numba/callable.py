@@ -1,4 +1,4 @@
-"""`numba_cuda_callable`: a function of JAX arrays that runs Python, which launches any kernels on the stream."""
+"""`numba_cuda_callable`: make a function of JAX arrays from Python that launches kernels on the stream."""
 
 from __future__ import annotations
 
@@ -23,9 +23,22 @@ from be_toolchain.machine.forks import ThreadLock
 
 _CFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
+_UNWRITTEN = 0xA5
+"""Value of each byte of an output before a call."""
+
+_HINTS = (
+    "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
+    "or pass graph=False: Python then runs at every call",
+)
+
+_PREFIX = "be_runtime.callable"
+
+_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
+"""Dtypes without a type string in the CUDA array interface."""
+
 
 class Memory(NamedTuple):
-    """The memory of an array.
+    """The memory and type of an array.
 
     Parameters
     ----------
@@ -59,9 +72,9 @@ def python_function(
         Python function, called with the inputs, the outputs and, if `stream` is given, the stream.
     signature : Signature
     array : callable
-        Function that makes an array of memory.
+        Function that makes an array from its memory.
     stream : callable, optional
-        Function that makes a stream object of a stream's address.
+        Function that makes a stream object from a stream's address.
     capturable : bool
         True if a command buffer may capture the function's launches.
     """
@@ -76,7 +89,7 @@ def python_function(
             places = _places(parameters, addresses[:count], sizes)
             streams = () if stream is None else (stream(addresses[count] or 0),)
             function(*map(array, places), *streams)
-        except BaseException as error:  # noqa: BLE001 - nothing may pass through C
+        except BaseException as error:  # noqa: BLE001 - no exception may pass through C
             report(type(error), error, message)
             return 1
         return 0
@@ -107,7 +120,7 @@ def import_cuda() -> Any:
         Numba's CUDA support is not installed, or doesn't work with other installed packages.
     """
     try:
-        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's older one
         from numba import cuda
     except (ImportError, AttributeError) as error:
         raise import_error("numba_cuda_callable", "numba-cuda", error) from error
@@ -133,14 +146,6 @@ def device_stream(address: int) -> Any:
     return import_cuda().external_stream(address)
 
 
-_UNWRITTEN = 0xA5
-"""Value of each byte of an output before a call."""
-_HINTS = (
-    "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
-    "or pass graph=False: Python then runs at every call",
-)
-
-
 def rehearse(
     function: Callable[..., None],
     aliases: Mapping[int, int],
@@ -148,7 +153,7 @@ def rehearse(
     inputs: Sequence[ArraySpec],
     outputs: Sequence[ArraySpec],
 ) -> None:
-    """Call a function on each device, with inputs of zeros: once directly, which loads its kernels, and once recorded.
+    """Call a function with inputs of zeros on each device: directly, which loads its kernels, and recorded.
 
     Parameters
     ----------
@@ -163,7 +168,7 @@ def rehearse(
     Raises
     ------
     ArgumentError
-        A graph of its launches can't be recorded, or does not do the same as a call.
+        A graph of the function's launches can't be recorded, or its effect differs from a call's.
     """
     if not any(spec.size for spec in outputs):
         return  # Such a call is skipped.
@@ -180,7 +185,7 @@ def rehearse(
 
 
 class _Turns:
-    """A lock that allows one rehearsal at a time: work on the default stream would break another one's recording."""
+    """A lock that allows one rehearsal at a time: work on the default stream would break another recording."""
 
     def __init__(self) -> None:
         self.lock = ThreadLock()
@@ -191,12 +196,12 @@ class _Refusal(Exception):  # noqa: N818 - it never leaves this file
 
 
 def why_not(kinds: Sequence[str], host_copies: int) -> str:
-    """Return the reason a graph is refused; empty if it isn't.
+    """Return the reason to refuse a graph; empty if there is none.
 
     Parameters
     ----------
     kinds : sequence of str
-        Kinds of its nodes, as CUDA names them.
+        CUDA's names for the kinds of the graph's nodes.
     host_copies : int
         Number of nodes that copy from or to the host.
 
@@ -213,7 +218,7 @@ def why_not(kinds: Sequence[str], host_copies: int) -> str:
 
 
 def what_is_lost(called: Sequence[bool], replayed: Sequence[bool]) -> str:
-    """Return the difference between a replay and a call; empty if none is seen.
+    """Return the difference between a replay and a call; empty if there is none.
 
     Parameters
     ----------
@@ -245,7 +250,7 @@ class _Buffer(NamedTuple):
         return int(self.array.__cuda_array_interface__["data"][0])
 
     def reset(self) -> None:
-        """Restore the initial value on the default stream, as `is_written` does: it waits for Numba's other streams."""
+        """Restore the initial value on the default stream, which waits for Numba's other streams."""
         _ask(_driver().cuMemsetD8(self.address, self.fill, self.array.size))
 
     def is_written(self) -> bool:
@@ -284,7 +289,7 @@ class _Stage:
 
 
 def _compare(function: Callable[..., None], stage: _Stage) -> None:
-    """Refuse a function whose graph does not do the same as a call."""
+    """Refuse a function whose graph has another effect than a call."""
 
     def call() -> None:
         function(*stage.arrays, stage.stream)
@@ -309,9 +314,9 @@ def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
     _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     failure: Exception | None = None
     try:
-        with import_cuda().defer_cleanup():  # to free memory would not be allowed
+        with import_cuda().defer_cleanup():  # freeing memory would be forbidden
             launch()
-    except Exception as error:  # noqa: BLE001 - whatever it raises is why it can't be recorded
+    except Exception as error:  # noqa: BLE001 - any exception is a reason for a refusal
         failure = error
     finally:
         status, graph = driver.cuStreamEndCapture(handle)
@@ -321,7 +326,7 @@ def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
         _ask((status,))
         yield graph
     finally:
-        if graph is not None and int(graph):  # there is none where the recording was broken off
+        if graph is not None and int(graph):  # there is none if the recording was broken off
             driver.cuGraphDestroy(graph)
 
 
@@ -349,30 +354,25 @@ def _replay(graph: Any, stream: Any) -> None:
 
 
 def _devices() -> list[Any]:
-    """List the devices with a context, since JAX makes one for each of its own; without any, Numba's first device."""
+    """List the devices with a context, which JAX makes for each of its devices; without any, Numba's first device."""
     devices = list(import_cuda().gpus)
     used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
     return used or devices[:1]
 
 
 def _driver() -> Any:
-    """Import CUDA's driver API, as numba-cuda calls it."""
+    """Import CUDA's driver API in numba-cuda's form."""
     from cuda.bindings import driver
 
     return driver
 
 
 def _ask(answer: Sequence[Any]) -> Sequence[Any]:
-    """Check the status that a function of the driver returns, and return its other results."""
+    """Check the status in a result of the driver's functions, and return the other values."""
     status, *found = answer
     if status:
         raise _Refusal(status.name)
     return found
-
-
-_PREFIX = "be_runtime.callable"
-_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
-"""Dtypes for which the CUDA array interface has no type string."""
 
 
 @public
@@ -397,18 +397,18 @@ def numba_cuda_callable(
     func : callable
         Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
         XLA's stream. It must launch everything on that stream, and write all of its outputs. Nothing prevents it from
-        writing to its inputs: such a write changes the values that other parts of the program see.
+        writing to its inputs: such a write changes values in other parts of the program.
     outs, signature
         See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
         called once for each.
     input_output_aliases : dict of int to int, optional
-        Maps the index of an input to that of the output that starts with its content.
+        Maps the index of an input to the index of the output that starts with the input's content.
     graph : bool
         Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
-        the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
-        on each device that the process uses, which compiles and loads its kernels. It is refused if CUDA can't record
+        the same work in all calls for the same shapes. When JAX traces it, `func` is rehearsed on inputs of zeros on
+        each device that the process uses, which compiles and loads its kernels. `func` is refused if CUDA can't record
         it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
     has_side_effect, ordered, input_layouts, output_layouts, random
         See `be_runtime.numba_kernel`.
@@ -449,7 +449,7 @@ def numba_cuda_callable(
 
     def target_for(name: str, signature: Signature) -> str:
         kind = "graph" if graph else "plain"
-        # Arbitrary Python is identified only by the object itself, which lives as long as its target.
+        # Only the object itself identifies arbitrary Python; it lives as long as its target.
         target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{signature}"
         make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
         host_functions().add(target, name, signature, make, func, platform=port.PLATFORMS["cuda"])

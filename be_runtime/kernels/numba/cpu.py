@@ -1,4 +1,7 @@
-"""`numba_kernel`: a function of JAX arrays that runs a Numba CPU kernel."""
+"""`numba_kernel`: compile a Numba CPU kernel and make it a function of JAX arrays; the targets of host functions.
+
+As a program, this module compiles a kernel to an object file for `be_runtime.kernels.numba.cpu_library`.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,12 @@ from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.jax.fault_names import NAMES
-from be_runtime.kernels.numba.cpu_handler import (
-    ADDRESSES,
-    LACKING,
-    VALUE_RAISED,
-    HandlerLayout,
-    Intrinsics,
-    Native,
-    Signature,
-    at_addresses,
-    check_count,
-    check_needs,
-    compile_handler,
-    intrinsics,
-    raise_texts,
-    report_text,
-    signature_of,
-)
+from be_runtime.kernels.numba import cpu_handler
+from be_runtime.kernels.numba.cpu_handler import HandlerLayout, Intrinsics, Native, Signature, intrinsics
 from be_runtime.kernels.numba.source import function_content, hints, import_error
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.load.registry import Session, Target
 from be_runtime.store.bundle import Carried, Carry, Demand
 from be_toolchain.machine.forks import ThreadLock
 
@@ -56,9 +44,24 @@ _SOURCE = "host_call"
 _CAPTURABLE = 1
 """XLA's trait for a handler that a command buffer may capture."""
 
+_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+"""The line that Numba can't type, in Numba's message."""
+
+_EXCLUSIVE_LAYER = "workqueue"
+"""Threading layer of Numba that aborts the process if two threads enter it at once."""
+
+CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
+"""Symbols by which the handler and the C++ beside it call each other."""
+
+REFUSED = "be refused: "
+"""Prefix of the output line in which the program reports an error of this package."""
+
+_PREFIX = "be_runtime.numba"
+"""Prefix of targets."""
+
 
 class HostFunction(NamedTuple):
-    """A host function, which a target runs.
+    """A host function that a target runs.
 
     Parameters
     ----------
@@ -68,11 +71,11 @@ class HostFunction(NamedTuple):
     exclusive : bool
         True if only one call of such functions may run at a time.
     has_stream : bool
-        True if it takes the stream of the call.
+        True if the function takes the stream of the call.
     capturable : bool
-        True if a command buffer may capture its launches.
+        True if a command buffer may capture the function's launches.
     guarded : compiled function, optional
-        Function from which Numba compiled the C function, see `compile_handler`.
+        Source function of the C function, see `compile_handler`.
     """
 
     address: int
@@ -84,7 +87,7 @@ class HostFunction(NamedTuple):
 
     @property
     def direct(self) -> Any | None:
-        """The function that a handler may call directly, if it needs neither the native side's lock nor its stream."""
+        """The function for direct calls of a handler; None if it needs the native side's lock or stream."""
         return None if self.exclusive or self.has_stream else self.guarded
 
 
@@ -95,18 +98,9 @@ class _Parameter(ctypes.Structure):
 
 
 class HostFunctions:
-    """The registered functions. Creating the object compiles nothing.
+    """The registered functions of a process. A new object compiles nothing."""
 
-    Parameters
-    ----------
-    session : callable
-        Function that returns the session for compiling the native part, called at the first function.
-    registry : Registry
-    """
-
-    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
-        self._session = session
-        self._registry = registry
+    def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
         self._alive: dict[str, tuple[object, ...]] = {}
         self._lock = ThreadLock()
@@ -121,7 +115,7 @@ class HostFunctions:
         platform: str = port.PLATFORMS["cpp"],
         carry: Carry | None = None,
     ) -> None:
-        """Register a target, and make its function unless the target is known.
+        """Make a function and register its target, unless the target is known.
 
         Parameters
         ----------
@@ -132,40 +126,40 @@ class HostFunctions:
         signature : Signature
         make : callable
         alive : object
-            Objects that must live as long as the target.
+            Objects to keep alive with the target.
         platform : str
-            Platform's name in JAX.
+            JAX's name of the platform.
         carry : callable, optional
-            Function that makes its code for exported programs.
+            Function that makes the target's code for exported programs.
         """
         with self._lock:
             if target in self._alive:
                 return
             library = self._native()
             function = make()
-            native = at_addresses(
+            native = cpu_handler.at_addresses(
                 kernel=_describe(library, name, signature, function),
                 call=_address(library.be_host_call),
                 failed=_address(library.be_host_failed),
                 layout=HandlerLayout.in_dll(library, "be_host_layout"),
             )
-            handler = compile_handler(native, signature, function.direct, intrinsics())
+            handler = cpu_handler.compile_handler(native, signature, function.direct, intrinsics())
             made = {target: lambda: port.capsule(handler.address)}
-            self._registry.add([Target(target, platform, target, carry)], made)
+            PROCESS.registry.add([Target(target, platform, target, carry)], made)
             if faulthandler.is_enabled():
                 NAMES.add_code(name, handler.address, library)
             self._alive[target] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
-            self._library = native_library(_SOURCE, self._session())
+            self._library = native_library(_SOURCE, PROCESS.session())
             self._library.be_host_kernel.restype = ctypes.c_void_p
         return self._library
 
 
 def host_functions() -> HostFunctions:
     """Return the host functions of this process."""
-    return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
+    return PROCESS.only(HostFunctions, HostFunctions)
 
 
 def host_layout(session: Session) -> tuple[int, ...]:
@@ -195,15 +189,8 @@ def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: H
 
 def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None, "a function that was found has an address"
+    assert address is not None, "a function has an address"
     return address
-
-
-_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
-"""The part of Numba's message that names the line it can't type."""
-
-_EXCLUSIVE_LAYER = "workqueue"
-"""Numba's threading layer that aborts the process when two threads enter it at once."""
 
 
 def import_numba() -> Any:
@@ -212,7 +199,7 @@ def import_numba() -> Any:
     Raises
     ------
     ImportError
-        It is not installed, or doesn't work with other installed packages.
+        Numba is not installed, or doesn't work with other installed packages.
     """
     try:
         import numba
@@ -227,9 +214,9 @@ def check_kernel(kernel: object) -> Any:
     Raises
     ------
     ImportError
-        See `import_numba`.
+        Numba can't be imported.
     TypeError
-        It is something else.
+        The argument is something else.
     """
     import_numba()
     from numba.core.registry import CPUDispatcher
@@ -259,7 +246,7 @@ def compile_entry(kernel: Any, signature: Signature, made: Intrinsics | None = N
     kernel : CPUDispatcher
     signature : Signature
     made : Intrinsics, optional
-        Instructions for the C function; by default those that report exceptions by Python.
+        Functions for the C function; by default functions that report exceptions by Python.
 
     Raises
     ------
@@ -304,7 +291,7 @@ def _array_types(signature: Signature) -> tuple[Any, ...]:
 
 
 def _gist(text: str) -> str:
-    """Extract the reason from Numba's message, and the kernel's line that it names."""
+    """Extract the reason and the kernel's line from Numba's message."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
     reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
@@ -313,7 +300,7 @@ def _gist(text: str) -> str:
 
 
 def _open(kernel: Any) -> Any:
-    """Return the kernel without the author's list of signatures, as ours has read-only arrays."""
+    """Return the kernel without the author's list of signatures: our signature has read-only arrays."""
     if getattr(kernel, "_can_compile", True):
         return kernel
     import numba
@@ -323,7 +310,7 @@ def _open(kernel: Any) -> Any:
 
 
 def _compile_c_function(kernel: Any, signature: Signature, made: Intrinsics) -> tuple[Any, Any]:
-    """Compile the C function, which no exception leaves, and the function it calls, which makes the arrays."""
+    """Compile the C function, which catches all exceptions, and the function that makes the arrays for it."""
     import numba
     from numba import types
 
@@ -339,7 +326,7 @@ def _compile_c_function(kernel: Any, signature: Signature, made: Intrinsics) -> 
         "def entry(data, extents, message):\n    return catching(guarded, data, extents, message)\n"
     )
     namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, **made._asdict(), **dtypes}
-    exec(source, namespace)  # noqa: S102 - made of numbers and of names of ours
+    exec(source, namespace)  # noqa: S102 - the text has only numbers and our names
     guarded = namespace["guarded"] = numba.njit(namespace["call"])
     pointer = types.CPointer(types.int64)
     c_type = types.int32(pointer, pointer, pointer)
@@ -359,54 +346,36 @@ def _is_exclusive(kernel: Any) -> bool:
     return layer == _EXCLUSIVE_LAYER
 
 
-CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
-"""Names of the functions that the handler and the C++ beside it have of each other."""
+def write_order(*order: Any) -> bytes:
+    """Serialize the arguments of `make_object` by value, so that another process can read a notebook's kernel."""
+    from numba.core import serialize
 
-REFUSED = "be refused: "
-"""Start of the line that tells the starting process of an error of ours."""
+    return bytes(serialize.dumps(order))
 
 
-class Order(NamedTuple):
-    """Everything that the process is asked for.
+def main(argv: Sequence[str]) -> int:
+    """Read the arguments of `make_object` from one file, and write the object to another."""
+    source, target = map(Path, argv)
+    try:
+        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `write_order` wrote it
+    except BeRuntimeError as error:
+        said = [error.message, list(error.hints), getattr(error, "output", "")]
+        print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it
+        return 1
+    return 0
+
+
+def make_object(kernel: Any, signature: Signature, layout: Sequence[int], symbol: str) -> bytes:
+    """Compile a kernel and its handler to an object for Numba's CPU of this process.
 
     Parameters
     ----------
     kernel : CPUDispatcher
     signature : Signature
-    layout : tuple of int
-        `HandlerLayout`.
+    layout : sequence of int
+        Numbers of `HandlerLayout`.
     symbol : str
         Name of the handler.
-    """
-
-    kernel: Any
-    signature: Signature
-    layout: tuple[int, ...]
-    symbol: str
-
-
-def write_order(order: Order) -> bytes:
-    """Write an order as Numba writes functions: by value, so that one of a notebook can be read in another process."""
-    from numba.core import serialize
-
-    data: bytes = serialize.dumps(tuple(order))
-    return data
-
-
-def main(argv: Sequence[str]) -> int:
-    """Read an order from one file, and write the object to another."""
-    source, target = map(Path, argv)
-    try:
-        target.write_bytes(make_object(Order(*pickle.loads(source.read_bytes()))))  # noqa: S301 - `write_order` wrote it
-    except BeRuntimeError as error:
-        said = [error.message, list(error.hints), getattr(error, "output", "")]
-        print(REFUSED + json.dumps(said))  # noqa: T201 - this is its answer
-        return 1
-    return 0
-
-
-def make_object(order: Order) -> bytes:
-    """Compile a kernel and its handler to an object for Numba's CPU of this process.
 
     Raises
     ------
@@ -417,27 +386,30 @@ def make_object(order: Order) -> bytes:
     from llvmlite import binding
     from numba import types
 
-    raise_texts()
-    word, made = types.uint64, intrinsics(report_text)
-    for symbol in (CALL, FAILED, VALUE_RAISED):
-        binding.add_symbol(symbol, 1)  # Numba's own linker asks for it, and never runs the code
-    function = compile_entry(order.kernel, order.signature, made)
+    cpu_handler.raise_texts()
+    word, made = types.uint64, intrinsics(cpu_handler.report_text)
+    for needed in (CALL, FAILED, cpu_handler.VALUE_RAISED):
+        binding.add_symbol(needed, 1)  # Numba's linker requires it, and never runs the code
+    function = compile_entry(kernel, signature, made)
     native = Native(
         0,
         types.ExternalFunction(CALL, word(word, word)),
         types.ExternalFunction(FAILED, word(word, word, word)),
-        HandlerLayout(*order.layout),
+        HandlerLayout(*layout),
     )
-    handler = compile_handler(native, order.signature, function.guarded, made)
-    module = _module(handler, order.symbol)
+    handler = cpu_handler.compile_handler(native, signature, function.guarded, made)
+    module = _module(handler, symbol)
     module.link_in(_module(function.owner, ENTRY))
     module.get_function(ENTRY).visibility = "hidden"
-    check_needs(order.kernel.py_func.__name__, _needed(module))
-    return _machine_code(module, numba.config)
+    cpu_handler.check_needs(kernel.py_func.__name__, _needed(module))
+    target = binding.Target.from_default_triple()  # the module was optimized for Numba's CPU; a library needs PIC
+    options = {"cpu": numba.config.CPU_NAME, "features": numba.config.CPU_FEATURES, "opt": 3}
+    machine = target.create_target_machine(reloc="pic", codemodel="default", **options)
+    return bytes(machine.emit_object(module))
 
 
 def _module(compiled: Any, name: str) -> Any:
-    """Return the optimised code of a C function under a name; the rest of it is private."""
+    """Return the optimized code of a C function under a name; all other symbols are private."""
     from llvmlite import binding
 
     module = binding.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001 - no public name
@@ -450,21 +422,12 @@ def _module(compiled: Any, name: str) -> Any:
 
 
 def _needed(module: Any) -> list[str]:
-    """List the names that code uses from elsewhere, and those by which Numba refers to addresses of this process."""
+    """List the names that a module requires from elsewhere, and Numba's names of addresses of this process."""
     names = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
-    addresses = [ADDRESSES for each in module.global_variables if each.name.startswith(ADDRESSES)]
+    addresses = [
+        cpu_handler.ADDRESSES for each in module.global_variables if each.name.startswith(cpu_handler.ADDRESSES)
+    ]
     return addresses + [each for each in names if not each.startswith("llvm.") and each not in (CALL, FAILED)]
-
-
-def _machine_code(module: Any, config: Any) -> bytes:
-    """Return position-independent machine code for the CPU that the module was optimised for."""
-    from llvmlite import binding
-
-    target = binding.Target.from_default_triple()
-    options = {"cpu": config.CPU_NAME, "features": config.CPU_FEATURES, "opt": 3}
-    machine = target.create_target_machine(reloc="pic", codemodel="default", **options)
-    code: bytes = machine.emit_object(module)
-    return code
 
 
 if __name__ == "__main__":
@@ -472,17 +435,17 @@ if __name__ == "__main__":
 
 
 class Called(NamedTuple):
-    """The function of a call, and its targets.
+    """An author's function and its targets.
 
     Parameters
     ----------
     name : str
-        Name of the function of the author, for errors and targets.
+        Name of the function, for errors and targets.
     parameters : tuple of str
-        Names of its parameters: the inputs, the outputs, scratch memory.
+        Names of the parameters: the inputs, the outputs, scratch memory.
     doc : str or None
     target_for : callable
-        Function that returns the target for a signature, registered; called once for each signature.
+        Function that registers and returns the target for a signature; called once for each signature.
     platform : str
         JAX's name of the platform.
     lacking : tuple of str
@@ -503,12 +466,12 @@ class Called(NamedTuple):
 def called_function(
     function: Callable[..., Any], target_for: Callable[[str, Signature], str], more: Sequence[str] = (), **rest: Any
 ) -> Called:
-    """Describe a function of this process.
+    """Describe a function in this process.
 
     Parameters
     ----------
     function : callable
-        Function of the author, which takes the arrays and the parameters in `more`.
+        Author's function of the arrays and of the parameters in `more`.
     target_for : callable
         Function of the name and a signature that compiles and registers the target.
     more : sequence of str
@@ -518,7 +481,7 @@ def called_function(
     name = str(getattr(function, "__name__", type(function).__name__))
 
     def checked(signature: Signature) -> str:
-        check_count(function, name, signature, more)
+        cpu_handler.check_count(function, name, signature, more)
         return target_for(name, signature)
 
     return Called(name, tuple(inspect.signature(function).parameters), function.__doc__, checked, **rest)
@@ -530,7 +493,7 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
     Raises
     ------
     ArgumentError
-        `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or of
+        `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or has
         an unsupported dtype, or the number of inputs is wrong.
     """
     target_for = functools.cache(called.target_for)
@@ -541,17 +504,13 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
             called.prepare(called.name, inputs, outputs)
 
     def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
-        target = target_for(signature_of(call.inputs, call.results, called.lacking))
+        target = target_for(cpu_handler.signature_of(call.inputs, call.results, called.lacking))
         prepare(call.inputs, call.results)
         return KernelTarget(((called.platform, target),), ())
 
     declared = read_signature(called.name, signature, called.parameters)
     kernel = ArrayKernel(called.name, called.name, called.doc, declared, make_target)
     return array_function(kernel, options)
-
-
-_PREFIX = "be_runtime.numba"
-"""Start of the names of the targets."""
 
 
 @public
@@ -570,14 +529,14 @@ def numba_kernel(
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from a Numba CPU kernel.
 
-    The kernel is compiled to a C function when the result is traced, once for each combination of dtypes and numbers
+    The kernel is compiled to a C function when JAX traces the result, once for each combination of dtypes and numbers
     of dimensions. A call runs it without Python and without the GIL.
 
     Parameters
     ----------
     kernel : function decorated with ``@numba.njit``
         Kernel, called with the inputs, then the outputs, as C-contiguous arrays. It can't write to its inputs, and must
-        write all of its outputs, which are uninitialised. It returns nothing.
+        write all of its outputs, which are uninitialized. It returns nothing.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result. A callable is given the inputs' shapes and dtypes. With a `signature`, results
         follow from it.
@@ -589,7 +548,7 @@ def numba_kernel(
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
         XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
-        Maps the index of an input to that of the output that starts with its content.
+        Maps the index of an input to the index of the output that starts with the input's content.
     has_side_effect : bool
         True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
     ordered : bool
@@ -644,12 +603,12 @@ def numba_kernel(
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
     )
-    called = called_function(dispatcher.py_func, target_for, lacking=LACKING)
+    called = called_function(dispatcher.py_func, target_for, lacking=cpu_handler.LACKING)
     return host_array_function(called, signature, options)
 
 
 def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:
-    """Return what an exported program carries of a kernel for a signature."""
+    """Return the library of a kernel for a signature, for an exported program."""
     from be_runtime.kernels.numba.cpu_library import build_host_kernel  # few kernels are exported
 
     return build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline)

@@ -1,9 +1,9 @@
 """The XLA FFI handler of a host function, compiled by Numba.
 
-An ordinary call, with exactly the arrays that the function was compiled for, goes straight to the function. The two
-are compiled together, so properties of arrays that a kernel does not use are not read; an extent is in memory that XLA
-keeps for each call of a program. Every other call, a batch or a wrong one, goes to ``native/host_call.cc``, which runs
-it or reports the error.
+An ordinary call, with exactly the arrays that the function was compiled for, goes straight to the function. Handler and
+function are compiled together, so that properties of arrays that the kernel does not use are not read: extents are in
+memory that XLA keeps for each call of a program. Every other call, a batch or a wrong one, goes to
+``native/host_call.cc``, which runs it or reports the error.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba.source import check_dtypes
 
 VALUE_RAISED = "be_value_raised"
-"""Function of no library that code asks for where it raises an exception with a value of run time."""
+"""Symbol in no library that code requires where it raises an exception with a value of run time."""
 
 ADDRESSES = "numba.dynamic.globals"
-"""Beginning of the names by which Numba's code refers to addresses of the process that compiled it."""
+"""Prefix of Numba's names for addresses in the process that compiled the code."""
 
 UNUSED = "NRT_MemInfo_call_dtor"
-"""Function that frees an array that was allocated: without such arrays it is never called."""
+"""Function that frees an allocated array; without allocations it is never called."""
 
 _MEANINGS = (
     (re.escape(ADDRESSES), "it uses a C function by its address, or a global array of more than a megabyte",
@@ -44,7 +44,27 @@ _MEANINGS = (
     (r"__svml|_ZGV", "it calls Intel's SVML", "uninstall icc_rt where it is built"),
     (r"numba_|NRT_(?!MemInfo_call_dtor)", "it calls a function of Numba's own library", "compute that in the kernel"),
 )  # fmt: skip
-"""Names of functions that a C library lacks: their beginning, what they mean, and what to do. The first that fits."""
+"""Patterns of functions that a C library lacks, their meaning, and advice. The first pattern that fits counts."""
+
+MESSAGE_SIZE = 1024
+"""Size in bytes of the native handler's message, including the final zero."""
+
+LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+"""Dtypes that Numba lacks on the CPU."""
+
+_RERAISED = "No active exception to reraise"
+
+_DONE, _RAISED, _OTHER = range(3)
+"""Outcomes of a direct call: done; the function raised; not an ordinary call, so not done."""
+
+_ORDINARY = f"""
+    message = room({MESSAGE_SIZE // 8})
+    state = direct(guarded, frame, message)
+    if state == {_DONE}:
+        return 0
+    if state == {_RAISED}:
+        return failed(frame, kernel, address(message))
+"""
 
 
 def check_needs(kernel: str, needed: Sequence[str]) -> None:
@@ -53,7 +73,7 @@ def check_needs(kernel: str, needed: Sequence[str]) -> None:
     Raises
     ------
     BuildError
-        It does; the message has the first such function and its meaning.
+        The code needs more; the message has the first such function and its meaning.
 
     Examples
     --------
@@ -70,12 +90,8 @@ def check_needs(kernel: str, needed: Sequence[str]) -> None:
 
 
 def refusal(kernel: str, reason: str, *hints: str) -> BuildError:
-    """Make the error of a kernel that works only in the process that compiled it."""
+    """Return the error for a kernel that works only in the process that compiled it."""
     return BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
-
-
-MESSAGE_SIZE = 1024
-"""Size in bytes of the native handler's message, including the final zero."""
 
 
 def report(kind: type[BaseException], value: object, address: int) -> None:
@@ -106,13 +122,9 @@ def _text(kind: type[BaseException], value: object) -> str:
         value = kind(*arguments)
     try:
         shown = str(value)
-    except Exception as error:  # noqa: BLE001 - it is the author's, and the one that it hides matters more
+    except Exception as error:  # noqa: BLE001 - the author's second error would hide the first
         shown = f"(its text can't be made: {type(error).__name__})"
     return f"{kind.__name__}: {shown}" if shown else kind.__name__
-
-
-LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
-"""Dtypes that Numba doesn't have on the CPU."""
 
 
 class Parameter(NamedTuple):
@@ -122,7 +134,7 @@ class Parameter(NamedTuple):
     ----------
     dtype : DType
     rank : int
-        Number of its dimensions.
+        Number of dimensions.
     """
 
     dtype: DType
@@ -138,7 +150,7 @@ class Signature(NamedTuple):
     Parameters
     ----------
     inputs, outputs : tuple of Parameter
-        Arrays of the function: the inputs, which it can't write to, followed by the outputs.
+        The inputs, which the function can't write to, and the outputs.
 
     Examples
     --------
@@ -165,7 +177,7 @@ def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lack
     Raises
     ------
     ArgumentError
-        An array has such a dtype.
+        An array has an unsupported dtype.
     """
     check_dtypes(inputs, outputs, lacking)
     sides = (tuple(Parameter(spec.dtype, spec.ndim) for spec in side) for side in (inputs, outputs))
@@ -178,7 +190,7 @@ def check_count(function: Callable[..., Any], name: str, signature: Signature, m
     Raises
     ------
     ArgumentError
-        It takes another number of arguments.
+        The function takes another number of arguments.
     """
     parameters = inspect.signature(function)
     names = ", ".join(parameters.parameters)
@@ -193,11 +205,8 @@ def check_count(function: Callable[..., Any], name: str, signature: Signature, m
         ) from None
 
 
-_RERAISED = "No active exception to reraise"
-
-
 def raise_texts() -> None:
-    """Let Numba compile ``raise`` to a text from now on; what has no text before it runs needs `VALUE_RAISED`."""
+    """Let Numba compile ``raise`` to a constant text from now on; an exception without one requires `VALUE_RAISED`."""
     from numba.core.callconv import CPUCallConv
 
     CPUCallConv.set_static_user_exc = _set_text
@@ -205,7 +214,7 @@ def raise_texts() -> None:
 
 
 def report_text(_context: Any, builder: Any, status: Any, message: Any) -> None:
-    """Generate code that copies the text of what was raised to the message."""
+    """Generate code that copies the text of the exception to the message."""
     from llvmlite import ir
     from numba.core import cgutils
 
@@ -223,7 +232,7 @@ def report_text(_context: Any, builder: Any, status: Any, message: Any) -> None:
 def _set_text(
     convention: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
 ) -> None:
-    """Generate code that describes an exception by its text, in place of Numba's function of these parameters."""
+    """Generate code that describes an exception by its text; it replaces Numba's function of these parameters."""
     del loc, func_name
     from llvmlite import ir
     from numba.core import cgutils
@@ -238,7 +247,7 @@ def _set_text(
 
 
 def _mark(convention: Any, builder: Any, exc: Any, *_rest: Any, **_more: Any) -> None:
-    """Generate code that asks for a function that nothing has, in place of the text of a value of run time."""
+    """Generate code that requires `VALUE_RAISED`, in place of the text of a value of run time."""
     from llvmlite import ir
     from numba.core import cgutils
 
@@ -257,7 +266,7 @@ def _constant(builder: Any, data: bytes) -> Any:
 
 
 Reporter = Callable[[Any, Any, Any, Any], None]
-"""Generator of code that writes what a call raised to a message, from Numba's context, its builder, the call's status
+"""Generator of code that writes a call's exception to a message, from Numba's context, its builder, the call's status
 and the message."""
 
 
@@ -276,7 +285,7 @@ class Intrinsics(NamedTuple):
     memory : callable
         ``memory(address)`` is an untyped pointer.
     room : callable
-        ``room(count)`` is a pointer to `count` words of the caller's stack, a literal number; the first is 0.
+        ``room(count)`` is a pointer to `count` words of the caller's stack, a literal number; the first word is 0.
     reporter : callable
         Generator of the report.
     """
@@ -324,13 +333,12 @@ def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
 
     pointer = types.CPointer(types.int64)
 
-    def as_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
     @intrinsic  # type: ignore[untyped-decorator]
     def memory(_context: Any, address: Any) -> Any:
         """Return an untyped pointer."""
-        return types.voidptr(address), as_pointer
+        return types.voidptr(address), lambda context, builder, signature, arguments: builder.inttoptr(
+            arguments[0], context.get_value_type(signature.return_type)
+        )
 
     @intrinsic  # type: ignore[untyped-decorator]
     def address(_context: Any, words: Any) -> Any:
@@ -364,7 +372,7 @@ def call_and_report(
     message: Any,
     reporter: Reporter,
 ) -> Any:
-    """Generate code for a call whose exception becomes a message; its value is 0, or 1 if it raised."""
+    """Generate code for a call whose exception becomes a message; the value is 0, or 1 if the call raised."""
     from llvmlite import ir
     from numba.core import cgutils
 
@@ -395,19 +403,6 @@ def _report_raised(context: Any, builder: Any, python: Any, message: Any) -> Non
     python.err_clear()
 
 
-_DONE, _RAISED, _OTHER = range(3)
-"""Outcomes of a call: it was made; the function raised; it is not an ordinary call and was not made."""
-
-_ORDINARY = f"""
-    message = room({MESSAGE_SIZE // 8})
-    state = direct(guarded, frame, message)
-    if state == {_DONE}:
-        return 0
-    if state == {_RAISED}:
-        return failed(frame, kernel, address(message))
-"""
-
-
 class HandlerLayout(ctypes.Structure):
     """``Layout`` of ``native/host_call.cc``: the 64-bit words of XLA's structures that a handler reads, by index."""
 
@@ -425,7 +420,7 @@ class Native(NamedTuple):
     kernel : int
         Address of the native side's description of the function.
     call : callable in compiled code
-        Function of the call frame and the kernel that does all the work of a handler.
+        Function of the call frame and the kernel that handles any call.
     failed : callable in compiled code
         Function of the call frame, the kernel and a message that makes an error.
     layout : HandlerLayout
@@ -438,7 +433,7 @@ class Native(NamedTuple):
 
 
 def at_addresses(kernel: int, call: int, failed: int, layout: HandlerLayout) -> Native:
-    """Return functions and data of this process, by their addresses."""
+    """Make functions and data of this process from their addresses."""
     word = ctypes.c_uint64
     functions = ctypes.CFUNCTYPE(word, word, word)(call), ctypes.CFUNCTYPE(word, word, word, word)(failed)
     return Native(kernel, *functions, layout)
@@ -472,7 +467,7 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None, m
 
 
 def _direct(signature: Signature, layout: HandlerLayout, made: Intrinsics) -> Any:
-    """Define ``direct(guarded, frame, message)`` for compiled code: an ordinary call, whose outcome it returns."""
+    """Define ``direct(guarded, frame, message)`` for compiled code, which makes an ordinary call; return it."""
     from numba import types
     from numba.extending import intrinsic
 
@@ -495,7 +490,7 @@ def _direct(signature: Signature, layout: HandlerLayout, made: Intrinsics) -> An
 
 
 class _Frame:
-    """Generator of LLVM instructions that read a call frame; Numba would need a tenth of a second to infer their types.
+    """Generator of LLVM instructions that read a call frame, which saves a tenth of a second of Numba's type inference.
 
     Parameters
     ----------
@@ -514,13 +509,13 @@ class _Frame:
         self._whole = self._words(address)
 
     def ordinary_call(self, signature: Signature, call: Callable[[Any, Any], Any]) -> Any:
-        """Generate an ordinary call, which is no query and no batch and has a result to compute; return its outcome.
+        """Generate an ordinary call and return its outcome: no query, no batch, and a result that is not empty.
 
         Parameters
         ----------
         signature : Signature
         call : callable
-            Function from pointers to addresses and to extents to the instructions of the call, whose value is its
+            Function from pointers to addresses and to extents to the instructions of the call; their value is the
             status.
         """
         from llvmlite import ir
@@ -535,19 +530,22 @@ class _Frame:
             parameters = [*arguments, *results]
             with self._where([fit for pair in zip(buffers, parameters, strict=True) for fit in self._fits(*pair)]):
                 extents = [self._extents(buffer, each.rank) for buffer, each in zip(buffers, parameters, strict=True)]
-                some = [self._all([self._differs(value, 0) for value in each]) for each in extents[len(arguments) :]]
+                some = [
+                    self._all([builder.icmp_signed("!=", value, self._word(0)) for value in each])
+                    for each in extents[len(arguments) :]
+                ]
                 with builder.if_then(functools.reduce(builder.or_, some), likely=True):
                     data = self._row([self._at(buffer, layout.data) for buffer in buffers])
                     builder.store(call(data, self._row([value for each in extents for value in each])), state)
         return builder.load(state)
 
     def _buffers(self, index: int, count: int) -> list[Any]:
-        """Return pointers to the buffers, whose addresses are in an array that the frame points to."""
+        """Return pointers to the buffers from the frame's array of addresses."""
         row = self._words(self._at(self._whole, index))
         return [self._words(self._at(row, position)) for position in range(count)]
 
     def _fits(self, buffer: Any, parameter: Parameter) -> list[Any]:
-        """Generate conditions that a buffer has the parameter's dtype, the lower half of its word, and rank."""
+        """Generate conditions that a buffer has the parameter's dtype, in the lower half of a word, and its rank."""
         from llvmlite import ir
 
         dtype = self._builder.trunc(self._at(buffer, self._layout.dtype), ir.IntType(32))
@@ -575,9 +573,6 @@ class _Frame:
 
     def _is(self, base: Any, index: int, value: int) -> Any:
         return self._builder.icmp_signed("==", self._at(base, index), self._word(value))
-
-    def _differs(self, value: Any, other: int) -> Any:
-        return self._builder.icmp_signed("!=", value, self._word(other))
 
     def _all(self, conditions: Sequence[Any]) -> Any:
         from llvmlite import ir

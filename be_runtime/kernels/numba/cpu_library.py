@@ -1,4 +1,4 @@
-"""A Numba CPU kernel as a library that needs neither Numba nor Python, built ahead of time for a baseline CPU."""
+"""Ahead-of-time build of a Numba CPU kernel: a library for a baseline CPU that needs neither Numba nor Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,16 @@ from be_runtime.compile import flags
 from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile, UnitFiles, compile_edge, link_edge
 from be_runtime.errors import BuildError
 from be_runtime.jax import port
-from be_runtime.kernels.numba import cpu as cpu_module
-from be_runtime.kernels.numba.cpu import (
-    CALL,
-    ENTRY,
-    FAILED,
-    REFUSED,
-    Order,
-    check_kernel,
-    host_layout,
-    versions,
-    write_order,
-)
+from be_runtime.kernels.numba import cpu
 from be_runtime.kernels.numba.cpu_handler import UNUSED, Signature, refusal
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.load import use_entry
 from be_runtime.load.native_library import build_library
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.store.bundle import Carried, CodeImage, carried_library
-from be_runtime.store.cache import BuildOutput, Entry
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.contents import LIBRARY
 from be_runtime.store.images import read_image
 from be_runtime.store.keys import make_key
@@ -47,7 +35,7 @@ _SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame
 
 
 def handler_symbol(name: str, signature: Signature) -> str:
-    """Return the name of the handler of a kernel for a signature.
+    """Return the symbol of a kernel's handler for a signature.
 
     Examples
     --------
@@ -71,7 +59,7 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
     session : Session
         Session that finds the compiler, and whose cache keeps the library.
     baseline : str
-        Level of CPU instructions, see `be_runtime.store.images`; LLVM has CPUs of these names.
+        Level of CPU instructions, see `be_runtime.store.images`; LLVM names CPUs in this way.
 
     Raises
     ------
@@ -80,49 +68,49 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
     ToolchainError
         There is no C++ compiler.
     """
-    name = check_kernel(kernel).py_func.__name__
+    name = cpu.check_kernel(kernel).py_func.__name__
     content = function_content(kernel)
     if content.anchors:
-        raise refusal(name, "it uses an object that only this process has", "pass what it is made of as an input")
+        raise refusal(name, "it uses an object that only this process has", "pass its parts as inputs")
     if kernel.targetoptions.get("parallel"):
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout, symbol = host_layout(session), handler_symbol(name, signature)
-    cpu = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
-    plan = _plan(name, signature, cpu, toolchain.cxx)
-    order = partial(write_order, Order(kernel, signature, layout, symbol))
+    layout, symbol = cpu.host_layout(session), handler_symbol(name, signature)
+    processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
+    plan = _plan(name, signature, processor, toolchain.cxx)
+    order = partial(cpu.write_order, kernel, signature, layout, symbol)
     key = make_key(
         "host-kernel",
         ("name", name),
         ("content", content.digest),
         ("signature", str(signature)),
-        ("cpu", cpu),
-        ("versions", versions()),
+        ("cpu", processor),
+        ("versions", cpu.versions()),
         ("toolchain", toolchain.fingerprint),
         ("generator", own_code_digest()),
     )
 
-    def find() -> Entry:
-        return session.module_store.get_or_build(
-            key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
-        )
-
-    data = use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    attempts, patience_s = Attempts(session), session.settings.lock_timeout_s
+    while attempts.again():
+        build = partial(_build, name, plan, order, session)
+        entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
+        with attempts.using(entry):
+            data = read_image(entry.output(LIBRARY))
     image = CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
     return carried_library(image, data, {"execute": symbol})
 
 
-def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:
+def _plan(name: str, signature: Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
     """Plan the kernel's object, the C++ beside it, and the library of both."""
     kernel = Edge(
-        argv=(sys.executable, "-m", cpu_module.__name__, _ORDER, _OBJECT),
+        argv=(sys.executable, "-m", cpu.__name__, _ORDER, _OBJECT),
         inputs=(_ORDER,),
         outputs=(_OBJECT,),
-        description=f"compiling {name} for {cpu}",
+        description=f"compiling {name} for {processor}",
         tool="compile",
         environ=(
-            ("NUMBA_CPU_NAME", cpu),
+            ("NUMBA_CPU_NAME", processor),
             ("NUMBA_CPU_FEATURES", ""),
             ("PYTHONHASHSEED", "0"),
             ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
@@ -143,35 +131,29 @@ def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Pa
     try:
         return build_library(name, plan, _HANDLER.depfile, session, staging)
     except BuildError as error:
-        raise _refused(error) or error from None
-
-
-def _refused(error: BuildError) -> BuildError | None:
-    """Return the error of ours that the process told of; None if it failed in another way."""
-    lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
-    if not lines:
-        return None
-    message, hints, output = json.loads(lines[0].removeprefix(REFUSED))
-    return BuildError(message, hints=tuple(hints), output=output)
+        lines = [line for line in error.output.splitlines() if line.startswith(cpu.REFUSED)]
+        if not lines:
+            raise
+        message, hints, output = json.loads(lines[0].removeprefix(cpu.REFUSED))
+        raise BuildError(message, hints=tuple(hints), output=output) from None
 
 
 def frame_source(name: str, signature: Signature) -> str:
-    """Write the C++ of a library: the kernel's description, and what its handler calls."""
+    """Write the C++ of a library: the kernel's description, and the functions that its handler calls."""
     arrays = (*signature.inputs, *signature.outputs)
     rows = ", ".join(f"{{{each.dtype.xla_code}, {each.rank}, {each.dtype.size_bytes}}}" for each in arrays)
-    counts: Sequence[int] = (len(signature.inputs), len(arrays))
-    extents = sum(each.rank for each in arrays)
+    inputs, extents = len(signature.inputs), sum(each.rank for each in arrays)
     return f"""#define BE_EXPORT [[maybe_unused]] static
 #include "host_call.cc"
 
-extern "C" int32_t {ENTRY}(void* const* data, const int64_t* extents, char* message);
+extern "C" int32_t {cpu.ENTRY}(void* const* data, const int64_t* extents, char* message);
 
 static const Parameter parameters[] = {{{rows}}};
-static const Kernel kernel{{"{name}", {ENTRY}, false, false, 0, {counts[0]}, {counts[1]}, parameters, {extents}}};
+static const Kernel kernel{{"{name}", {cpu.ENTRY}, false, false, 0, {inputs}, {len(arrays)}, parameters, {extents}}};
 
-extern "C" XLA_FFI_Error* {CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
+extern "C" XLA_FFI_Error* {cpu.CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
 
-extern "C" XLA_FFI_Error* {FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
+extern "C" XLA_FFI_Error* {cpu.FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
   return be_host_failed(frame, &kernel, message);
 }}
 

@@ -1,9 +1,10 @@
-"""The content of a Python function as a digest that is the same in every process: the identity of a compiled kernel.
+"""Python functions and PTX as Numba's input and output: checks, hints, and digests of a function's content.
 
-The content of a function is its bytecode, its constants, the defaults of its parameters, the values in its closure and
-those of its global names, including the functions that it calls, recursively. Line numbers and file names are not part
-of it, so moving a kernel changes nothing. Functions wrapped by a just-in-time compiler (anything with ``py_func`` and
-``targetoptions``, as in Numba) include their options.
+The content identifies a compiled kernel, and is the same in every process. It consists of the function's bytecode, its
+constants, the defaults of its parameters, and the values of its closure and of its global names, including the
+functions that it calls, recursively. Line numbers and file names are not part of the content, so that a moved kernel
+stays the same. The content of a function in a just-in-time compiler's wrapper (an object with ``py_func`` and
+``targetoptions``, as in Numba) includes the compiler's options.
 """
 
 from __future__ import annotations
@@ -28,9 +29,32 @@ from be_runtime.jax.arrays import ArraySpec
 _NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
 _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
-"""The first numpy with which numba-cuda fails without a reason."""
+"""First numpy with which numba-cuda fails without a reason."""
 
 _TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
+
+_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
+
+_COUNT = re.compile(r"B\d+v\d+")
+"""Numba's mark in a mangled name, such as ``B2v1``."""
+
+_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
+_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
+_AXES = "xyz"
+_IN_PLACE = "write to an output, and use input_output_aliases to work in place"
+_ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
+_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
+
+_ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
+"""Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
+
+_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
+"""Packages whose classes and functions are identified by name and by the package's version."""
+
+_KIND_FLAGS = 0xFFF
+"""Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
 
 
 def import_error(function: str, package: str, error: BaseException) -> ImportError:
@@ -41,50 +65,49 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
     function : str
         Name of the function.
     package : {"numba", "numba-cuda"}
-        Package that it needs.
+        Package that the function needs.
     error : BaseException
-        Exception from the import.
+        Exception of the import.
     """
     hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
     return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
 
 
 def explain_compilation(package: str, error: BaseException) -> str:
-    """Return a hint if Numba fails to compile because parts of it don't work with the installed numpy; else empty.
+    """Return a hint if Numba can't compile because its own code doesn't work with the installed numpy; else empty.
 
-    These parts are imported by the first compilation. A numpy name that the kernel itself uses is the kernel's mistake.
+    The first compilation imports this code. If the kernel itself uses a name that numpy lacks, the hint is empty.
     """
     return _explain(package, error) if _asked_by_numba(error) else ""
 
 
 def _asked_by_numba(error: BaseException) -> bool:
-    """Return whether Numba's own code uses the name that numpy lacks: a kernel's names are looked up as values."""
+    """Return whether Numba's own code uses the name that numpy lacks: Numba looks up a kernel's names as values."""
     lacking = _NUMPY_LACKS.search(str(error))
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _package(frame) != "numpy"]
-    if lacking is None or not frames:
-        return False
-    return _package(frames[-1]) == "numba" and lacking[1] in frames[-1].f_code.co_names
+    named = [(_package(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
+    package, frame = next((each for each in reversed(named) if each[0] != "numpy"), ("", None))
+    return bool(lacking and frame and package == "numba" and lacking[1] in frame.f_code.co_names)
 
 
-def _package(frame: types.FrameType) -> str:
-    """Return the package whose code runs in a frame."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+def _package(module: object) -> str:
+    """Return the package in the name of a module."""
+    return str(module or "").partition(".")[0]
 
 
 def _explain(package: str, error: BaseException) -> str:
-    """Apply `numpy_mismatch` to the installed versions."""
+    """Return the hint of `numpy_mismatch` for the installed versions."""
     return numpy_mismatch(error, f"{package} {installed_version(package)}", installed_version("numpy"))
 
 
 def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
-    """Return a hint if Numba refuses the installed numpy, or uses a name that it lacks; else empty.
+    """Return a hint if Numba refuses the installed numpy, or uses a name that this numpy lacks; else empty.
 
     Parameters
     ----------
     error : BaseException
         Exception that Numba raised.
     package : str
-        Package of Numba and its version.
+        Numba's package and its version.
     numpy : str
         Version of numpy.
 
@@ -126,24 +149,13 @@ def installed_version(package: str) -> str:
         return "none"
 
 
-_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
-_COUNT = re.compile(r"B\d+v\d+")
-"""Numba's mark in a mangled name, such as ``B2v1``."""
-
-_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
-_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
-_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
-_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
-_AXES = "xyz"
-
-
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of a kernel's parameters.
 
     Raises
     ------
     ArgumentError
-        It has a default, or a parameter that is variadic, positional-only or keyword-only.
+        A parameter has a default, or is variadic, positional-only or keyword-only.
     """
     found = inspect.signature(function).parameters.values()
     for parameter in found:
@@ -156,7 +168,7 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_count(function: Callable[..., Any], input_count: int, output_count: int) -> tuple[str, ...]:
-    """Check the number of a kernel's parameters, the inputs and the outputs, and return their names."""
+    """Check that a kernel has a parameter for each input and output, and return the parameters' names."""
     names = parameter_names(function)
     if len(names) != input_count + output_count:
         raise ArgumentError(
@@ -168,7 +180,7 @@ def check_count(function: Callable[..., Any], input_count: int, output_count: in
 
 
 def check_dtypes(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str]) -> None:
-    """Refuse arrays of the dtypes in `lacking`, by name."""
+    """Refuse arrays of unsupported dtypes, whose names are in `lacking`."""
     for what, side in (("input", inputs), ("output", outputs)):
         for index, spec in enumerate(side):
             if spec.dtype.name in lacking:
@@ -180,7 +192,7 @@ def check_dtypes(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lack
 
 
 def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
-    """Map the local names that a function passes to an atomic operation or a store with a cache hint to the operation.
+    """Return each local name that a function passes to an atomic operation or a cached store, and the operation.
 
     Numba refuses an assignment to a read-only array, but not ``cuda.atomic.add(array, ...)`` or
     ``cuda.stcs(array, ...)``.
@@ -189,28 +201,22 @@ def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
     code = list(dis.get_instructions(function))
     for at, instruction in enumerate(code):
         operation = _writing_operation(instruction)
-        name = _first_local(code[at + 1 :]) if operation else None
-        if name is not None:
-            found.setdefault(name, operation)
+        loaded = next((each for each in code[at + 1 :] if each.opname.startswith("LOAD_FAST")), None)
+        if operation and loaded is not None:  # the first argument, if it is a named array or a part of one
+            found.setdefault(first_name(loaded), operation)
     return found
 
 
 def _writing_operation(instruction: dis.Instruction) -> str:
-    """Return the operation that an instruction looks up if it writes to an array; else empty."""
+    """Return the operation that an instruction looks up if the operation writes to an array; else empty."""
     name = instruction.argval
     if instruction.opname == "LOAD_ATTR" and name == "atomic":
         return "an atomic operation"
     return f"a cuda.{name}" if instruction.opname in _LOOKS_UP and name in _STORES else ""
 
 
-def _first_local(code: Sequence[dis.Instruction]) -> str | None:
-    """Return the next local name that is loaded: a call's first argument, if that is a named array or a part of one."""
-    following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
-    return None if following is None else first_name(following)
-
-
 def first_name(instruction: dis.Instruction) -> str:
-    """Return the local name that an instruction loads or stores; the first, if there are two."""
+    """Return the first local name that an instruction loads or stores."""
     value = instruction.argval
     return str(value[0] if isinstance(value, tuple) else value)
 
@@ -222,7 +228,7 @@ def entry_in_ptx(ptx: str) -> str:
 
 
 def without_counts(codes: Sequence[str]) -> list[str]:
-    """Number the functions in Numba's PTX anew: their names count what the process compiled before.
+    """Renumber the functions in Numba's PTX, whose names count all compilations of the process.
 
     Examples
     --------
@@ -239,7 +245,7 @@ def without_counts(codes: Sequence[str]) -> list[str]:
 
 
 def missing_functions(ptx: str) -> tuple[str, ...]:
-    """List the functions that PTX calls and does not contain, except those that the driver provides."""
+    """List the functions that PTX calls without containing them, except functions of the driver."""
     return tuple(name for name in dict.fromkeys(_EXTERN_FUNCTION.findall(ptx)) if name not in _OF_THE_DRIVER)
 
 
@@ -251,16 +257,13 @@ def free_axis(ptx: str) -> int:
     >>> free_axis("mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.z;")
     1
     """
-    for axis in (2, 1):
-        if not re.search(rf"%n?ctaid\.{_AXES[axis]}\b", ptx):
-            return axis
-    return 0
+    return next((axis for axis in (2, 1) if not re.search(rf"%n?ctaid\.{_AXES[axis]}\b", ptx)), 0)
 
 
 def batched_source(name: str, count: int, axis: int) -> str:
-    """Write a kernel of `count` arrays that runs another one on the slices selected by an axis of the grid.
+    """Write a kernel of `count` arrays that runs another kernel on the slices selected by an axis of the grid.
 
-    An array that is the same for the whole batch has one slice.
+    An array that the whole batch shares has one slice.
 
     Examples
     --------
@@ -276,17 +279,10 @@ def batched_source(name: str, count: int, axis: int) -> str:
     return f"{head}    i = cuda.blockIdx.{_AXES[axis]}\n    kernel({slices})\n"
 
 
-_IN_PLACE = "write to an output, and use input_output_aliases to work in place"
-_ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
-_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
-_ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
-"""Numba's only message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
-
-
 def hints(
     function: Callable[..., Any], input_ndims: Sequence[int], output_ndims: Sequence[int], text: str
 ) -> list[str]:
-    """Return hints, the most likely first.
+    """Return hints for a kernel that Numba refuses, the most likely first.
 
     Parameters
     ----------
@@ -319,7 +315,7 @@ def hints(
 
 
 def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """Return hints for operators: an input as the target is the reason; other targets may be parts of an input."""
+    """Return hints for operators: a target that is an input is the reason; other targets may be parts of an input."""
     written = [name for name in inputs if name in targets]
     if written:
         return [f"{name} {targets[name]} ... writes the input {name}: {_IN_PLACE}" for name in written]
@@ -329,7 +325,7 @@ def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Se
 
 
 def augmented(function: Callable[..., Any]) -> dict[str, str]:
-    """Map the local names that a function assigns to by an operator such as ``+=`` to the operators.
+    """Return each local name that a function changes by an operator such as ``+=``, and the operator.
 
     Examples
     --------
@@ -348,14 +344,6 @@ def augmented(function: Callable[..., Any]) -> dict[str, str]:
     }
 
 
-_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
-"""Packages whose classes and functions are identified by name; the version of each is part of the content."""
-
-
-_KIND_FLAGS = 0xFFF
-"""Bits of ``co_flags`` for the kind of function, without the ``__future__`` imports of its file."""
-
-
 class Content(NamedTuple):
     """The identity of a function.
 
@@ -364,8 +352,8 @@ class Content(NamedTuple):
     digest : str
         SHA-256 in hexadecimal digits.
     anchors : tuple
-        Objects that are identified by their addresses, which are part of the digest. It is valid as long as they live,
-        and only in this process. Empty for nearly every kernel.
+        Objects that are identified by their addresses, which are part of the digest. With anchors the digest is valid
+        only in this process and while they live. Nearly every kernel has none.
     """
 
     digest: str
@@ -391,7 +379,7 @@ def function_content(function: object) -> Content:
 
 
 class _Walk:
-    """One pass over all objects that a function reaches, each of them once."""
+    """One pass over all objects that a function reaches; each is visited once."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
@@ -400,7 +388,7 @@ class _Walk:
         self._alive: list[object] = []  # an address identifies an object only while it lives
 
     def write(self, *parts: str | bytes) -> None:
-        """Add parts, each after its length, so that different parts can't give the same bytes."""
+        """Add parts, each after its length, so that different parts give different bytes."""
         for part in parts:
             data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
             self.digest.update(len(data).to_bytes(8, "little") + data)
@@ -450,20 +438,20 @@ class _Walk:
             self.visit(value)
 
     def _visit_other(self, value: Any) -> None:
-        """Add an object that is identified by its attributes or its name, or else by its address."""
+        """Add an object that is identified by its attributes, its name or its address."""
         kind = type(value)
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.write("compiled", kind.__module__, kind.__qualname__)
             options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
             self._visit_all(sorted((str(name), _option(option)) for name, option in options.items()))
             self.visit(value.py_func)
-        elif _package_function_content(kind) == "numpy" and hasattr(value, "tobytes"):
+        elif _package(kind.__module__) == "numpy" and hasattr(value, "tobytes"):
             self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
-        elif isinstance(value, type) and _package_function_content(value) in _BY_NAME:
+        elif isinstance(value, type) and _package(value.__module__) in _BY_NAME:
             self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
         elif _is_described(kind):
             self.write("described", kind.__module__, kind.__qualname__, str(value))
-        elif _package_function_content(kind) == "numpy" and hasattr(value, "__name__"):
+        elif _package(kind.__module__) == "numpy" and hasattr(value, "__name__"):
             self.write("named", kind.__qualname__, value.__name__)
         else:
             self.anchors.append(value)
@@ -472,7 +460,7 @@ class _Walk:
     def _visit_function(self, function: types.FunctionType) -> None:
         module = function.__module__ or ""
         # Functions made by one factory have the same name.
-        if module.partition(".")[0] in _BY_NAME and "<locals>" not in function.__qualname__:
+        if _package(module) in _BY_NAME and "<locals>" not in function.__qualname__:
             self.write("function", module, function.__qualname__, _version(module))
             return
         self.write("function")
@@ -487,9 +475,9 @@ class _Walk:
                 self._visit_read(function.__globals__[name], attributes)
 
     def _visit_read(self, value: object, attributes: list[str]) -> None:
-        """Add a value that a function reads: an object, or an attribute of a module that is not identified by name."""
+        """Add a value that a function reads: an object, or an attribute of a module outside of `_BY_NAME`."""
         while attributes and isinstance(value, types.ModuleType) and hasattr(value, attributes[0]):
-            if value.__name__.partition(".")[0] in _BY_NAME:
+            if _package(value.__name__) in _BY_NAME:
                 break
             name, *attributes = attributes
             self.write("attribute", name)
@@ -518,19 +506,15 @@ def _option(value: object) -> str:
     return ",".join(sorted(map(str, value))) if isinstance(value, set | frozenset) else str(value)
 
 
-def _package_function_content(kind: type) -> str:
-    return (kind.__module__ or "").partition(".")[0]
-
-
 def _version(module: str) -> str:
-    """Return the version of the package that a module belongs to."""
-    return str(getattr(sys.modules.get(module.partition(".")[0]), "__version__", ""))
+    """Return the version of a module's package."""
+    return str(getattr(sys.modules.get(_package(module)), "__version__", ""))
 
 
 def _is_described(kind: type) -> bool:
-    """Return whether the text of such an object describes it completely."""
+    """Return whether the text of an object of this type describes it completely."""
     return (kind.__module__ or "").startswith("numba.core.types") or (
-        _package_function_content(kind) == "numpy" and "dtype" in kind.__name__.lower()
+        _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
     )
 
 
@@ -542,7 +526,7 @@ def _content_of(cell: types.CellType) -> object:
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """List the global names that a code object, or one inside it, reads, each with the attributes read from it."""
+    """Yield each global name that a code object or one inside it reads, with the attributes read from it."""
     read: list[str] = []
     for instruction in dis.get_instructions(code):
         if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):

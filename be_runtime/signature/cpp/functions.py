@@ -1,28 +1,27 @@
-"""Functions read from headers of declarations: name with namespaces, return type and parameters."""
+"""Functions that C++ headers declare: name, return type and parameters; and the launches in their bodies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from be_runtime.signature.cpp.lexer import Kind, Token, closing
-from be_runtime.signature.cpp.outline import Header, Scope
+from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing
+from be_runtime.signature.cpp.outline import Header
 from be_runtime.signature.cpp.params import CppParam, parse_params
 
 _LONGEST = 1000
-"""Characters of the longest launch that is judged."""
+"""Limit for the characters of a launch."""
 _MOST = 100
-"""Launches of one function that are judged."""
-_LAUNCH = re.compile(rf"<<<(?P<config>[^;]{{0,{_LONGEST}}}?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
+"""Limit for the launches of one function that are judged."""
+_LAUNCH = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\s*\(")
 _WAIT = re.compile(r"Synchronize\s*\(")
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
 
 
 def launches_out_of_order(body: str, stream: str) -> bool:
-    """Return whether the code of a function launches a kernel that XLA's work does not wait for.
+    """Return whether a function launches a kernel in no order with XLA's work.
 
     Parameters
     ----------
@@ -41,17 +40,26 @@ def launches_out_of_order(body: str, stream: str) -> bool:
     if stream and re.search(rf"\b{re.escape(stream)}\b", body):
         return False
     wait = _WAIT.search(body)
-    launches = _LAUNCH.finditer(body, 0, wait.start() if wait else len(body))
-    return any(_is_on_default_stream(body, launch) for launch in islice(launches, _MOST))
+    for leading, arguments in islice(_launches(body, wait.start() if wait else len(body)), _MOST):
+        stream_argument = arguments[leading + 1 : leading + 2] or ["0"]
+        if len(arguments) >= leading and stream_argument[0].strip() in _DEFAULT_STREAMS:
+            return True
+    return False
 
 
-def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
-    """Return whether the stream, the fourth argument of ``<<<>>>`` or the sixth of a call, is CUDA's default."""
-    config = launch["config"]
-    arguments = _arguments(body, launch.end()) if config is None else _arguments(f"{config})", 0)
-    leading = 4 if config is None else 2
-    given = arguments[leading + 1 :]
-    return len(arguments) >= leading and (not given or given[0].strip() in _DEFAULT_STREAMS)
+def _launches(body: str, end: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the arguments of each launch, and the number of arguments before its shared memory and its stream."""
+    position = close = 0
+    while launch := _LAUNCH.search(body, position, end):
+        position = launch.end()
+        if launch[0] != "<<<":
+            yield 4, _arguments(body, position)
+            continue
+        if 0 <= close < position:  # One search for all the "<<<" before it: a body may hold very many.
+            close = body.find(">>>", position, end)
+        if position <= close <= position + _LONGEST and ";" not in body[position:close]:
+            yield 2, _arguments(f"{body[position:close]})", 0)
+            position = close + 3
 
 
 def _arguments(text: str, start: int) -> list[str]:
@@ -64,26 +72,14 @@ def _arguments(text: str, start: int) -> list[str]:
             begin = position + 1
             if char == ")":
                 return found
-        depth += (char in _OPEN) - (char in _CLOSE)
+        depth += (char in OPENING) - (char in CLOSING)
     return []
 
 
 _SPECIFIERS = frozenset(
     [
-        "static",
-        "inline",
-        "extern",
-        "constexpr",
-        "virtual",
-        "explicit",
-        "__inline__",
-        "__inline",
-        "__cdecl",
-        "__host__",
-        "__device__",
-        "__global__",
-        "__forceinline__",
-        "__noinline__",
+        *("static", "inline", "extern", "constexpr", "virtual", "explicit", "__inline__", "__inline", "__cdecl"),
+        *("__host__", "__device__", "__global__", "__forceinline__", "__noinline__"),
     ]
 )
 _NOT_A_DECLARATION = frozenset(
@@ -93,10 +89,9 @@ _VALUES = frozenset(
     ["*", "&", "&&", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "size_t"]
     + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-"""The ends of types that are certainly not void."""
-_OPEN_functions = frozenset("([{")
+"""Last words of types that are certainly not void."""
 _MOST_BEFORE = 500
-"""Tokens beside a declarator that can belong to its declaration: a header may hold thousands of macro calls."""
+"""Limit for the tokens beside a declarator that are read: a header may hold thousands of macro calls."""
 
 
 class Function(NamedTuple):
@@ -105,7 +100,7 @@ class Function(NamedTuple):
     Parameters
     ----------
     name : str
-        Last name.
+        Name without qualifiers.
     call_name : str
         Qualified name by which code outside all namespaces calls it.
     params : tuple of CppParam
@@ -118,7 +113,7 @@ class Function(NamedTuple):
     template : tuple of str or None
         Texts of the template's parameter list; None for an ordinary function.
     owner : str
-        Class that it is a member of, or empty.
+        Name of the class of a member function; else empty.
     specifiers : frozenset of str
         Specifiers such as ``__global__``.
     start : int
@@ -147,7 +142,7 @@ class Function(NamedTuple):
 
     @property
     def signature(self) -> tuple[str, tuple[str, ...]]:
-        """The name and types that distinguish it from other functions."""
+        """The name and the types that distinguish overloads."""
         return self.call_name, tuple(param.type for param in self.params)
 
 
@@ -159,12 +154,12 @@ class Declarators(NamedTuple):
 
 
 def find_declarators(header: Header) -> Declarators:
-    """Tokenize a header, once for all names: one without a semicolon may have thousands of them."""
+    """Tokenize a header once for all names: a header without a semicolon may have thousands of names."""
     tokens = header.tokens()
     found: dict[str, tuple[int, int]] = {}
     index = 0
     while index < len(tokens):
-        if tokens[index].text in _OPEN_functions:
+        if tokens[index].text in OPENING:
             close = closing(tokens, index)
             if tokens[index].text == "(" and index:
                 found[tokens[index - 1].text] = index, close
@@ -183,11 +178,11 @@ def parse_function(
     header : Header
         A declaration.
     name : str
-        Last name of the function.
+        Name of the function without qualifiers.
     using_be : bool
         True if names of the namespace ``BE`` need no qualification.
     found : Declarators, optional
-        What `find_declarators` returns for the header.
+        Result of `find_declarators` for the header.
 
     Examples
     --------
@@ -208,12 +203,15 @@ def parse_function(
     if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
         return None
     if len(returns) == 1 and returns[0].text == "auto":
-        returns = _trailing_return(tokens[end + 1 : end + _MOST_BEFORE]) or returns
+        after = tokens[end + 1 : end + _MOST_BEFORE]
+        arrow = next((index for index, token in enumerate(after) if token.text == "->"), len(after))
+        returns = after[arrow + 1 :] or returns
     first, last = returns[0], returns[-1]
     name_token = tokens[opening - 1]
+    scopes = [scope.name for scope in header.scopes if scope.name]
     return Function(
         name=name,
-        call_name="".join(f"::{part}" for part in (*_names(header.scopes), *qualifiers, name)),
+        call_name="".join(f"::{part}" for part in (*scopes, *qualifiers, name)),
         params=parse_params(tokens[opening + 1 : end], using_be=using_be),
         returns=" ".join([token.text for token in returns]),
         has_body=header.has_body,
@@ -227,12 +225,8 @@ def parse_function(
     )
 
 
-def _names(scopes: tuple[Scope, ...]) -> list[str]:
-    return [scope.name for scope in scopes if scope.name]
-
-
 def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
-    """Cut ``a::b::`` off the end."""
+    """Split ``a::b::`` off the end."""
     names: list[str] = []
     end = len(tokens)
     while end >= 2 and tokens[end - 1].text == "::" and tokens[end - 2].kind is Kind.WORD:
@@ -266,7 +260,7 @@ def _without_calls(tokens: list[Token]) -> list[Token]:
 
 
 def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...] | None]:
-    """Cut ``template <...>`` off the front."""
+    """Split ``template <...>`` off the front."""
     start = next((i for i, token in enumerate(tokens) if token.text == "template"), None)
     if start is None:
         return tokens, None
@@ -278,14 +272,8 @@ def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...]
     return [], ()
 
 
-def _trailing_return(tokens: list[Token]) -> list[Token]:
-    """Return the type after ``->``."""
-    texts = [token.text for token in tokens]
-    return tokens[texts.index("->") + 1 :] if "->" in texts else []
-
-
 def returns_void(function: Function) -> bool:
-    """Return whether a function returns nothing; macros that stand for attributes are allowed before ``void``.
+    """Return whether a function returns nothing; macros for attributes may stand before ``void``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""C++ literals that are the default of a parameter or of a field. Pure."""
+"""The lexer of C++ sources: tokens and comments, their places, and the values of literals. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 
 def split_words(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Split a text at its spaces, except for those in brackets; a bracket that nothing closes is a character.
+    """Split a text at the spaces outside of brackets; a bracket that nothing closes is a character.
 
     Yields
     ------
@@ -122,12 +122,14 @@ _PREFIX = re.compile(r"(?<!\w)(?:u8R?|[uUL]R?|R)\Z")
 _SPACE = r"(?:\s++|\\[ \t]*\r?\n)+"
 _WORD = r"(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
 _SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
-# Space is part of the token before it, which is the fastest way over long blanks.
+# Space is part of the token before it: the engine passes long blanks fastest so.
 _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
 _KINDS = {**Kind.__members__, "RAW": Kind.STRING}
-TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
+_TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
 """Kinds that have no meaning in a declaration."""
+OPENING, CLOSING = frozenset("([{"), frozenset(")]}")
+_BRACKETS = OPENING | CLOSING
 
 
 def scan(text: str, *, directives: bool = True) -> list[Piece]:
@@ -153,7 +155,7 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
     """
     pieces: list[Piece] = []
     done = position = 0
-    line_end = 0 if directives else len(text)  # up to which no line begins with a hash
+    line_end = 0 if directives else len(text)  # a hash before this place begins no line
     search, new, kinds = _OPENER.search, tuple.__new__, _KINDS
     while match := search(text, position):
         start, position = match.span()
@@ -161,13 +163,17 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
         if kind is Kind.DIRECTIVE:
             if start < line_end:
                 continue
-            if not _begins_line(text, start):
+            before = text[text.rfind("\n", 0, start) + 1 : start].strip()
+            if before and before != "*/" and not (before.startswith("/*") and before.endswith("*/")):
                 following = text.find("\n", start)
                 line_end = following if following >= 0 else len(text)
                 continue
-            position = _end_of_directive(text, start)
-        elif kind is Kind.STRING or kind is Kind.CHAR:
-            start = _start_of_prefix(text, done, start)
+            directive = _DIRECTIVE.match(text, start)
+            position = directive.end() if directive else start + 1
+            position -= text[position - 1] == "\r"  # a part of the line ending
+        elif (kind is Kind.STRING or kind is Kind.CHAR) and start > done and text[start - 1] in "RuUL8":
+            prefix = _PREFIX.search(text, max(done, start - 3), start)
+            start = prefix.start() if prefix else start
         if start > done:
             pieces.append(new(Piece, (Kind.CODE, done, start)))
         pieces.append(new(Piece, (kind, start, position)))
@@ -175,27 +181,6 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
     if done < len(text):
         pieces.append(Piece(Kind.CODE, done, len(text)))
     return pieces
-
-
-def _begins_line(text: str, position: int) -> bool:
-    """Return whether only space and block comments precede `position` on its line."""
-    before = text[text.rfind("\n", 0, position) + 1 : position].strip()
-    return not before or (before.startswith("/*") and before.endswith("*/")) or before == "*/"
-
-
-def _end_of_directive(text: str, start: int) -> int:
-    """Return the end of the preprocessor line at `start`, with its continuations and without its line ending."""
-    match = _DIRECTIVE.match(text, start)
-    end = match.end() if match else start + 1
-    return end - 1 if text[end - 1] == "\r" else end
-
-
-def _start_of_prefix(text: str, low: int, start: int) -> int:
-    """Return the beginning of a literal whose quote is at `start`, including a prefix such as ``u8R``."""
-    if start > low and text[start - 1] in "RuUL8":
-        prefix = _PREFIX.search(text, max(low, start - 3), start)
-        return prefix.start() if prefix else start
-    return start
 
 
 def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[Token]:
@@ -215,7 +200,7 @@ def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[
                 new(Token, (kinds[match.lastgroup or "SIGN"], match[match.lastindex or 0], offset + match.start()))
                 for match in _SIGNIFICANT.finditer(text, space.end() if space else start, end)
             ]
-        elif kind not in TRIVIA:
+        elif kind not in _TRIVIA:
             tokens.append(Token(kind, text[start:end], offset + start))
     return tokens
 
@@ -226,14 +211,10 @@ def closing(tokens: list[Token], opening: int) -> int:
     for index in range(opening, len(tokens)):
         text = tokens[index].text
         if text in _BRACKETS:
-            depth += 1 if text in _OPEN else -1
+            depth += 1 if text in OPENING else -1
             if depth == 0:
                 return index
     return len(tokens)
-
-
-_OPEN = frozenset("([{")
-_BRACKETS = frozenset("()[]{}")
 
 
 class Places(NamedTuple):
@@ -320,18 +301,16 @@ _TEXT = re.compile(r'"([^"\\]*)"')
 _NAME = re.compile(r"(?::: )?\w+(?: :: \w+)*")
 _BASES = {"0x": 16, "0b": 2}
 _LONGEST = 400
-"""Limit for the characters of a number; Python converts no integer of 4300."""
+"""Limit for the characters of a number; Python converts no integer of 4300 digits."""
 
 
 def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | None:
-    """Read an expression that is one literal, or one name; None for any other.
+    """Return the kind and the text of an expression that is one literal or one name; None for any other.
 
-    A number, also a bool, is written as Python or the arg_spec does; of a name the last part counts.
+    A number, also a bool, is written as in Python or in an arg_spec; a qualified name loses its qualifiers.
 
     Examples
     --------
-    >>> from be_runtime.signature.cpp.lexer import SourceText
-    >>> from be_runtime.signature.cpp.lexer import significant
     >>> for text in ("-0.1f", "0x1'0u", "true", "Mode::kFast", '"sum"', "not true"):
     ...     print(read_literal(significant(text), Places.of([SourceText(name="a.cc", text=text)])))
     (<Kind.NUMBER: 'number'>, '-0.10000000149011612')

@@ -1,15 +1,14 @@
-"""Macros in declarations: object-like and function-like ones, ``#``, ``##`` and nesting.
+"""Expansion of macros in declarations: object-like and function-like macros, ``#``, ``##`` and nesting.
 
-Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike the standard's, this
-rule holds for the arguments' tokens too, which no real source notices. Function bodies within a macro are dropped
+Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike in the standard, this
+rule holds for the tokens of arguments too, which no real source notices. Function bodies within a macro are dropped
 before expansion: only the headers matter, and the bodies are most of the text.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from be_runtime.signature.cpp.lexer import Kind, Token, closing, significant
 from be_runtime.signature.cpp.outline import MacroCall, blank, opened_scopes, skip_body
@@ -23,11 +22,11 @@ LIMIT = 100_000
 _MOST = 200_000
 """Limit for the tokens that are read and written to expand one header."""
 _MOST_OF_ALL = 300_000
-"""Limit for those of all headers."""
+"""Limit for the tokens that are read and written to expand all headers."""
 _MOST_CHARACTERS = 4_000_000
 """Limit for the characters of all headers after their expansion: an argument may be long, and often repeated."""
 _FAILED = 100
-"""Tokens that a header counts, beyond its own, if its expansion exceeds a limit."""
+"""Number of tokens that a header counts in addition if its expansion exceeds a limit."""
 _LONGEST = 1000
 """Limit for the characters of a pasted name."""
 _DEPTH = 100
@@ -79,12 +78,6 @@ def parse_define(text: str, start: int = 0) -> Macro | None:
     return Macro(match[1], params, is_variadic, text[match.end() :], start + match.end())
 
 
-def undefined_name(text: str) -> str | None:
-    """Return the name in an ``#undef`` line."""
-    match = _UNDEF.match(text)
-    return match[1] if match else None
-
-
 class _TooLongError(Exception):
     """An expansion exceeded a limit."""
 
@@ -127,13 +120,13 @@ class Macros:
 
     @property
     def is_spent(self) -> bool:
-        """True if no header is expanded any more."""
+        """True if no further header is expanded."""
         return self._left_of_all <= 0
 
-    def undefine(self, name: str | None) -> None:
-        """Forget a macro."""
-        if name is not None:
-            self.known.pop(name, None)
+    def undefine(self, directive: str) -> None:
+        """Forget the macro of an ``#undef`` line; another line changes nothing."""
+        if match := _UNDEF.match(directive):
+            self.known.pop(match[1], None)
 
     def expand(self, code: str, offset: int, tokens: list[Token], calls: list[MacroCall]) -> None:
         """Expand `code`, written at `offset`, and append its tokens to `tokens` and its macro calls to `calls`.
@@ -145,7 +138,10 @@ class Macros:
         self._left = given = min(_MOST, self._left_of_all)
         try:
             expanded = self._expand(written, frozenset(), 0, found)
-            self._spend_characters(sum([len(token.text) for token in expanded]))
+            characters = sum([len(token.text) for token in expanded])
+            if characters > self._characters_left:
+                raise _TooLongError  # noqa: TRY301
+            self._characters_left -= characters
         except _TooLongError:
             expanded, found = written, []
             self.unexpanded.append(offset)
@@ -161,12 +157,6 @@ class Macros:
         if self._left < 0:
             self._left = 0
             raise _TooLongError
-
-    def _spend_characters(self, count: int) -> None:
-        """Count the characters of an expansion."""
-        if count > self._characters_left:
-            raise _TooLongError
-        self._characters_left -= count
 
     def _expand(
         self, tokens: list[Token], hidden: frozenset[str], depth: int, calls: list[MacroCall] | None = None
@@ -211,11 +201,11 @@ class Macros:
         for step in self._body(macro):
             self._spend(1 + (len(arguments[step.slot]) if step.slot >= 0 else len(step.tokens)))
             tokens = step.tokens if step.slot < 0 else arguments[step.slot]
-            if step.kind is _StepKind.PASTE:
+            if step.kind == "paste":
                 _paste(out, tokens, is_rest=macro.is_variadic and step.slot == len(arguments) - 1)
-            elif step.kind is _StepKind.QUOTE:
+            elif step.kind == "quote":
                 out.append(Token(Kind.STRING, '""', macro.start))
-            elif step.kind is _StepKind.RAW:
+            elif step.kind == "raw":
                 out += tokens or [Token(Kind.WORD, "", macro.start)]
             else:
                 out += self._expand(tokens, hidden, depth + 1) if step.slot >= 0 else tokens
@@ -234,25 +224,19 @@ class Macros:
         return steps
 
 
-class _StepKind(Enum):
-    """Kinds of steps: append tokens, an argument that is pasted to the next token, a pasted or a quoted operand."""
-
-    PLAIN = 0
-    RAW = 1
-    PASTE = 2
-    QUOTE = 3
-
-
 class _Step(NamedTuple):
-    """One step of a body: its own tokens, or the argument number `slot`."""
+    """One step of a macro's body, with its own tokens or, if `slot` is not negative, with that argument.
 
-    kind: _StepKind
+    It appends them, appends an argument of ``##`` unexpanded, pastes them to the token before, or quotes an argument.
+    """
+
+    kind: Literal["plain", "raw", "paste", "quote"]
     slot: int
     tokens: list[Token]
 
 
 def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
-    """Convert the tokens of a body to steps; adjacent tokens without arguments are one step."""
+    """Convert the tokens of a body to steps; adjacent tokens that are no parameters are one step."""
     steps: list[_Step] = []
     plain: list[Token] = []
     slots = {name: slot for slot, name in reversed(tuple(enumerate(params)))}
@@ -265,19 +249,19 @@ def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
             plain.append(token)
             continue
         following = tokens[index] if index < count else _NOTHING
-        kind = _StepKind.PLAIN
+        kind: Literal["plain", "raw", "paste", "quote"] = "plain"
         if token.text == "##" and index < count:
-            kind = _StepKind.PASTE
+            kind = "paste"
         elif token.text == "#" and following.text in slots:
-            kind = _StepKind.QUOTE
+            kind = "quote"
         elif token.text in slots and following.text == "##":
-            kind = _StepKind.RAW
-        if kind is _StepKind.PASTE or kind is _StepKind.QUOTE:
+            kind = "raw"
+        if kind in ("paste", "quote"):
             token = following
             index += 1
-        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slots.get(token.text, -1), [token])]
+        steps += [_Step("plain", -1, plain), _Step(kind, slots.get(token.text, -1), [token])]
         plain = []
-    return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
+    return [*steps, _Step("plain", -1, plain)]
 
 
 _NOTHING = Token(Kind.CODE, "", 0)
@@ -311,7 +295,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _bind(macro: Macro, arguments: list[list[Token]]) -> list[list[Token]]:
-    """Return one argument for each parameter of `macro`; a variadic one gets the rest with its commas."""
+    """Return one argument for each parameter of `macro`; a variadic parameter gets the rest with its commas."""
     params = macro.params or ()
     if macro.is_variadic and len(arguments) > len(params):
         head, rest = arguments[: len(params) - 1], arguments[len(params) - 1 :]

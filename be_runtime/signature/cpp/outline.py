@@ -1,15 +1,15 @@
-"""The parts of a source that a compiler would see: its live code, its line comments and its macro definitions.
+"""The outline of a source: its live code, annotations, macro definitions, documentation and declarations.
 
-Constant conditions such as ``#if 0`` are evaluated here; a condition that only the compiler can evaluate keeps all of
-its branches. If such branches open or close different brackets (two alternative first lines of one function, say), only
-the first is kept, because both together are not valid C++.
+Constant conditions such as ``#if 0`` are evaluated here. If only the compiler can evaluate a condition, all branches
+are kept, unless they open or close different brackets (two alternative first lines of one function, say): then only the
+first branch is kept, because both together are not valid C++.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from textwrap import dedent
@@ -20,32 +20,33 @@ from be_runtime.signature.cpp.lexer import Kind, Token, scan, significant
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
 _MOST_BETWEEN = 16
-"""Comments that may stand between a line and its documentation, so that a thousand annotations are not read over."""
+"""Limit for the comments between a line and its documentation: a thousand annotations may share one."""
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
-def doc_above(text: str, position: int) -> str:
+def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
     r"""Return the documentation above the line of a position; empty if there is none.
 
-    Other comments, such as annotations, may stand between them. A blank line or code may not.
+    Other comments, such as annotations, may stand between them. A blank line or code may not. `annotations` maps the
+    end of each annotation to its start: an annotation may have several lines, none of which is documentation.
 
     Examples
     --------
     >>> text = "int a;\n/// Fire neurons.\n///   v: potentials\n// @BE fire\nvoid fire();"
-    >>> print(doc_above(text, text.index("void")))
+    >>> print(doc_above(text, text.index("void"), {}))
     Fire neurons.
       v: potentials
-    >>> doc_above("/**\n * Fire.\n */\nvoid fire();", 20)
+    >>> doc_above("/**\n * Fire.\n */\nvoid fire();", 20, {})
     'Fire.'
     """
     found: list[str] = []
     end, between = text.rfind("\n", 0, position), 0
     while end >= 0 and between <= _MOST_BETWEEN:
-        start = text.rfind("\n", 0, end) + 1
-        if text[start:end].rstrip().endswith("*/"):
+        start = text.rfind("\n", 0, annotations.get(end, end)) + 1
+        if end not in annotations and text[start:end].rstrip().endswith("*/"):
             start = text.rfind("\n", 0, max(0, text.rfind("/*", 0, end))) + 1
         comment = text[start:end].strip()
-        doc = _text(comment)
+        doc = None if end in annotations else _documentation(comment)
         if not comment.startswith(("//", "/*")) or (found and doc is None):
             break
         if doc is not None:
@@ -55,8 +56,8 @@ def doc_above(text: str, position: int) -> str:
     return dedent("\n".join(reversed(found))).strip()
 
 
-def _text(comment: str) -> str | None:
-    """Return the text of a comment that documents; None for any other."""
+def _documentation(comment: str) -> str | None:
+    """Return the text of a documentation comment; None for any other comment."""
     if line := _DOC_LINE.fullmatch(comment):
         return line[1].rstrip()
     if block := _DOC_BLOCK.fullmatch(comment):
@@ -80,20 +81,20 @@ class MacroCall(NamedTuple):
 
 
 class CppCode(NamedTuple):
-    """Code to read: that of a source, or the expansion of a header with macros.
+    """Code to read: a source, or the expansion of a header with macros.
 
     Parameters
     ----------
     text : str
         The code.
     offset : int
-        Place of ``text[0]`` if the code is that of a source.
+        Place of ``text[0]`` in a source.
     starts : tuple of int
         Start of each of `tokens` in `text`.
     tokens : tuple of Token
         Expanded tokens, with the places where they were written.
     calls : tuple of MacroCall
-        Macro calls that they come from.
+        Macro calls that made the tokens.
     is_expanded : bool
         True if the code is given by `tokens`.
     """
@@ -113,7 +114,7 @@ class CppCode(NamedTuple):
         return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
 
     def call_of(self, start: int, index: int, token: Token) -> int:
-        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
+        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, else its own."""
         if self.is_expanded:
             index += bisect_left(self.starts, start)
             number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
@@ -140,11 +141,11 @@ class Header(NamedTuple):
     words: frozenset[str] = frozenset()
 
     def tokens(self) -> list[Token]:
-        """The significant tokens."""
+        """Return the significant tokens."""
         return self.unit.tokenize(self.start, self.end)
 
     def text(self) -> str:
-        """The code."""
+        """Return the code."""
         return self.unit.text[self.start : self.end]
 
 
@@ -167,7 +168,7 @@ _ATTRIBUTES = (
 )
 _CLASS = r"\b(?:class|struct|union)\b\s*((?:\w++\s*+(?:::\s*+)?+)*+)"
 _DEEPEST = 256
-"""Limit for scopes within each other; compilers take as many brackets. Functions in deeper ones are not found."""
+"""Limit for nested scopes and nested conditions, as in compilers. Functions in deeper scopes are not found."""
 
 
 def opened_scopes(header: str) -> list[Scope] | None:
@@ -189,7 +190,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
     if re.search(_LINKAGE, header):
         return [Scope("", False)]
     plain = re.sub(_ATTRIBUTES, " ", header) if "(" in header or "[" in header else header
-    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has none of them behind its name.
+    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has no such sign behind its name.
     if (match := re.search(_CLASS, head)) and not re.search(r"\benum\b", header):
         words = [word for word in match[1].split() if word != "final"]
         return [Scope(words[-1] if words else "", True)]
@@ -197,7 +198,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
 
 
 class DeclarationReader:
-    """Collector of the headers of one source.
+    """A collector of the headers of one source.
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ class DeclarationReader:
     Attributes
     ----------
     found : list of Header
-        Headers that contain a parenthesis, in order.
+        Headers with a parenthesis, in order.
 
     Examples
     --------
@@ -221,7 +222,7 @@ class DeclarationReader:
     def __init__(self, expand: Expander) -> None:
         self.found: list[Header] = []
         self._expand = expand
-        # All scopes that are open, for each brace. It outlives a unit: a macro may open a namespace for another one.
+        # All open scopes, for each brace. They outlive a unit: a macro may open a namespace for another unit.
         self._scopes: list[tuple[Scope, ...]] = [()]
 
     def read(self, unit: CppCode) -> bool:
@@ -252,9 +253,8 @@ class DeclarationReader:
 
     def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
         """Take the header before `mark`, and return whether a body begins there."""
-        written = unit.text[start:end]
-        header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
-        start += len(written) - len(header)
+        header = unit.text[start:end].lstrip()  # A macro's definition or a comment before it is a long blank.
+        start = end - len(header)
         words = frozenset(_WORD.findall(" ".join(header.split())))
         if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
             return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
@@ -278,7 +278,7 @@ def skip_body(code: str, position: int) -> int:
 
 
 class Branch(NamedTuple):
-    """The branch of a conditional group around a place, and the one around that; without copies at any depth.
+    """The branch of a conditional group around a place, linked to the branch around the group.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class Branch(NamedTuple):
 
     @staticmethod
     def numbers(innermost: Branch | None) -> dict[int, int]:
-        """Return the number of the branch in each group around a place."""
+        """Map each group around a place to the number of its branch."""
         found: dict[int, int] = {}
         while innermost is not None:
             found[innermost.group] = innermost.branch
@@ -309,13 +309,6 @@ class Note(NamedTuple):
     branch: Branch | None
 
 
-class Directive(NamedTuple):
-    """A live ``#define`` or ``#undef``, as written."""
-
-    start: int
-    text: str
-
-
 class Outline(NamedTuple):
     """The outline of one source.
 
@@ -326,37 +319,30 @@ class Outline(NamedTuple):
         blanks, so every bracket and word is code and has the same offset as in the source.
     notes : tuple of Note
         Annotations in order.
-    directives : tuple of Directive
-        Macro definitions in order.
+    directives : tuple of (int, str)
+        Each live ``#define`` or ``#undef`` in order: its place, and its text as written.
     """
 
     code: str
     notes: tuple[Note, ...]
-    directives: tuple[Directive, ...]
+    directives: tuple[tuple[int, str], ...]
 
 
-class _Mark(NamedTuple):
-    """The lengths of an outline when a branch began, and the brackets that were open."""
-
-    parts: int = 0
-    notes: int = 0
-    directives: int = 0
-    balance: tuple[int, int] = (0, 0)
+_Mark = tuple[int, int, int, tuple[int, int]]
+"""The numbers of parts, annotations and directives of an outline at one place, and its open brackets."""
 
 
 class _Group:
-    """An open conditional group and the state of its branches so far."""
+    """An open conditional group and the state of its branches so far; the first one stands for the source itself."""
 
-    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool, truth: bool | None) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.outer_branch = outer_branch
-        self.outer_is_live = outer_is_live
-        self.is_live = outer_is_live and truth is not False
+        self.index = 0  # of the present branch
+        self.branch: Branch | None = None
+        self.is_live = True
         self.has_live_branch = False
-        self.branch = 0
-        # True after a branch with a true condition: all later branches are dead.
-        self.decided = truth is True
-        self.mark = _Mark()
+        self.decided = False  # by a branch with a true condition: all later branches are dead
+        self.mark: _Mark = (0, 0, 0, (0, 0))
 
 
 _CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
@@ -365,7 +351,6 @@ _COMMENT = r"//.*|/\*(?s:.*?)\*/"
 _CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
 _LONGEST_CONSTANT = 1000
 """Limit for the characters of a condition that may be constant, with its comments."""
-"""Conditional groups within each other that are told apart; compilers take as many brackets."""
 
 
 def outline(text: str) -> Outline:
@@ -422,14 +407,11 @@ class _Outliner:
         self.text = text
         self.starts: list[int] = []
         self.parts: list[str] = []
-        # The brackets that the first `counted` parts leave open.
         self.counted = 0
-        self.balance = (0, 0)
+        self.balance = (0, 0)  # the brackets that the first `counted` parts leave open
         self.notes: list[Note] = []
-        self.directives: list[Directive] = []
-        self.groups: list[_Group] = []
-        self.is_live = True
-        self.branch: Branch | None = None
+        self.directives: list[tuple[int, str]] = []
+        self.groups = [_Group(0)]
         self.group_count = 0
 
     def run(self) -> Outline:
@@ -437,28 +419,25 @@ class _Outliner:
         for kind, start, end in scan(text):
             if kind is Kind.DIRECTIVE:
                 self.directive(start, end)
-            elif not self.is_live:
+            elif not self.groups[-1].is_live:
                 continue
             elif kind is Kind.LINE_COMMENT:
                 if ANNOTATION.match(text, start, end):
-                    self.notes.append(Note(start, text[start:end], self.branch))
+                    self.notes.append(Note(start, text[start:end], self.groups[-1].branch))
             elif kind is not Kind.BLOCK_COMMENT:
                 live = text[start:end] if kind is Kind.CODE else _blank_literal(end - start)
                 if not live.isspace():
                     starts.append(start)
                     parts.append(live)
-        return Outline(self.code(), tuple(self.notes), tuple(self.directives))
-
-    def code(self) -> str:
-        """Put the parts at their places."""
-        code, end = [], 0
-        for start, part in zip(self.starts, self.parts, strict=True):
-            code += [" " * (start - end), part]
-            end = start + len(part)
-        return "".join([*code, " " * (len(self.text) - end)])
+        code, last = [], 0
+        for start, part in zip(starts, parts, strict=True):
+            code += [" " * (start - last), part]
+            last = start + len(part)
+        code.append(" " * (len(text) - last))
+        return Outline("".join(code), tuple(self.notes), tuple(self.directives))
 
     def mark(self) -> _Mark:
-        """Count the brackets of what was not counted yet, and return what there is."""
+        """Count the brackets of the parts since the last count, and return the present lengths."""
         code = "".join(self.parts[self.counted :])
         braces, parentheses = self.balance
         self.balance = (
@@ -466,58 +445,45 @@ class _Outliner:
             parentheses + code.count("(") - code.count(")"),
         )
         self.counted = len(self.parts)
-        return _Mark(self.counted, len(self.notes), len(self.directives), self.balance)
+        return self.counted, len(self.notes), len(self.directives), self.balance
 
     def directive(self, start: int, end: int) -> None:
-        """Act on one preprocessor line."""
+        """Process one preprocessor line."""
         match = _CONDITIONAL.match(self.text, start, end)
         if match is None:
             return
         word, condition = match[1], self.text[match.end() : end]
         if word in ("define", "undef"):
-            if self.is_live:
-                self.directives.append(Directive(start, self.text[start:end]))
+            if self.groups[-1].is_live:
+                self.directives.append((start, self.text[start:end]))
         elif word.startswith("if"):
-            self.open_group(known_truth(condition) if word == "if" else None)
-        elif self.groups:
-            self.close_branch(self.groups[-1])
+            self.group_count += 1
+            self.groups.append(_Group(self.group_count))
+            self.enter(known_truth(condition) if word == "if" else None)
+        elif len(self.groups) > 1:
+            self.close_branch()
             if word == "endif":
-                self.close_group()
+                self.groups.pop()
             else:
-                truth = {"elif": known_truth(condition), "else": True}.get(word)
-                self.next_branch(self.groups[-1], truth)
+                self.groups[-1].index += 1
+                self.enter({"elif": known_truth(condition), "else": True}.get(word))
 
-    def open_group(self, truth: bool | None) -> None:
-        """Enter the first branch of a new group."""
-        self.group_count += 1
-        group = _Group(self.group_count, self.branch, outer_is_live=self.is_live, truth=truth)
-        self.groups.append(group)
-        self.enter(group)
-
-    def next_branch(self, group: _Group, truth: bool | None) -> None:
-        """Enter the branch of an ``#elif`` or ``#else``."""
-        group.branch += 1
-        group.is_live = group.outer_is_live and not group.decided and truth is not False
+    def enter(self, truth: bool | None) -> None:
+        """Enter a branch of the innermost group, given the value of its condition if it is known."""
+        outer, group = self.groups[-2:]
+        group.is_live = outer.is_live and not group.decided and truth is not False
         group.decided = group.decided or truth is True
-        self.enter(group)
-
-    def enter(self, group: _Group) -> None:
         group.mark = self.mark()
-        self.is_live = group.is_live
-        if len(self.groups) <= _DEEPEST:
-            self.branch = Branch(group.number, group.branch, group.outer_branch)
+        is_deep = len(self.groups) > _DEEPEST + 1
+        group.branch = outer.branch if is_deep else Branch(group.number, group.index, outer.branch)
 
-    def close_branch(self, group: _Group) -> None:
-        """Drop the branch that ends here if it conflicts with one that was kept."""
+    def close_branch(self) -> None:
+        """Drop the branch that ends here if it conflicts with an earlier branch."""
+        group = self.groups[-1]
         if not group.is_live:
             return
-        if group.has_live_branch and self.mark().balance != group.mark.balance:
+        if group.has_live_branch and self.mark()[-1] != group.mark[-1]:
             self.counted, notes, directives, self.balance = group.mark
             del self.starts[self.counted :], self.parts[self.counted :]
             del self.notes[notes:], self.directives[directives:]
         group.has_live_branch = True
-
-    def close_group(self) -> None:
-        group = self.groups.pop()
-        self.is_live = group.outer_is_live
-        self.branch = group.outer_branch

@@ -1,7 +1,7 @@
-"""The enumerations and plain structures that a source defines, and what a caller can set of them. Pure.
+"""C++ parameters and their types, and the enumerations and structures that sources define for them. Pure.
 
-Only what is certain counts: a type that is defined once, without macros and conditions in it. An enumeration has names,
-with values that don't matter here; a structure has fields alone, each declared by itself.
+A definition counts only if it is certain: its type is defined once, without macros and conditions. Only the names of an
+enumeration matter here; a structure has nothing but fields, each with a declaration of its own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Collection, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.dtypes import BY_NAME, DTYPES, DType
-from be_runtime.signature.cpp.lexer import Kind, Token, closing, significant
+from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing, significant
 from be_runtime.signature.cpp.outline import skip_body
 
 CPP_SCALARS: dict[str, str] = {
@@ -48,9 +48,9 @@ _QUALIFIERS = frozenset(
 _ATTRIBUTES = frozenset({"__attribute__", "alignas", "__align__", "__declspec"})
 _SIGNS = frozenset(["*", "&", "&&", "..."])
 _LONGEST = 200
+"""Limit for the characters of a parameter that a message underlines."""
 _MOST = 1000
-"""Limit for the tokens of a parameter that are read."""
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+"""Limit for the tokens of a parameter, the names of an enumeration and the fields of a structure that are read."""
 
 
 class Shape(Enum):
@@ -78,10 +78,9 @@ class Shape(Enum):
     UNKNOWN = "of a type without a mapping"
 
 
-_DECLARATORS = {"(*": Shape.POINTER, "(&": Shape.REFERENCE}
 TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.INPUTS, Shape.OUTPUTS})
 _CLASSES = {
-    # Shapes of the parameter with const, and without.
+    # The shapes of a const parameter and of any other parameter.
     "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
     "BE::Tensors": (Shape.INPUTS, Shape.OUTPUTS),
     "BE::DType": (Shape.DTYPE, Shape.DTYPE),
@@ -92,9 +91,10 @@ _CLASSES = {
 }
 _BY_REFERENCE = frozenset({*TENSORS, Shape.WORKSPACE})
 _IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span|State|Workspace)\b")
-_TENSOR_NAMES = ("Tensor", "BE::Tensor", "::BE::Tensor")
-_POINTERS = tuple(f"{text}*" for name in _TENSOR_NAMES for text in (f"const{name}", f"{name}const"))
-"""A pointer to const, which is null where an array is absent."""
+_POINTERS = tuple(
+    f"{text}*" for name in ("Tensor", "BE::Tensor", "::BE::Tensor") for text in (f"const{name}", f"{name}const")
+)
+"""Types of an optional array: a pointer to const, null if a call lacks the array."""
 
 
 class CppParam(NamedTuple):
@@ -109,8 +109,8 @@ class CppParam(NamedTuple):
     name : str
         Name; empty if it has none.
     dtype : DType or None
-        Element type for ``Shape.SCALAR``, ``Shape.SPAN`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, one that is
-        for arrays only.
+        Element type for ``Shape.SCALAR``, ``Shape.SPAN`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, a type that
+        only arrays can have.
     has_default : bool
         True if a call may omit it.
     start, length : int
@@ -172,11 +172,21 @@ def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppPar
     """
     if not tokens or [token.text for token in tokens] == ["void"]:
         return ()
-    return tuple(_param(part, using_be) for part in split_commas(tokens) if part)
+    params = []
+    for part in filter(None, split_commas(tokens)):
+        texts = tuple([token.text for token in part])
+        equals = texts.index("=") if "=" in texts else len(texts)
+        first, last = part[0], part[max(0, equals - 1)]
+        length = last.start + len(last.text) - first.start
+        # If a macro's argument is part of the parameter, its tokens are not contiguous.
+        length = length if len(first.text) <= length < _LONGEST else len(first.text)
+        known = _classify(texts[: min(equals, _MOST)], using_be)
+        params.append(CppParam(*known, equals < len(texts), first.start, length, tuple(part[equals + 1 :])))
+    return tuple(params)
 
 
 def split_commas(tokens: list[Token]) -> list[list[Token]]:
-    """Split at the commas that separate parameters, not at those in brackets or template arguments."""
+    """Split at the commas outside of brackets and template arguments."""
     parts: list[list[Token]] = [[]]
     depth = angle_end = 0
     closers = _closing_angles(tokens)
@@ -185,11 +195,8 @@ def split_commas(tokens: list[Token]) -> list[list[Token]]:
         if text == "," and depth == 0 and index >= angle_end:
             parts.append([])
             continue
-        if text in _OPEN:
-            depth += 1
-        elif text in _CLOSE:
-            depth -= 1
-        elif text == "<" and index >= angle_end and index and tokens[index - 1].kind is Kind.WORD:
+        depth += (text in OPENING) - (text in CLOSING)
+        if text == "<" and index >= angle_end and index and tokens[index - 1].kind is Kind.WORD:
             angle_end = max(angle_end, closers.get(index, 0))
         parts[-1].append(token)
     return parts
@@ -201,9 +208,9 @@ def _closing_angles(tokens: list[Token]) -> dict[int, int]:
     opened: list[list[int]] = [[]]
     for index, token in enumerate(tokens):
         text = token.text
-        if text in _OPEN:
+        if text in OPENING:
             opened.append([])
-        elif text in _CLOSE:
+        elif text in CLOSING:
             opened.pop()
             opened = opened or [[]]
         elif text == "<":
@@ -213,54 +220,28 @@ def _closing_angles(tokens: list[Token]) -> dict[int, int]:
     return found
 
 
-def _param(tokens: list[Token], using_be: bool) -> CppParam:
-    """Parse one parameter from its tokens."""
-    first, last = tokens[0], tokens[-1]
-    texts = tuple([token.text for token in tokens])
-    default: tuple[Token, ...] = ()
-    has_default = "=" in texts
-    if has_default:
-        last = tokens[max(0, texts.index("=") - 1)]
-        default = tuple(tokens[texts.index("=") + 1 :])
-        texts = texts[: texts.index("=")]
-    length = last.start + len(last.text) - first.start
-    # If a macro's argument is part of the parameter, its tokens are not contiguous.
-    length = length if len(first.text) <= length < _LONGEST else len(first.text)
-    return CppParam(*_classify(texts[:_MOST], using_be), has_default, first.start, length, default)
-
-
 @lru_cache(maxsize=4096)
 def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None]:
     """Return shape, type, name and element type; a source has the same few parameters often."""
     name, type_texts, declarator = _name_and_type(_without_attributes(texts))
     shape, dtype = _shape(type_texts, declarator, using_be)
-    return shape, _render(type_texts + declarator), name, dtype
+    written = " ".join(type_texts + declarator)
+    return shape, re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", written), name, dtype
 
 
-def _without_attributes(texts: Sequence[str]) -> list[str]:
+def _without_attributes(texts: tuple[str, ...]) -> list[str]:
     """Remove ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
+    tokens = [Token(Kind.SIGN, text, 0) for text in texts]
     out: list[str] = []
     index = 0
     while index < len(texts):
-        following = texts[index + 1] if index + 1 < len(texts) else ""
-        if texts[index] == "[" and following == "[":
-            index = _closing(texts, index)
-        elif texts[index] in _ATTRIBUTES and following == "(":
-            index = _closing(texts, index + 1)
+        pair = texts[index : index + 2]
+        if pair == ("[", "[") or (pair[0] in _ATTRIBUTES and pair[1:] == ("(",)):
+            index = closing(tokens, index + (pair[0] != "["))
         else:
             out.append(texts[index])
         index += 1
     return out
-
-
-def _closing(texts: Sequence[str], opening: int) -> int:
-    """Return the index of the bracket that closes the one at `opening`."""
-    depth = 0
-    for index in range(opening, len(texts)):
-        depth += (texts[index] in _OPEN) - (texts[index] in _CLOSE)
-        if depth == 0:
-            return index
-    return len(texts)
 
 
 def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
@@ -320,9 +301,10 @@ def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
     """Return the kind of a parameter if the signs around its type determine it, else None."""
     if "..." in outer:
         return Shape.PACK
+    if declarator[:1] == ["["]:
+        return Shape.ARRAY
     if declarator:
-        other = Shape.ARRAY if declarator[0] == "[" else Shape.UNKNOWN
-        return _DECLARATORS.get("".join(declarator[:2]), other)
+        return {"*": Shape.POINTER, "&": Shape.REFERENCE}.get("".join(declarator[1:2]), Shape.UNKNOWN)
     if "*" in outer:
         return Shape.POINTER
     return Shape.RVALUE if "&&" in outer else None
@@ -339,11 +321,6 @@ def _outside_angles(texts: list[str]) -> list[str]:
     return out
 
 
-def _render(texts: list[str]) -> str:
-    """Format a type as a person would write it."""
-    return re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", " ".join(texts))
-
-
 _DEFINITION = re.compile(
     r"\b(?:(?P<enum>enum)\s++(?:(?:class|struct)\s++)?+|struct\s++)(?P<name>[^\W\d]\w*+)\s*+"
     r"(?(enum)(?::[\w\s:]{1,60}+)?+)\{"
@@ -352,9 +329,8 @@ _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(\w+)\s*&?")
 _QUALIFIER = re.compile(r"\b(?:const|struct|enum)\b")
 _NO_FIELD = frozenset(["(", "[", ":", "*", "&", "&&", "static", "using", "typedef", "friend", "mutable", "volatile"])
 _CONST = re.compile(r"\bconst\b(?![^<]*>)")
-"""Limit for the names of an enumeration and the fields of a structure that are read."""
 _MOST_CHARACTERS = 1 << 19
-"""Limit for the characters of all definitions that are read: only those within each other can have more."""
+"""Limit for the characters of all definitions that are read: only nested definitions can have more."""
 _MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape.ENUM})
 
 
@@ -366,14 +342,6 @@ class _Definition(NamedTuple):
     code: str
     start: int
     is_enum: bool
-
-
-class _Content(NamedTuple):
-    """Shape, names and fields that a definition gives to the parameters of its type."""
-
-    shape: Shape = Shape.UNKNOWN
-    choices: tuple[str, ...] = ()
-    members: tuple[CppParam, ...] = ()
 
 
 class CppTypes:
@@ -403,7 +371,7 @@ class CppTypes:
         self._macros = frozenset(macros)
         self._using_be = using_be
         self._left = _MOST_CHARACTERS
-        self._contents: dict[str, _Content] = {}
+        self._contents: dict[str, dict[str, Any]] = {}
         self._found: dict[str, list[_Definition]] = {}
         for base, text, code in sources:
             for match in _DEFINITION.finditer(code):
@@ -411,33 +379,35 @@ class CppTypes:
                 self._found.setdefault(match["name"], []).append(definition)
 
     def resolve(self, param: CppParam, *, is_member: bool = False) -> CppParam:
-        """Return a parameter, or a field, with what is known of its type, if it is one of these types."""
+        """Return a parameter or a field, with the shape, names and fields that its type defines."""
         if param.shape is not Shape.UNKNOWN:
             return param
         match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip())
         name = match[1] if match else ""
         found = self._found.get(name, ())
-        if len(found) != 1 or ("&" in param.type and "const" not in param.type):
-            return param
-        if is_member and not found[0].is_enum:
+        is_written = "&" in param.type and "const" not in param.type
+        if len(found) != 1 or is_written or (is_member and not found[0].is_enum):
             return param
         if name not in self._contents:  # One type may be spelled in many ways.
             self._contents[name] = self._content(found[0])
-        return param._replace(**self._contents[name]._asdict())
+        return param._replace(**self._contents[name])
 
-    def _content(self, definition: _Definition) -> _Content:
-        """Read a definition; nothing is known of it if it has macros."""
+    def _content(self, definition: _Definition) -> dict[str, Any]:
+        """Return the fields of `CppParam` that a definition determines; none for a definition with macros."""
         tokens = self._tokens(definition)
         if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
-            return _Content()
-        if definition.is_enum:
-            choices = _choices(tokens)
-            return _Content(Shape.ENUM, choices=choices) if 0 < len(choices) <= _MOST else _Content()
-        members = self._members(tokens)
-        return _Content(Shape.STRUCT, members=members) if members else _Content()
+            return {}
+        if not definition.is_enum:
+            members = self._members(tokens)
+            return {"shape": Shape.STRUCT, "members": members} if members else {}
+        parts = [part for part in split_commas(tokens) if part]
+        are_names = all(part[0].kind is Kind.WORD and (len(part) == 1 or part[1].text in ("=", "[")) for part in parts)
+        if not are_names or not 0 < len(parts) <= _MOST:
+            return {}
+        return {"shape": Shape.ENUM, "choices": tuple(part[0].text for part in parts)}
 
     def _tokens(self, definition: _Definition) -> list[Token]:
-        """Return the tokens between its braces; none if it does not end, or if there are conditions among them."""
+        """Return the tokens between the braces of a definition; none if it does not end, or has conditions."""
         base, text, code, start, _ = definition
         if self._left < 0:
             return []
@@ -448,7 +418,7 @@ class CppTypes:
         return significant(code[start:end], offset=base + start)
 
     def _members(self, tokens: Sequence[Token]) -> tuple[CppParam, ...]:
-        """Read the fields of a structure; none if one of its members is anything else."""
+        """Read the fields of a structure; none if it has other members."""
         members: list[CppParam] = []
         if [token.text for token in tokens].count(";") > _MOST:
             return ()
@@ -466,28 +436,16 @@ class CppTypes:
         return tuple(members)
 
 
-def _choices(tokens: list[Token]) -> tuple[str, ...]:
-    """Read the names of an enumeration; none if there is anything else."""
-    parts = [part for part in split_commas(tokens) if part]
-    are_names = all(part[0].kind is Kind.WORD and (len(part) == 1 or part[1].text in ("=", "[")) for part in parts)
-    return tuple(part[0].text for part in parts) if are_names else ()
-
-
 def _split_fields(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part is what follows the last semicolon."""
+    """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part follows the last semicolon."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
-        if token.text == ";":
-            parts[-1] = _with_equals(parts[-1])
-            parts.append([])
-        else:
+        if token.text != ";":
             parts[-1].append(token)
+            continue
+        part = parts[-1]
+        opening = next((index for index, each in enumerate(part) if each.text == "{"), len(part))
+        if closing(part, opening) == len(part) - 1 and all(each.text != "=" for each in part):
+            parts[-1] = [*part[:opening], part[opening]._replace(text="="), *part[opening + 1 : -1]]
+        parts.append([])
     return parts
-
-
-def _with_equals(tokens: list[Token]) -> list[Token]:
-    """Write ``n{3}`` as ``n = 3``."""
-    opening = next((index for index, token in enumerate(tokens) if token.text == "{"), len(tokens))
-    if closing(tokens, opening) != len(tokens) - 1 or any(token.text == "=" for token in tokens):
-        return tokens
-    return [*tokens[:opening], tokens[opening]._replace(text="="), *tokens[opening + 1 : -1]]

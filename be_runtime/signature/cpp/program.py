@@ -1,16 +1,17 @@
-"""The sources of a module, as discovery reads them: their annotations, and the functions of a given name."""
+"""The sources of one module, read once: annotations, functions by name, types and documentation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
 from be_runtime.errors import SpecError
 from be_runtime.signature.cpp.functions import Declarators, Function, find_declarators, parse_function
 from be_runtime.signature.cpp.lexer import Kind, Places, SourceText, Token, closing, split_words
-from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define, undefined_name
+from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define
 from be_runtime.signature.cpp.outline import (
     ANNOTATION,
     Branch,
@@ -42,9 +43,9 @@ LARGEST = 1 << 19
 MOST_OF_A_NAME = 256
 """Limit for the declarations of one name; one more is read."""
 MOST_OF_A_WORD = 20_000
-"""Limit for the declarations that a name occurs in; those after them are not read."""
+"""Limit for the declarations that mention a name; further declarations are not read."""
 _MOST_NAMES = 1000
-"""Names before parentheses that are tried as functions, and arguments of a macro, for a message."""
+"""Limit for the names that are tried as functions, and for the arguments of a macro, for a message."""
 
 
 class Annotation(NamedTuple):
@@ -57,7 +58,7 @@ class Annotation(NamedTuple):
     starts : tuple of int
         Place of each word.
     start, end : int
-        Extent of the comment, or of those over which it continues.
+        Extent of the comment, with the comments that continue it.
     branch : Branch or None
         Conditional branches around it.
     """
@@ -75,7 +76,7 @@ class Program:
     Parameters
     ----------
     sources : sequence of SourceText
-        Sources; macros of earlier ones are known in later ones.
+        Sources; the macros of a source are known in the sources after it.
 
     Examples
     --------
@@ -90,71 +91,77 @@ class Program:
         self.outlines: tuple[Outline, ...] = tuple(outline(source.text) for source in sources)
         self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
         self.macros = Macros()
-        self._all: list[Header] = []
-        self._headers: dict[str, list[Header]] | None = None
         self._declarators: dict[int, Declarators] = {}
         self._functions: dict[str, tuple[Function, ...]] = {}
-        self._types: CppTypes | None = None
         self._docs: dict[tuple[int, int], str] = {}
-        self._words_of_macros: frozenset[str] | None = None
-        self._calls: list[tuple[Token, list[str]]] | None = None
         self._blank = (0, 0, 0)
 
     def annotations(self) -> Iterator[Annotation]:
         """Read every annotation, in order."""
         for base, source, view in zip(self.places.bases, self.places.sources, self.outlines, strict=True):
             for note in view.notes:
-                yield _annotation(source.text, note, base)
+                end = _end_of_annotation(source.text, note)
+                # It continues after a backslash, and on the next comment in an open bracket.
+                flat = _CONTINUED.sub(lambda match: " " * len(match[0]), source.text[note.start : end])
+                begin = ANNOTATION.match(flat).end()  # type: ignore[union-attr]  # every note matches
+                words = list(split_words(flat, begin))
+                yield Annotation(
+                    words=tuple(word for _, word in words),
+                    starts=tuple(base + note.start + place for place, _ in words),
+                    start=base + note.start,
+                    end=base + end,
+                    branch=note.branch,
+                )
 
+    @cached_property
     def headers(self) -> dict[str, list[Header]]:
-        """Map each word to the declarations that contain it."""
-        if self._headers is None:
-            self._headers = {}
-            for base, view in zip(self.places.bases, self.outlines, strict=True):
-                self._all += self._read(base, view)
-            for header in self._all:
-                for word in header.words:
-                    self._headers.setdefault(word, []).append(header)
-        return self._headers
+        """The declarations that contain each word."""
+        found: dict[str, list[Header]] = {}
+        for header in self._all:
+            for word in header.words:
+                found.setdefault(word, []).append(header)
+        return found
+
+    @cached_property
+    def _all(self) -> list[Header]:
+        """All declarations, in order."""
+        sources = zip(self.places.bases, self.outlines, strict=True)
+        return [header for base, view in sources for header in self._read(base, view)]
 
     def functions(self, name: str) -> tuple[Function, ...]:
         """Return the declarations of functions called `name`, in order: all, or more than `MOST_OF_A_NAME`."""
         if name not in self._functions:
-            headers = self.headers().get(name, [])[:MOST_OF_A_WORD]
+            headers = self.headers.get(name, [])[:MOST_OF_A_WORD]
             parsed = (
                 parse_function(header, name, using_be=self.using_be, found=self._declarators_of(header))
                 for header in headers
             )
-            some = islice((function for function in parsed if function is not None), MOST_OF_A_NAME + 1)
-            self._functions[name] = tuple(some)
+            self._functions[name] = tuple(islice(filter(None, parsed), MOST_OF_A_NAME + 1))
         return self._functions[name]
 
     def _declarators_of(self, header: Header) -> Declarators:
-        found = self._declarators.get(id(header))
-        if found is None:
-            found = self._declarators[id(header)] = find_declarators(header)
-        return found
+        if id(header) not in self._declarators:
+            self._declarators[id(header)] = find_declarators(header)
+        return self._declarators[id(header)]
 
     def typed(self, function: Function) -> Function:
-        """Return a function with what the sources say of its parameters' types."""
+        """Return a function with the types of its parameters that the sources define."""
         if all(param.shape is not Shape.UNKNOWN for param in function.params):
             return function
-        if self._types is None:
-            texts = [source.text for source in self.places.sources]
-            codes = [view.code for view in self.outlines]
-            sources = list(zip(self.places.bases, texts, codes, strict=True))
-            self._types = CppTypes(sources, self.macros.names, using_be=self.using_be)
         return function._replace(params=tuple(self._types.resolve(param) for param in function.params))
 
-    def function_names(self) -> list[str]:
-        """List the names of functions, for suggestions in a message: of many sources the first thousand."""
-        return [name for name in dict.fromkeys(islice(self._names(), _MOST_NAMES)) if self.functions(name)]
+    @cached_property
+    def _types(self) -> CppTypes:
+        texts = [source.text for source in self.places.sources]
+        codes = [view.code for view in self.outlines]
+        sources = list(zip(self.places.bases, texts, codes, strict=True))
+        return CppTypes(sources, self.macros.names, using_be=self.using_be)
 
-    def _names(self) -> Iterator[str]:
-        """Find the names before parentheses, without reserved ones such as ``__launch_bounds__``."""
-        self.headers()
-        for header in self._all:
-            yield from (name for name in self._declarators_of(header).parentheses if not name.startswith("__"))
+    def function_names(self) -> list[str]:
+        """List the names of functions for suggestions in a message, at most a thousand."""
+        words = (name for header in self._all for name in self._declarators_of(header).parentheses)
+        names = (name for name in words if not name.startswith("__"))  # reserved, such as __launch_bounds__
+        return [name for name in dict.fromkeys(islice(names, _MOST_NAMES)) if self.functions(name)]
 
     def unknown_call_at(self, offset: int) -> Token | None:
         """Return the name of an undefined macro whose call is the next code after `offset`."""
@@ -168,22 +175,21 @@ class Program:
 
     def unknown_call_for(self, name: str) -> Token | None:
         """Return the name of an undefined macro whose call has a part of `name` among its arguments."""
-        for called, arguments in self._unknown_calls():
+        for called, arguments in self._unknown_calls:
             if any(argument in name for argument in arguments):
                 return called
         return None
 
+    @cached_property
     def _unknown_calls(self) -> list[tuple[Token, list[str]]]:
-        """Find the calls with which a header begins, and the words among their first arguments."""
-        if self._calls is None:
-            self._calls = []
-            self.headers()
-            for header in self._all:
-                tokens = self._declarators_of(header).tokens
-                if len(tokens) > 1 and tokens[0].kind is Kind.WORD and tokens[1].text == "(":
-                    arguments = tokens[2 : min(closing(tokens, 1), _MOST_NAMES)]
-                    self._calls.append((tokens[0], [token.text for token in arguments if token.kind is Kind.WORD]))
-        return self._calls
+        """The calls at the beginning of a header, and the words among their first arguments."""
+        calls = []
+        for header in self._all:
+            tokens = self._declarators_of(header).tokens
+            if len(tokens) > 1 and tokens[0].kind is Kind.WORD and tokens[1].text == "(":
+                arguments = tokens[2 : min(closing(tokens, 1), _MOST_NAMES)]
+                calls.append((tokens[0], [token.text for token in arguments if token.kind is Kind.WORD]))
+        return calls
 
     def is_mentioned(self, name: str) -> bool:
         """Return whether `name` occurs anywhere, even in a comment, a string or disabled code."""
@@ -192,13 +198,15 @@ class Program:
 
     def is_in_macro(self, name: str) -> bool:
         """Return whether the definition of any macro has `name` as a word."""
-        if self._words_of_macros is None:
-            texts = [text for view in self.outlines for _, text in view.directives]
-            self._words_of_macros = frozenset(word for text in texts for word in _WORD.findall(text))
         return name in self._words_of_macros
 
+    @cached_property
+    def _words_of_macros(self) -> frozenset[str]:
+        texts = [text for view in self.outlines for _, text in view.directives]
+        return frozenset(word for text in texts for word in _WORD.findall(text))
+
     def body(self, function: Function) -> str:
-        """Return the code of a function's body; empty if it has none here, or if a macro generates it."""
+        """Return the code of a function's body; empty if the sources lack it, or if a macro generates it."""
         if not function.has_body or function.start != function.line_start:
             return ""
         index = self.places.source_index(function.start)
@@ -212,7 +220,7 @@ class Program:
         return bool(_NEXT_COMMENT.match(self.places.sources[index].text, offset - self.places.bases[index]))
 
     def doc_above(self, offset: int) -> str:
-        """Return the documentation above the line of `offset`, else above the declaration that it belongs to."""
+        """Return the documentation above the line of `offset`, else above the declaration around it."""
         index = self.places.source_index(offset)
         code = self.outlines[index].code
         local = offset - self.places.bases[index]
@@ -220,15 +228,21 @@ class Program:
         return self._doc_above(index, local) or (self._doc_above(index, first) if first < len(code) else "")
 
     def _doc_above(self, index: int, local: int) -> str:
-        """Return the documentation above a line, which many declarations may share."""
+        """Return the documentation above a line; many declarations may share one."""
         text = self.places.sources[index].text
         line = text.rfind("\n", 0, local)
         if (index, line) not in self._docs:
-            self._docs[index, line] = doc_above(text, local)
+            self._docs[index, line] = doc_above(text, local, self._annotation_starts[index])
         return self._docs[index, line]
 
+    @cached_property
+    def _annotation_starts(self) -> list[dict[int, int]]:
+        """The start of each annotation by its end, for each source."""
+        pairs = zip(self.places.sources, self.outlines, strict=True)
+        return [{_end_of_annotation(source.text, note): note.start for note in view.notes} for source, view in pairs]
+
     def _past_blanks(self, index: int, start: int) -> int:
-        """Return the first place from `start` on that is not blank; a page of comments is a long blank."""
+        """Return the first place from `start` on that is not blank; a page of comments is one long blank."""
         source, low, high = self._blank
         if not (source == index and low <= start <= high):
             code = self.outlines[index].code
@@ -237,17 +251,14 @@ class Program:
         return high
 
     def _read(self, base: int, view: Outline) -> list[Header]:
-        """Read the headers of one source; each macro is known from its definition on."""
-        pending = [
-            (base + start, parse_define(text, base + start), undefined_name(text))
-            for start, text in reversed(view.directives)
-        ]
-        names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
+        """Return the headers of one source; each macro is known from its definition on."""
+        pending = [(base + start, text, parse_define(text, base + start)) for start, text in reversed(view.directives)]
+        names = self.macros.names.union([macro.name for _, _, macro in pending if macro is not None])
 
         def define_next() -> None:
-            _, macro, undefined = pending.pop()
+            _, text, macro = pending.pop()
             self.macros.define(macro)
-            self.macros.undefine(undefined)
+            self.macros.undefine(text)
 
         def expand(header: str, offset: int, words: frozenset[str]) -> CppCode | None:
             has_macros = not names.isdisjoint(words)
@@ -281,34 +292,22 @@ def check_size(sources: Sequence[SourceText]) -> None:
     Raises
     ------
     SpecError
-        They have more than `LARGEST` characters together.
+        The sources together have more than `LARGEST` characters.
     """
     count = sum(len(source.text) for source in sources)
     if count > LARGEST:
         raise SpecError(
             f"{', '.join(dict.fromkeys(source.name for source in sources))}: {count:,} characters of source are read "
             f"for entry points, but {LARGEST:,} are the most",
-            hints=("move functions and tables that are no entry points to a header: what is included is not read",),
+            hints=("move functions and tables that are no entry points to a header: included files are not read",),
         )
 
 
-def _annotation(text: str, note: Note, base: int) -> Annotation:
-    """Parse the words of an annotation; it continues after a backslash, and on the next comment in an open bracket."""
-    end = _end_of_annotation(text, note)
-    flat = _CONTINUED.sub(lambda match: " " * len(match[0]), text[note.start : end])
-    words = list(split_words(flat, ANNOTATION.match(flat).end()))  # type: ignore[union-attr]  # as of each note
-    return Annotation(
-        words=tuple(word for _, word in words),
-        starts=tuple(base + note.start + place for place, _ in words),
-        start=base + note.start,
-        end=base + end,
-        branch=note.branch,
-    )
-
-
 def _end_of_annotation(text: str, note: Note) -> int:
-    """Return the end of the comment in which an annotation's brackets are closed; its own end if there is none."""
+    """Return the end of the comment that closes the brackets of an annotation; without one, the end of its own."""
     end, line = note.start + len(note.text), note.text
+    if not any(bracket in line for bracket in "([{"):
+        return end
     depth = 0
     for _ in range(_MOST_LINES):
         depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))

@@ -12,8 +12,9 @@ import pytest
 import be_runtime
 from be_runtime.errors import BuildError
 from be_runtime.kernels import nvrtc
-from be_runtime.kernels.launcher import Compiled, new_session
+from be_runtime.kernels.launcher import Compiled
 from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name
+from be_runtime.load.process import PROCESS
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, CudaNotFoundError
 from be_toolchain.find.clang import find_clang
@@ -156,7 +157,7 @@ def test_with_what_jax_brings_nvrtc_compiles_raw_kernels_and_says_which_wheel_a_
     environment.pip("install", "--no-deps", *wheels)
 
     def compiled(source: str, name: str) -> Compiled:
-        session = new_session()._replace(system=environment.system, record_dir=tmp_path / "record")
+        session = PROCESS.session()._replace(system=environment.system, record_dir=tmp_path / "record")
         return compile_raw(RawKernel(source, parse_name(name)), (Arch(9, 0),), session, tmp_path)
 
     with pytest.raises(CudaNotFoundError):

@@ -12,7 +12,7 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.files import APP, FILE, user_file
+from be_toolchain.machine.files import APP, CACHE, FILE, store_dir, user_file, usual_cache
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import distrusted_places
 from be_toolchain.settings import (
@@ -218,7 +218,9 @@ def test_what_is_passed_over_is_said_with_the_settings_that_work():
     machine = project()  # whose user has no settings that would be believed
     machine.write("/root/.config/other/settings")
     machine.plant("/root/.config")
-    assert passed_by(machine).remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
+    assert (
+        passed_by(machine).remedy == "if you trust everybody who can write there: export BE_SAFE_FOLDERS=/mnt/project"
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,17 @@ def test_home_in_an_entry():
     assert find_configuration(project("/root/project", BE_SAFE_FOLDERS="/x:~/project")) is not None
     for entry in ("~/*", "~/mnt/*", "~"):
         assert passed_by(project(HOME="", BE_SAFE_FOLDERS=entry))
+
+
+@pytest.mark.parametrize("named", ["/fast", "/fast/", "relative", ""])
+def test_the_users_folders_are_where_platformdirs_has_them(named: str, monkeypatch: pytest.MonkeyPatch):
+    platformdirs = pytest.importorskip("platformdirs", reason="platformdirs is not installed")
+    environ = {"HOME": "/home/ada"} | dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), named)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert store_dir(environ) == platformdirs.user_data_path(APP) / "toolchains"
+    assert user_file(environ) == platformdirs.user_config_path(APP) / FILE
+    assert usual_cache(environ) == platformdirs.user_cache_path(CACHE)
 
 
 def test_the_users_own_file_is_only_believed_if_it_is_theirs_and_only_read_when_it_is_needed():

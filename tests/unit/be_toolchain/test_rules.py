@@ -108,12 +108,12 @@ def test_the_doctor_counts_the_cache():
 
 
 LOOK = """
-from be_toolchain.doctor.doctor import _cache_finding
+from be_toolchain.doctor.doctor import _report_cache
 from be_toolchain.find.coherence import probe_surroundings
 from pathlib import Path
 for name in {names!r}:
     system = local_system.LocalSystem({{"BE_CACHE_DIR": name, "HOME": "/nonexistent"}})
-    finding = _cache_finding(probe_surroundings(system))
+    finding = _report_cache(probe_surroundings(system))
     print(system.folder_facts(Path(name)).writable, finding.status, finding.message)
 """
 

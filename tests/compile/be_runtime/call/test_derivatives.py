@@ -128,12 +128,19 @@ def test_a_linear_kernel_has_tangents(m: CompiledModule, order: str):
 
 @needs_hijax
 def test_a_high_level_primitive_has_the_rules_of_its_kernel(m: CompiledModule):
-    """In transformations that go backward once."""
     function = high_level(m)
-    for order in FORWARD.keys() - {"linear_transpose"}:
-        agree(FORWARD[order](function)(A, X), FORWARD[order](reference)(A, X))
-    for order in ORDERS.keys() - {"vmap of grad of grad"}:
-        agree(ORDERS[order](function, (0, None))(BATCH_A, X), ORDERS[order](reference, (0, None))(BATCH_A, X))
+    for forward in FORWARD.values():
+        agree(forward(function)(A, X), forward(reference)(A, X))
+    for order in ORDERS.values():
+        agree(order(function, (0, None))(BATCH_A, X), order(reference, (0, None))(BATCH_A, X))
+
+
+@needs_hijax
+@pytest.mark.parametrize("axes", AXES)
+def test_a_second_derivative_follows_arrays_that_the_first_one_keeps(m: CompiledModule, axes: Any):
+    args = (A if axes[0] is None else BATCH_A, X if axes[1] is None else BATCH_X)
+    order = ORDERS["vmap of grad of grad"]
+    agree(order(high_level(m), axes)(*args), order(reference, axes)(*args))
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ PROGRAM = Path(__file__).parent / "programs" / "split_calls.py"
 SUMS = internals.sums_parts()
 Lines = dict[str, dict[str, Any]]
 
-NEEDS_ALL = "the kernel needs all of it; parallel[{}] in the arg_spec says that it can be split"
-UNDECLARED = "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
+NEEDS_ALL = "the kernel needs all of it; parallel[{}] in the arg_spec declares that it can be split"
+UNDECLARED = "the arg_spec does not declare that the kernel works on parts; see parallel[b] and reduce[k]"
 GATHERED = {
     "whole": f"kernels.whole: argument 0 is gathered for each device along b (axis 0): {NEEDS_ALL.format('b')}",
     "bare": f"kernels.bare: argument 0 is gathered for each device along axis 0: {UNDECLARED}",

@@ -216,7 +216,7 @@ def test_a_program_that_can_not_run_under_a_tool_is_not_to_blame(check: Check):
     code, out, err = check(RIGHT + end, options=("--tools", "guard,tsan"))
     assert code == 0, err
     why = "under it, the program failed: OSError: not here"
-    assert f"note (tsan): nobody looked for races of threads in C++ modules: {why}" in out
+    assert f"note (tsan): nothing looked for races of threads in C++ modules: {why}" in out
 
 
 def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
@@ -230,7 +230,7 @@ def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
         say=lambda text: None,
     )
     first, second = render(outcome.runs, outcome.findings).splitlines()[:2]
-    assert first.startswith("note (valgrind): nobody looked for memory that C++ modules read before they set it")
+    assert first.startswith("note (valgrind): nothing looked for memory that C++ modules read before they set it")
     assert first.endswith(": there is no valgrind")
     assert second.startswith("nothing found (guard ")
 

@@ -17,7 +17,7 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, BuildError
-from be_runtime.load.load import say_waiting
+from be_runtime.load.obtain import Waiting
 from be_runtime.store.lock import THIS_PROCESS
 from tests.compile.be_runtime.load.sources import source, value
 from tests.support.requirements import in_full
@@ -274,5 +274,5 @@ WAITS = [
 @pytest.mark.parametrize(("seconds", "builder", "said"), WAITS)
 def test_a_load_that_waits_says_so(seconds: float, builder: str, said: str, capsys: pytest.CaptureFixture[str]):
     """A thread says so only after long."""
-    say_waiting("slow", seconds, builder)
+    Waiting("slow").report(seconds, builder)
     assert capsys.readouterr().err == (said and f"be_runtime: slow: waiting for {said}")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import be_runtime
-from be_runtime.kernels.launcher import new_session
 from be_runtime.load.native_library import native_library
+from be_runtime.load.process import PROCESS
 from be_runtime.own_files import FFI_CLAIM
 from tests.support import launch_frame
 
@@ -130,7 +130,7 @@ def library() -> ctypes.CDLL:
 
 @pytest.fixture(scope="module")
 def launcher() -> ctypes.CDLL:
-    return native_library("launcher", new_session(), ["-ldl"])
+    return native_library("launcher", PROCESS.session(), ["-ldl"])
 
 
 def test_a_call_may_have_extensions(library: ctypes.CDLL):

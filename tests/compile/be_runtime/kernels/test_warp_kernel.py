@@ -69,7 +69,7 @@ def test_refused_arguments(kernels: Any):
         (kernels.scale, (), "outs is empty: a kernel needs at least one output"),
         (kernels.scale, 3, r"outs\[0\] is 3, which has no shape and dtype"),
         (kernels.scale, [ROW] * 4, "has 3 parameters, fewer than the 4 outs"),
-        (kernels.scale, integers, r"gives float32\[3\] as output 0, but outs says int32\[3\]"),
+        (kernels.scale, integers, r"gives float32\[3\] as output 0, but outs declares int32\[3\]"),
     ):
         with pytest.raises((TypeError, ArgumentError), match=message):
             warp_kernel(kernel, outs)(jnp.ones(3), 2.0)

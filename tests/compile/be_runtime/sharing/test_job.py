@@ -189,7 +189,7 @@ def test_a_store_that_is_silent_is_not_asked_again(tmp_path: Path):
         answers = job.answers(1)
         job.processes[0].send_signal(signal.SIGCONT)
     assert [row[1] for row in answers[0]["results"]] == ["built", "built"]
-    assert said(answers) == "k: built here, and so is all that follows: the job's store gives no answer in 10 s"
+    assert said(answers) == "k: built here, and so are all later entries: the job's store gives no answer in 10 s"
 
 
 SOURCE = scaling("twice", "FACTOR", '#include "factor.h"\n')

@@ -33,7 +33,7 @@ from be_runtime.store.cache import Store
 from be_runtime.store.lookup import read_manifest
 path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
 new = set(sys.modules) - before
-shared = [f"be_runtime.store.{name}" for name in ("places", "remote", "travelling")]
+shared = ["be_runtime.store.places", "be_runtime.store.remote", "be_runtime.store.travelling"]
 imported = sorted(new.intersection([*shared, "cryptography", "fsspec"]))
 print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """
@@ -126,13 +126,13 @@ def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, serv
     machines.load(server.url, **WRITES)
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert is_built
-    assert f"shared: the archive from {server.url} is not signed; it is not used; who builds it must sign it" in said
-    assert "as BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
+    assert f"shared: the archive from {server.url} is not signed; it is not used; the builder must sign it" in said
+    assert "since BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
     machines.load(server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)
     assert is_built
-    assert "is not signed by a key that is trusted here; it is not used; if you trust who signed it, add" in said
+    assert "is not signed by a key that is trusted here; it is not used; if you trust the signer, add" in said
     assert "their key to BE_REMOTE_CACHE_PUBLIC_KEY\n" in said
 
 
@@ -194,4 +194,4 @@ def test_a_module_of_another_prefix_is_taken_unless_its_header_is_another_there(
     header.write_text(HEADER.replace("2 * x", "x + x"))
     source, said = second.load("load_cpp_file", "k.cc", BE_REMOTE_CACHE=server.url)
     assert source == ""
-    assert f"is of another {header} than the one here" in said
+    assert f"was built with another {header} than the one here" in said

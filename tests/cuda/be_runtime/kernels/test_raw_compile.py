@@ -12,8 +12,9 @@ import be_runtime
 from be_runtime.cli import main as cli
 from be_runtime.errors import BuildError
 from be_runtime.kernels import nvrtc
-from be_runtime.kernels.launcher import Compiled, new_session, obtain_kernel
+from be_runtime.kernels.launcher import Compiled, obtain_kernel
 from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin
+from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
@@ -44,7 +45,7 @@ class WithoutNvrtc(LocalSystem):
 
 
 def session(compiler: str) -> Session:
-    here = new_session()
+    here = PROCESS.session()
     if compiler == "nvcc":
         return here._replace(system=WithoutNvrtc())
     if nvrtc.find_nvrtc(here.system) is None:
@@ -110,7 +111,7 @@ def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
 
 
 def test_the_key_knows_source_name_flags_architectures_and_compiler():
-    here, there, first = new_session(), session("nvcc"), kernel("v1::f")
+    here, there, first = PROCESS.session(), session("nvcc"), kernel("v1::f")
     others = kernel("v2::f"), kernel("v1::f", "-DX"), first._replace(source=SOURCE + " ")
     keys = [raw_key(each, ARCHS, here) for each in (first, *others)]
     keys += [raw_key(first, ARCHS[:1], here), raw_key(first, ARCHS, there)]

@@ -1,8 +1,7 @@
-"""CUDA code that is exchanged while a process runs: a name keeps its traits; cells of a notebook."""
+"""CUDA code in cells of a notebook."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from unittest.mock import Mock
 
@@ -18,22 +17,6 @@ void f(BE::Tensor y, int64_t stream) {
   kernel<<<1, 1, 0, reinterpret_cast<cudaStream_t>(stream)>>>(y.data_ptr<float>());
 }
 """
-
-
-def test_a_name_keeps_its_traits():
-    """Whether a command buffer may capture it: XLA asks that once."""
-
-    def load(value: int, *, allow_cuda_graph: bool) -> None:
-        text = CELL.replace("VALUE", str(value))
-        be_runtime.load_cuda_inline("live_traits", text, allow_cuda_graph=allow_cuda_graph)
-
-    with be_runtime.watch(interval_s=1000), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load(1, allow_cuda_graph=True)
-        load(2, allow_cuda_graph=True)
-        with pytest.warns(UserWarning, match=r"live_traits\.f has changed: module\.f\(...\) calls the new code"):
-            load(2, allow_cuda_graph=False)
-        load(1, allow_cuda_graph=True)
 
 
 @pytest.mark.full

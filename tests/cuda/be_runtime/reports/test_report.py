@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,8 @@ import be_runtime
 from be_runtime.cli.main import main
 from be_runtime.inspection import find_cuobjdump
 from be_runtime.report import _MULTIPROCESSORS, KernelReport, ModuleReport, occupancy, report_library
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import BuildOutput
+from be_runtime.store.publish import Building
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
@@ -106,17 +106,17 @@ def test_a_report_is_kept_until_a_header_changes(tmp_path: Path, monkeypatch: py
     (tmp_path / "k.cuh").write_text(SCALE)
     (tmp_path / "k.cu").write_text('#include "brainevent/common.h"\n#include "k.cuh"\n')
     made: list[str] = []
-    get = Store.get_or_build
+    publish = Building.publish
 
-    def watched(self: Store, key: Any, *rest: Any, **options: Any) -> Any:
-        entry = get(self, key, *rest, **options)
-        made.extend([key.kind] if entry.built and key.kind == "report" else [])
-        return entry
+    def watched(self: Building, output: BuildOutput) -> None:
+        publish(self, output)
+        assert self.entry is not None
+        made.extend([self.entry.manifest.kind] if self.entry.manifest.kind == "report" else [])
 
     def report() -> ModuleReport:
         return be_runtime.load_cuda_file(tmp_path / "k.cu", [], auto_register=False).report()
 
-    monkeypatch.setattr(Store, "get_or_build", watched)
+    monkeypatch.setattr(Building, "publish", watched)
     first = report()
     assert report() == first
     assert made == ["report"]

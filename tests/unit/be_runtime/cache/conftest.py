@@ -18,7 +18,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-Build = Callable[[Path], BuildOutput | None]
+Build = Callable[[Path], BuildOutput]
 
 
 class Bench:

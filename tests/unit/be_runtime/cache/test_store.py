@@ -196,16 +196,20 @@ def test_an_entry_says_who_made_it_how_long_that_took_and_why(bench: Bench):
 
 
 def test_a_build_may_find_that_the_entry_has_come(bench: Bench):
-    def come(_staging: Path) -> None:
-        shutil.copytree(other.root, bench.store.root, dirs_exist_ok=True)
-
     other = Store(bench.folder / "other")
     other.get_or_build(bench.key, bench.build)
-    entry = bench.make(come)
+    with bench.store.building(bench.key) as building:
+        assert not building.is_there()
+        shutil.copytree(other.root, bench.store.root, dirs_exist_ok=True)
+        assert building.is_there()
+        building.take()
+    entry = building.entry
+    assert entry is not None
     assert (entry.built, entry.reason, entry.output("m.so").read_bytes()) == (False, "", b"one")
     assert bench.staged() == []
-    with pytest.raises(CacheError, match=r"mul was built by another machine, .*: it was not in the cache"):
-        bench.store.get_or_build(make_key("module", ("name", "mul")), lambda _: None)
+    elsewhere = pytest.raises(CacheError, match=r"mul was built by another machine, .*: it was not in the cache")
+    with elsewhere, bench.store.building(make_key("module", ("name", "mul"))) as building:
+        building.take()
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Maker:
     def is_on(self) -> bool:
         return self.on
 
-    def make(self, request: BuildRequest, options: LoadOptions, _followed: FollowedModule) -> MadeModule:
+    def make(self, request: BuildRequest, options: LoadOptions) -> MadeModule:
         if self.output:
             raise BuildError("compiling k.cc failed", output=self.output)
         self.forced.append(options.force_rebuild)

@@ -18,8 +18,8 @@ import pytest
 import be_runtime
 from be_runtime.call.function import KernelFunction
 from be_runtime.errors import CacheError, LoadError, RegistrationError
-from be_runtime.load.load import use_entry
 from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
+from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
 from be_runtime.store.cache import BuildOutput, Entry, Store
@@ -37,15 +37,6 @@ def jax() -> Mock:
 @pytest.fixture
 def registry(jax: Mock) -> Registry:
     return Registry(jax)
-
-
-@pytest.fixture
-def exchange(registry: Registry) -> Mock:
-    """What exchanges the code of names."""
-    registry.exchange = exchange = Mock()
-    exchange.wrap.side_effect = lambda target, handler: f"wrapped {handler}"
-    exchange.refusal.return_value = None
-    return exchange
 
 
 def add(registry: Registry, content: str, *names: str, platform: str = "cpu", by_name: bool = False) -> None:
@@ -97,39 +88,22 @@ def test_threads_register_once(registry: Registry, jax: Mock):
     assert sorted(each.args[0] for each in jax.call_args_list) == sorted(names)
 
 
-def test_names_are_wrapped_and_pointed_elsewhere_and_other_targets_are_not(
-    registry: Registry, jax: Mock, exchange: Mock
-):
+def test_while_a_watch_is_on_names_keep_their_first_content_and_other_targets_have_one(registry: Registry, jax: Mock):
+    registry.keep_first = keep_first = Mock()
     add(registry, "one", "m.f", by_name=True)
     add(registry, "one", "be.0123")
+    assert not keep_first.called
     add(registry, "two", "m.f", "m.g", by_name=True)
-    wrapped = {"m.f": "wrapped one of m.f", "be.0123": "one of be.0123", "m.g": "wrapped two of m.g"}
-    assert jax.call_args_list == [call(*each, "cpu") for each in wrapped.items()]
-    exchange.point.assert_any_call(Target("m.f", "cpu", "two"), "two of m.f")
-    assert [target.content for target in registry.get("m.f")] == ["two"]
+    keep_first.assert_called_once_with(["m.f"])
+    assert jax.call_args_list == [call(name, f"{content} of {name}", "cpu") for name, content in REGISTERED.items()]
+    assert {name: registry.get(name)[0].content for name in REGISTERED} == REGISTERED
+    add(registry, "one", "m.f", by_name=True)
+    assert keep_first.call_count == 1, "the first content again"
     with pytest.raises(RegistrationError, match="already registered"):
         add(registry, "two", "be.0123")
 
 
-def test_a_name_that_is_called_refuses_the_whole_load(registry: Registry, exchange: Mock):
-    def refusal(target: Target) -> RegistrationError | None:
-        return RegistrationError("m.g is called") if target.name == "m.g" else None
-
-    add(registry, "one", "m.f", "m.g", by_name=True)
-    exchange.reset_mock()
-    exchange.refusal.side_effect = refusal
-    with pytest.raises(RegistrationError, match=r"m\.g is called"):
-        add(registry, "two", "m.f", "m.g", "m.h", by_name=True)
-    assert not exchange.point.called
-    assert registry.names() == ("m.f", "m.g")
-    add(registry, "one", "m.f", "m.g", by_name=True)
-
-
-def test_a_name_that_can_t_be_pointed_elsewhere_keeps_its_content(registry: Registry, exchange: Mock):
-    exchange.point.return_value = False
-    for content in ("one", "two"):
-        add(registry, content, "m.f", by_name=True)
-    assert [target.content for target in registry.get("m.f")] == ["one"]
+REGISTERED = {"m.f": "one", "be.0123": "one", "m.g": "two"}
 
 
 KEY = make_key("module", ("name", "kernels"))
@@ -153,7 +127,16 @@ def build(staging: Path) -> BuildOutput:
 
 
 def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = False) -> str:
-    return use_entry(lambda: session.module_store.get_or_build(KEY, build, force=force), use, session)
+    return use_attempts(session, use, lambda _anew: session.module_store.get_or_build(KEY, build, force=force))
+
+
+def use_attempts(session: Session, use: Callable[[Entry], str], find: Callable[[bool], Entry]) -> str:
+    attempts = Attempts(session)
+    while attempts.again():
+        entry = find(attempts.anew)
+        with attempts.using(entry):
+            used = use(entry)
+    return used
 
 
 def read(entry: Entry) -> str:
@@ -190,13 +173,12 @@ def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
             raise error
         return read(entry)
 
-    def fetched() -> Entry:
+    def find(anew: bool) -> Entry:
+        if anew:
+            return session.module_store.get_or_build(KEY, build, force=True)
         return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
 
-    def anew() -> Entry:
-        return session.module_store.get_or_build(KEY, build, force=True)
-
-    assert [use_entry(fetched, use, session, anew) for _ in range(2)] == ["made", "made"]
+    assert [use_attempts(session, use, find) for _ in range(2)] == ["made", "made"]
     assert capsys.readouterr().err.count("the entry from a server can't be used, so it is built here") == 1
 
 
@@ -244,7 +226,7 @@ def module(*names: str) -> CompiledModule:
     more: dict[str, Any] = {"spec": ("arg", "ret"), "names": ("x", "y")}
     functions = {name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
     made = Made("ops", "cpp", Path("/m.so"), functions, "content", "origin")
-    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Remaker(unused, unused), captures_graphs=True)
+    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Mock(Remaker), captures_graphs=True)
     return CompiledModule(info)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from be_runtime.api import load_cpp_file, load_cpp_inline, load_cuda_file, load_cuda_inline
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.kernels.launcher import choose_archs as choose_archs_of_a_kernel
-from be_runtime.kernels.launcher import new_session
+from be_runtime.load.process import PROCESS
 from be_runtime.request import arguments, options
 from be_runtime.request.options import BuildRequest, CompileOptions, LoadOptions, absolute_paths, identify_cpu
 from be_runtime.request.tools import choose_archs
@@ -303,7 +303,7 @@ def test_a_module_and_a_kernel_are_told_the_same_where_no_gpu_is_visible():
     assert toolkit is not None
     with pytest.warns(UserWarning, match="no GPU is visible, so CUDA code is compiled for sm_") as warned:
         choose_archs(None, (), settings, toolkit, tuple)
-    session = new_session()._replace(system=machine, settings=settings, archs=())
+    session = PROCESS.session()._replace(system=machine, settings=settings, archs=())
     with pytest.raises(ArgumentError, match="no GPU is visible, so the architecture") as raised:
         choose_archs_of_a_kernel(None, session)
     assert warned[0].filename == __file__

@@ -156,7 +156,7 @@ def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
     [
         ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "no archive of an entry"),
         ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "no archive of an entry"),
-        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "is of another entry than its name says"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "is not of the entry that its name gives"),
         ({"be-export": "2\n"}, zipfile.ZIP_STORED, "another release's format"),
         ({"x": ""}, zipfile.ZIP_STORED, "no export of the cache"),
     ],
@@ -204,10 +204,10 @@ HUGE = ("/proc/version", "/dev/../proc/version", "{}/large")
 @pytest.mark.parametrize(
     ("field", "row", "words", "names"),
     [
-        ("dependencies", (digest(b""),), "can't be used here|is of another", NO_FILES),
+        ("dependencies", (digest(b""),), "can't be used here|was built with another", NO_FILES),
         ("outputs", (1, X), r"it has .*, which no module has|it has no module|can't be used here", NO_MODULES),
         ("outputs", (1, X), "a name the cache keeps", ("manifest.json", "manifest.json/a", "key.json/a")),
-        ("others", (digest(Path("/proc/version").read_bytes()),), "is of another", HUGE),
+        ("others", (digest(Path("/proc/version").read_bytes()),), "was built with another", HUGE),
     ],
 )
 def test_files_that_no_build_here_reads_or_makes_are_refused(
@@ -251,7 +251,7 @@ def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_pat
         take(tmp_path, share, absent=(("<site>/pkg", 0, ("a.h",)),))
     (tmp_path / "a/pkg/a.h").write_text("1")
     (tmp_path / "b/pkg/a.h").write_text("2")
-    with pytest.raises(ArchiveError, match=r"is of another .*/b/pkg/a.h than the one here"):
+    with pytest.raises(ArchiveError, match=r"was built with another .*/b/pkg/a.h than the one here"):
         take(tmp_path, share, dependencies=(header,))
 
 

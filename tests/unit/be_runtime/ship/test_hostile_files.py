@@ -67,7 +67,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a source, when it is loaded": ("ops.cc", lambda root: be_runtime.load_cpp_file(root / "ops.cc")),
     "a raw kernel's source": ("k.cu", lambda root: read_source("k", RAW, root)),
     "a declaration": ("kernels.toml", lambda _root: find_package(NAME).declaration()),
-    "a package's index": ("_kernels/index.json", lambda _root: [*find_package(NAME).bundles()]),
+    "a package's index": ("_kernels/index.json", lambda _root: dir(be_runtime.package_kernels(NAME))),
     "a bundle's index": ("_kernels/index.json", lambda root: open_folder(root / "_kernels")),
     "a prebuilt module's index": (PREBUILT, load_prebuilt),
     "a package's choices": ("tuned.json", lambda root: write_package(root, ())),

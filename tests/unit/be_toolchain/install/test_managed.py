@@ -110,6 +110,17 @@ def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
     assert "(found: Nvidia.NVVM-13.1.0.RC1+Local_1.dist-info)" in found
 
 
+@pytest.mark.parametrize("record", [b"", b"\0" * 64, b"\xff\xfe", b"nvidia/cu13/nvvm/bin/cicc"])
+def test_a_wheel_with_a_damaged_record_is_not_intact(record: bytes, tmp_path: Path):
+    fake_wheel(tmp_path, *WHEEL[0], {"nvidia/cu13/nvvm/bin/cicc": "program"})
+    (info,) = tmp_path.glob("*.dist-info")
+    (info / "RECORD").write_bytes(record)
+    (found,) = check_wheel(tmp_path, *WHEEL[0])
+    assert found.startswith("nvidia-nvvm: no readable RECORD (it is damaged")
+    wipe(tmp_path, ("nvidia-nvvm",))
+    assert not info.exists()
+
+
 def test_what_is_removed_or_fails_leaves_nothing(tmp_path: Path):
     store = ManagedStore(tmp_path)
     publish(store, "cuda-13.0.2")

@@ -13,8 +13,9 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
-from be_runtime.kernels.launcher import Geometry, Kernel, KernelImage, encode_params, new_session, pointer_param
+from be_runtime.kernels.launcher import Geometry, Kernel, KernelImage, encode_params, pointer_param
 from be_runtime.load.native_library import native_library
+from be_runtime.load.process import PROCESS
 from be_toolchain import probe_devices
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
@@ -34,7 +35,7 @@ def pointer(index: int, group: int, bits: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def invoke() -> Invoke:
-    library = native_library("launcher", new_session(), ["-ldl"])
+    library = native_library("launcher", PROCESS.session(), ["-ldl"])
 
     def call(stage: str, attributes: dict[str, Any], shape: tuple[int, ...] = (), *, ordered: bool = False) -> str:
         kept: list[Any] = []
@@ -109,5 +110,5 @@ def test_it_is_built_once(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.M
     notes = tmp_path / "notes"
     monkeypatch.setenv("BE_CXX", str(runtime.forwarding_compiler(tmp_path / "g++", f"echo \"$*\" >> '{notes}'")))
     for _ in range(2):
-        native_library("launcher", new_session(), ["-ldl"])
+        native_library("launcher", PROCESS.session(), ["-ldl"])
         assert sum("launcher.cc" in line for line in notes.read_text().splitlines()) == 1

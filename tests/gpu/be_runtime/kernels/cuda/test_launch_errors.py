@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.kernels.launcher import Kernel, KernelImage, choose_archs, new_session
+from be_runtime.kernels.launcher import Kernel, KernelImage, choose_archs
+from be_runtime.load.process import PROCESS
 from tests.support.cuda import launch_once
 
 SOURCE = """
@@ -65,7 +66,7 @@ def test_too_much_shared_memory_is_said_when_the_program_is_compiled(x: Any):
 
 def test_code_is_loaded_when_the_program_is_compiled(x: Any):
     """Code that the driver can't load is found then, and not at a launch, which a CUDA graph may be recording."""
-    (arch, *_) = choose_archs(None, new_session())
+    (arch, *_) = choose_archs(None, PROCESS.session())
     kernel = Kernel("e" * 32, "broken", (KernelImage(arch, "broken", b"no machine code, and none is missing"),))
 
     lowered = jax.jit(lambda x: launch_once(kernel, x)).lower(x)

@@ -15,7 +15,7 @@ from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
 from be_runtime.jax.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.jax.split import Split
-from be_runtime.kernels.launcher import KernelParam, new_session
+from be_runtime.kernels.launcher import KernelParam
 from be_runtime.kernels.nvrtc import Nvrtc, libraries, missing_header_hints, places
 from be_runtime.kernels.raw import bind_params, cuda_kernel, scalar_params
 from be_runtime.kernels.raw_compiler import (
@@ -31,6 +31,7 @@ from be_runtime.kernels.raw_compiler import (
     parse_name,
     read_prototype,
 )
+from be_runtime.load.process import PROCESS
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
 from tests.support.machines import SITE, File, MemorySystem
@@ -152,7 +153,7 @@ def test_a_toolkit_for_clang_has_nothing_for_raw_kernels(tmp_path: Path):
     machine.gxx("/usr/bin/g++")
     machine.clang("/usr/bin/clang++-19")
     machine.joined_cu12()
-    session = new_session()._replace(system=machine, record_dir=tmp_path)
+    session = PROCESS.session()._replace(system=machine, record_dir=tmp_path)
     message = r"neither NVRTC nor nvcc.*sm_90\nhint: .*nvrtc; .*nvidia-cuda-nvrtc-cu12"
     with pytest.raises(CudaNotFoundError, match=message):
         compile_raw(RawKernel("", parse_name("f")), (Arch(9, 0),), session, tmp_path)

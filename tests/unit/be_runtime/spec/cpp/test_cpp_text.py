@@ -197,7 +197,7 @@ def test_the_code_stands_where_it_stood() -> None:
     assert len(view.code) == len(text)
     assert view.code.index("i;") == text.index("i;")
     assert [note.text for note in view.notes] == ["// @BE g"]
-    assert [directive.text for directive in view.directives] == ["#define A"]
+    assert [text for _, text in view.directives] == ["#define A"]
 
 
 def test_a_dropped_branch_takes_its_comments_and_macros_with_it() -> None:

@@ -1,0 +1,63 @@
+"""The command ``check``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from be_runtime.cli.main import Answer, refusal
+from be_runtime.debugging.check import check_program, choose_tools, lacking_tools
+from be_runtime.debugging.sanitizers import Invocation, as_json, find_detectors, render
+from be_runtime.errors import ArgumentError
+from be_runtime.load.process import PROCESS
+from be_toolchain.find.record import device_archs
+from be_toolchain.terminal import WORKS, say
+
+FOUND, FAILED_BY_ITSELF = 1, 2
+"""Exit codes of ``check``: a fault was found; no fault was found, but the program failed or a tool is not here."""
+
+
+def run_check(arguments: argparse.Namespace) -> Answer:
+    """Run a program under the tools, and report its faults."""
+    wanted = arguments.tools.split(",") if arguments.tools else None
+    try:
+        program = _program(arguments)
+        session = PROCESS.session()
+        found = find_detectors(session.system, session.record_dir)
+        has_gpu = bool(device_archs(session.system, session.record_dir))
+        tools = choose_tools(wanted, found, has_gpu=has_gpu)
+    except ArgumentError as error:
+        return refusal(error)._replace(code=FAILED_BY_ITSELF)
+    outcome = check_program(
+        program,
+        tools,
+        found,
+        lacking={} if wanted else lacking_tools(found, has_gpu=has_gpu),
+        timeout_s=arguments.timeout,
+        say=lambda text: say(f"check: {text}", sys.stderr),
+    )
+    findings = outcome.findings
+    text = render(outcome.runs, findings)
+    if outcome.error:
+        text = f"{text}\n{outcome.error}"
+    code = FOUND if any(each.certain for each in findings) else FAILED_BY_ITSELF if outcome.error else WORKS
+    return Answer(text, {**as_json(outcome.runs, findings), "error": outcome.error, "exit_code": code}, code)
+
+
+def _program(arguments: argparse.Namespace) -> Invocation:
+    """Return the program to check.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such program.
+    """
+    words = arguments.module or arguments.program
+    if not words:
+        hint = "python -m be_runtime check SCRIPT [ARGUMENT ...]"
+        raise ArgumentError("there is no program to check", hints=(hint,))
+    if not arguments.module and not Path(words[0]).is_file():
+        hint = "to run a module, write -m before its name"
+        raise ArgumentError(f"there is no script {words[0]}", hints=(hint,))
+    return Invocation(words[0], tuple(words[1:]), is_module=bool(arguments.module))

@@ -1,0 +1,192 @@
+"""Entries of the cache: found, fetched from another machine, or built, and used while other processes remove some."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from be_runtime.errors import BuildError, CacheError, LoadError
+from be_runtime.load.registry import Session
+from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.folder import disk_errors, is_passing
+from be_runtime.store.keys import CacheKey
+from be_runtime.store.lock import THIS_PROCESS
+from be_toolchain.machine.system import System
+from be_toolchain.terminal import printable, printable_line
+
+if TYPE_CHECKING:
+    from be_runtime.store.places import Exchange
+    from be_runtime.store.travelling import Shareable
+
+
+_LONG_S = 10.0
+"""Time after which a wait for another thread is reported."""
+
+_TRIES = 5
+"""Number of attempts to use an entry that other processes remove."""
+
+_PRUNING_S = 0.02
+"""Time that a build may spend on the removal of old entries."""
+
+
+class Recipe(Protocol):
+    """The making of an entry."""
+
+    @property
+    def key(self) -> CacheKey:
+        """The entry's key."""
+
+    def make(self, folder: Path) -> BuildOutput:
+        """Build the entry in an empty folder."""
+
+    def share(self) -> Shareable:
+        """Return the part of the entry that other machines can use; called only if there are others."""
+
+
+def find_or_build(recipe: Recipe, store: Store, session: Session, *, force: bool) -> Entry:
+    """Return the entry of a recipe: from the cache, from a place that the settings name, or built now.
+
+    Raises
+    ------
+    CacheError
+        The cache's folder can't be used, or another process takes too long to build the same entry.
+    """
+    key = recipe.key
+    entry = None if force else store.get(key)
+    if entry is not None:
+        return entry
+    from be_runtime.store.places import open_exchange
+
+    exchange: Exchange | None = None
+    on_wait, patience_s = Waiting(key.name).report, session.settings.lock_timeout_s
+    try:
+        with store.building(key, force=force, lock_timeout_s=patience_s, on_wait=on_wait) as building:
+            if building.entry is None:
+                exchange = open_exchange(
+                    recipe.share, key.name, building.is_there, session.settings, session.system, say, session.cache.root
+                )
+                if exchange is None or not exchange.fetch(building, force=force):
+                    building.publish(recipe.make(building.folder))
+    except BaseException as error:
+        if exchange is not None:
+            exchange.abandon(f"{type(error).__name__}: {error}".partition("\n")[0])
+        raise
+    assert building.entry is not None, "a build publishes its entry"
+    if exchange is not None:
+        exchange.offer(building.entry)
+    return building.entry
+
+
+class Attempts:
+    """Attempts to use an entry, which another process may remove at any time, and a network file system may lose.
+
+    Attributes
+    ----------
+    anew : bool
+        True once an entry that came from elsewhere could not be used, so it is built here.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.anew = False
+        self._session, self._left, self._entry = session, _TRIES, ""
+        self._is_done = False
+
+    def again(self) -> bool:
+        """Return whether the entry is to be found and used, at first or once more.
+
+        Raises
+        ------
+        CacheError
+            The entry was removed each time.
+        """
+        if self._left == 0 and not self._is_done:
+            raise CacheError(
+                f"{self._entry} was removed before it was loaded, {_TRIES} times in a row",
+                hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
+            )
+        self._left -= 1
+        return not self._is_done
+
+    @contextlib.contextmanager
+    def using(self, entry: Entry) -> Iterator[None]:
+        """Use an entry; an error that another attempt may not have is suppressed. A new entry prunes the cache."""
+        self._entry = str(entry.path)
+        try:
+            with disk_errors(self._entry):
+                yield
+        except Exception as error:
+            made = entry.manifest.made
+            if made.source and not self.anew and entry.is_there() and not is_passing(error):
+                reason = printable_line(f"{type(error).__name__}: {error}")
+                say(f"{entry.manifest.name}: the entry from {made.source} can't be used, so it is built here: {reason}")
+                self.anew = True
+            elif not isinstance(error, CacheError | LoadError) or self._is_lasting(error, entry):
+                raise
+        else:
+            self._is_done = True
+            if entry.built:
+                _prune(self._session)
+
+    def _is_lasting(self, error: Exception, entry: Entry) -> bool:
+        return self._left == 0 if is_passing(error) else entry.is_there()
+
+
+def _prune(session: Session) -> None:
+    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
+    settings = session.settings
+    for store in (session.cache, session.toolchain_store):
+        with contextlib.suppress(CacheError):  # the next build tries again
+            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
+
+
+def shareable(key: CacheKey, session: Session, outputs: tuple[str, ...], folders: Iterable[Path] = ()) -> Shareable:
+    """Return the part of an entry that other machines can use.
+
+    Parameters
+    ----------
+    key : CacheKey
+    session : Session
+    outputs : tuple of str
+        Patterns of the names of the outputs that are shared.
+    folders : iterable of Path
+        Folders of headers, besides those in the key.
+    """
+    from be_runtime.store.travelling import Shareable, key_roots, movable_key
+
+    roots = key_roots(key, machine_roots(session.system), folders)
+    return Shareable(movable_key(key, roots), roots, outputs)
+
+
+def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
+    """Return the folders of this machine that lie elsewhere on another, and their names."""
+    folders = [(INCLUDE_DIR.parent, "<be_runtime>")]
+    folders += [(folder, "<site>") for folder in system.site_dirs]
+    folders += [(folder, "<python>") for folder in system.prefixes]
+    return tuple((str(path), name) for folder, name in folders for path in (folder, system.realpath(folder)))
+
+
+def say(text: str) -> None:
+    """Write a line of ours to standard error."""
+    sys.stderr.write(printable(f"be_runtime: {text}\n"))
+
+
+class Waiting(NamedTuple):
+    """A wait for the builder of an entry."""
+
+    name: str
+
+    def report(self, seconds: float, builder: str) -> None:
+        """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
+        if builder != THIS_PROCESS or seconds >= _LONG_S:
+            say(f"{self.name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
+
+
+def say_output(error: BuildError) -> None:
+    """Write the command that failed, and all its output, to standard error."""
+    import shlex  # few builds fail
+
+    say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

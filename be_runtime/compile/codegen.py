@@ -20,7 +20,7 @@ from be_runtime.compile.codegen_attributes import (
 )
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.request.options import BuildRequest, Language, Unit
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.expressions import Expression, Node
 from be_runtime.signature.grammar import render_spec

@@ -18,8 +18,9 @@ from be_runtime.kernels import nvrtc
 from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin, ptx_arch
 from be_runtime.load.identity import Field, own_code_digest, own_key
 from be_runtime.load.registry import Session
+from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import Function, parse_function
-from be_runtime.signature.cpp.lexer import SourceText, significant
+from be_runtime.signature.cpp.lexer import significant
 from be_runtime.signature.cpp.outline import CppCode, DeclarationReader, outline
 from be_runtime.signature.cpp.params import CPP_SCALARS, CppParam, Shape, canonical_type
 from be_runtime.signature.cpp.program import check_size

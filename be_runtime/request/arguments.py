@@ -28,7 +28,7 @@ from be_runtime.request.options import (
     check_path,
     identify_cpu,
 )
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_toolchain.machine.trust import LARGE, read_regular
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None

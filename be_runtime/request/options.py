@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from be_runtime.checks import Active, Checks
 from be_runtime.errors import ArgumentError
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ArchError
 

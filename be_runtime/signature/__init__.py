@@ -1,1 +1,20 @@
 """Signatures of entry points: the arg_spec, and C++ sources. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SourceText(NamedTuple):
+    """One source, as the user names it.
+
+    Parameters
+    ----------
+    name : str
+        Name in messages: a file's path, or the module's name for an inline source.
+    text : str
+        Whole text.
+    """
+
+    name: str
+    text: str

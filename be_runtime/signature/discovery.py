@@ -7,8 +7,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
+from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import Function, launches_out_of_order
-from be_runtime.signature.cpp.lexer import SourceText
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.signature.grammar import MOST, is_identifier, parse_spec

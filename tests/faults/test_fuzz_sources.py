@@ -14,7 +14,7 @@ from be_runtime.call.signature import read_signature
 from be_runtime.compile.codegen import Binding, render_unit
 from be_runtime.errors import BeRuntimeError
 from be_runtime.kernels.raw_compiler import parse_name, read_prototype
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.grammar import parse_spec, render_spec
 from tests.faults.fuzzing import CPP, LARGEST, arg_spec, judge, source, time_limit, wanted_functions

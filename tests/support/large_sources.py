@@ -20,7 +20,7 @@ from be_runtime.compile.codegen import bind, render_inline_source, render_named_
 from be_runtime.errors import BeRuntimeError
 from be_runtime.load.identity import request_fields
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.program import LARGEST
 from be_runtime.store.keys import make_key
 from tests.support.speed import usual_seconds

@@ -12,22 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from be_runtime.errors import SourceSpan
-
-
-class SourceText(NamedTuple):
-    """One source, as the user names it.
-
-    Parameters
-    ----------
-    name : str
-        Name in messages: a file's path, or the module's name for an inline source.
-    text : str
-        Whole text.
-    """
-
-    name: str
-    text: str
-
+from be_runtime.signature import SourceText
 
 _PIECE = re.compile(r"[^\s\[({]+|\s+|.", re.DOTALL)
 _CLOSING = {"[": "]", "{": "}", "(": ")"}

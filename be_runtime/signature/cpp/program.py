@@ -9,8 +9,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from be_runtime.errors import SpecError
+from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import Declarators, Function, find_declarators, parse_function
-from be_runtime.signature.cpp.lexer import Kind, Places, SourceText, Token, closing, split_words
+from be_runtime.signature.cpp.lexer import Kind, Places, Token, closing, split_words
 from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define
 from be_runtime.signature.cpp.outline import (
     ANNOTATION,

@@ -18,7 +18,7 @@ from be_runtime.errors import LoadError
 from be_runtime.jax.port import ffi_include_dir
 from be_runtime.kernels import launcher
 from be_runtime.own_files import ABI, FFI_CLAIM, NATIVE_DIR, OLDEST, check_abi
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers
 from tests.support.element_types import ROWS

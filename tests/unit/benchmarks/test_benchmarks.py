@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from benchmarks import __main__ as runner
 from benchmarks.bench import HERE, KERNELS, Bench, child_environment

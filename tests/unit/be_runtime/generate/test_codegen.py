@@ -17,8 +17,8 @@ from be_runtime.compile.codegen import Binding, bind, line_directive, render_inc
 from be_runtime.compile.codegen_attributes import c_string
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
+from be_runtime.signature import SourceText
 from be_runtime.signature.cpp import program
-from be_runtime.signature.cpp.lexer import SourceText
 from be_runtime.signature.cpp.outline import outline
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.model import EntryPoint, Param, Role

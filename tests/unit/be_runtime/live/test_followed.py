@@ -14,7 +14,7 @@ from be_runtime.debugging.watch import FollowedModule, MadeModule, Stamp, stamp_
 from be_runtime.errors import BuildError
 from be_runtime.request.arguments import cpp_request, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 
 SOURCE, HEADER = "/a/k.cc", "/a/k.h"
 UNIT = Unit("k", (SourceText(SOURCE, "text"),), Path(SOURCE))

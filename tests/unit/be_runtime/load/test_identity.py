@@ -18,7 +18,7 @@ from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.arguments import cpp_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.store.bundle import Demand
 from be_runtime.store.travelling import key_roots, movable_key, naming_flags
 from be_toolchain import __version__

@@ -17,7 +17,7 @@ from be_runtime.own_files import ABI
 from be_runtime.request.arguments import cuda_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.store.bundle import IMAGES, INDEX, serves
 from be_runtime.store.cache import BuildOutput, Entry, Store
 from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers, render_contents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from be_runtime.signature.cpp.lexer import SourceText
+from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.grammar import render_spec
 from be_runtime.signature.model import EntryPoint

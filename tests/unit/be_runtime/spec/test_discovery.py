@@ -12,11 +12,11 @@ import pytest
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import BeRuntimeError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
-from be_runtime.signature import discovery
+from be_runtime.signature import SourceText, discovery
 from be_runtime.signature.cpp import macros as macros_module
 from be_runtime.signature.cpp import params as types_module
 from be_runtime.signature.cpp import program
-from be_runtime.signature.cpp.lexer import SourceText, Token, significant
+from be_runtime.signature.cpp.lexer import Token, significant
 from be_runtime.signature.cpp.macros import Macros, parse_define
 from be_runtime.signature.cpp.params import CppTypes, Shape, parse_params
 from be_runtime.signature.discovery import discover

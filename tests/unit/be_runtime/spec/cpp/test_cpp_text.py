@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime.errors import SpecError
-from be_runtime.signature.cpp.lexer import _KINDS, _SIGN, _SPACE, _WORD, Kind, SourceText, Token, scan, significant
+from be_runtime.signature import SourceText
+from be_runtime.signature.cpp.lexer import _KINDS, _SIGN, _SPACE, _WORD, Kind, Token, scan, significant
 from be_runtime.signature.cpp.macros import Macros, parse_define
 from be_runtime.signature.cpp.outline import MacroCall, outline
 from be_runtime.signature.discovery import discover

@@ -17,7 +17,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_arch_list, check_bool, check_name, check_path
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_toolchain.arch import parse_archs
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def clear_cache(name: str | None = None) -> int:
     """
     if name is not None:
         check_name(name)
-    return Store(get_cache_dir()).clear(name)
+    return Cache(get_cache_dir()).clear(name)
 
 
 @public
@@ -92,7 +92,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     from be_runtime.load.prebuilt import export
 
     folder = check_path(path, "path")
-    return export(Store(get_cache_dir()), folder)
+    return export(Cache(get_cache_dir()), folder)
 
 
 @public
@@ -174,7 +174,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     from be_runtime.compile.plan import FILE, merge_commands
 
     target = check_path(path, "path")
-    modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
+    modules = sorted(Cache(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = []
     for entry in modules:
         with contextlib.suppress(OSError):  # modules of text have no such file, and processes may remove entries
@@ -356,7 +356,7 @@ def print_diagnostics() -> None:
     report = examine_machine(LocalSystem())
     cache = get_cache_dir()
     say(render_report(report))
-    say(report.redact(f"\ncache: {cache}, {sum(1 for _ in Store(cache).entries())} entries"))
+    say(report.redact(f"\ncache: {cache}, {sum(1 for _ in Cache(cache).entries())} entries"))
     say(f"registered targets: {', '.join(list_registered_targets()) or 'none'}")
 
 

@@ -13,8 +13,8 @@ ABI = 1
 """Number of the interface between compiled modules and this package.
 
 Raise it if the changed code can't call modules that were compiled before: a change of the symbols of handlers, the
-fields of ``module.json``, the launcher's functions, its attributes or their order, or the version of XLA's FFI that
-handlers claim. A new field or symbol that older modules do without is no reason.
+fields of a module's functions, the launcher's functions, its attributes or their order, or the version of XLA's FFI
+that handlers claim. A new field or symbol that older modules do without is no reason.
 """
 
 OLDEST = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.lookup import look_up
 
 from .bench import KERNELS, Bench, interleave
@@ -102,14 +102,14 @@ def known_cache(bench: Bench, load: Callable[[Path], object]) -> Path:
     cache = bench.folder("known")
     for _ in range(2):
         load(cache)
-        Store(cache).clear()
+        Cache(cache).clear()
     return cache
 
 
 def copy_cache(bench: Bench, known: Path) -> Path:
     """A cache folder of its own with the same content, which the next load need not compare byte by byte."""
     cache = Path(shutil.copytree(known, bench.folder("cache"), dirs_exist_ok=True))
-    toolchain = Store(cache / "toolchain")
+    toolchain = Cache(cache / "toolchain")
     for info in toolchain.entries():
         look_up(str(Path(info.path).parents[2]), info.digest)
     return cache

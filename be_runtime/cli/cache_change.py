@@ -21,16 +21,18 @@ from be_runtime.cli.cache_common import (
     with_progress,
 )
 from be_runtime.cli.main import Answer, size_text
-from be_runtime.errors import ArgumentError, CacheError
+from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.load.identity import own_code_digest
 from be_runtime.load.obtain import say
-from be_runtime.store.archive import ArchiveError, make_keys, read_signer, resigned, unpack, write_private_key
+from be_runtime.store.artifact import resigned, unpack
 from be_runtime.store.eviction import EntryInfo, beyond_limits, read_key
 from be_runtime.store.examine import examine
 from be_runtime.store.folder import cache_errors
 from be_runtime.store.manifest import elsewhere
+from be_runtime.store.places import ExportWriter, read_export
 from be_runtime.store.remote import name_remote, open_signer, open_verifier
-from be_runtime.store.travelling import ExportWriter, pack_entry, read_export
+from be_runtime.store.sharing import pack_entry
+from be_runtime.store.signing import make_keys, read_signer, write_private_key
 from be_toolchain.machine.trust import open_regular, read_regular
 from be_toolchain.terminal import printable_line, table
 
@@ -91,7 +93,7 @@ def clear(arguments: argparse.Namespace) -> Answer:
 def _remove(
     cache: OpenCache, doomed: list[EntryInfo], archives: list[tuple[Path, os.stat_result]], *, is_dry: bool
 ) -> Answer:
-    """Remove entries and imported archives, or list them in a dry run."""
+    """Remove entries and imported artifacts, or list them in a dry run."""
     carried = [_archive_json(*row) for row in archives]
     removed = doomed if is_dry else cache.remove(doomed)
     if not is_dry:
@@ -100,7 +102,7 @@ def _remove(
                 path.unlink(missing_ok=True)
     size = sum(info.size_bytes for info in removed) + sum(status.st_size for _, status in archives)
     verb = "would remove" if is_dry else "removed"
-    imported = f" and {many(len(archives), 'imported archive')}" if archives else ""
+    imported = f" and {many(len(archives), 'imported artifact')}" if archives else ""
     text = f"{verb} {many(len(removed), 'entry', 'entries')}{imported}, {size_text(size)}"
     if is_dry:
         rows = [
@@ -114,10 +116,11 @@ def _remove(
 
 
 def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
-    """Return an imported archive as JSON data; the name is empty if it can't be read."""
+    """Return an imported artifact as JSON data; the name is empty if it can't be read."""
     name = ""
-    with contextlib.suppress(OSError, ArchiveError):
-        name = unpack(read_regular(path))[0].name
+    with contextlib.suppress(OSError, LoadError):
+        inputs = unpack(read_regular(path), str(path)).table.inputs
+        name = inputs.name if inputs else ""
     return {"name": name, "digest": path.name, "size_bytes": status.st_size}
 
 
@@ -137,8 +140,8 @@ def export(arguments: argparse.Namespace) -> Answer:
             try:
                 share = share_of(info, cache.session)
                 file.add(share.key.digest, pack_entry(Path(info.path), manifest_of(info), share, sign))
-            except (ArchiveError, CacheError, OSError) as problem:
-                left[info.digest] = f"{info.name} {info.digest[:SHORT]} {problem}"
+            except (LoadError, CacheError) as problem:
+                left[info.digest] = problem.message
             else:
                 written.append(info)
         if not written:
@@ -165,13 +168,15 @@ def import_file(arguments: argparse.Namespace) -> Answer:
     if arguments.public_key is not None:
         source = source._replace(keys=arguments.public_key, keys_named_by="--public-key")
     verify = open_verifier(source)
-    heads = [head for head, _ in with_progress(read_export(arguments.file, verify), "checking")]
-    for head, data in read_export(arguments.file, verify):
-        cache.imported.store(head.digest, data)
+    found = [each.table.inputs for each in with_progress(read_export(arguments.file, verify), "checking")]
+    checked = [inputs for inputs in found if inputs]
+    for artifact in read_export(arguments.file, verify):
+        if artifact.table.inputs:
+            cache.imported.store(artifact.table.inputs.digest, artifact.packed)
     signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {_TRUST}"
-    names = ", ".join(sorted({head.name for head in heads}))
-    text = f"{many(len(heads), 'entry', 'entries')} in {cache.imported.folder}, {signed}\n{printable_line(names)}"
-    listed = [{"name": head.name, "kind": head.kind, "digest": head.digest, "host": head.host} for head in heads]
+    names = ", ".join(sorted({each.name for each in checked}))
+    text = f"{many(len(checked), 'entry', 'entries')} in {cache.imported.folder}, {signed}\n{printable_line(names)}"
+    listed = [{"name": each.name, "kind": each.kind, "digest": each.digest, "host": each.host} for each in checked]
     return Answer(text, {"folder": str(cache.imported.folder), "entries": listed, "is_signed": verify is not None})
 
 
@@ -224,15 +229,16 @@ def sign(arguments: argparse.Namespace) -> Answer:
             is_export = is_zipfile(opened)
         if is_export:
             with ExportWriter(path) as file:
-                for head, data in read_export(path):
-                    file.add(head.digest, resigned(data, signer))
+                for artifact in read_export(path):
+                    if artifact.table.inputs:
+                        file.add(artifact.table.inputs.digest, resigned(artifact.packed, artifact.where, signer))
         else:
-            data = resigned(read_regular(path), signer)
+            data = resigned(read_regular(path), str(path), signer)
             with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
                 opened.write(data)
             temporary.replace(path)
-    except ArchiveError as error:
-        raise ArgumentError(f"{path} {error}") from None
+    except LoadError as error:
+        raise ArgumentError(error.message, hints=error.hints) from None
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None

@@ -11,19 +11,18 @@ from pathlib import Path
 from string import hexdigits
 from typing import NamedTuple, NoReturn, TypeVar
 
-from be_runtime.errors import ArgumentError, CacheError
+from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.kernels.launcher import Origin, share_kernel
 from be_runtime.kernels.raw_compiler import stored_origin
 from be_runtime.load.obtain import shareable
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
-from be_runtime.store.archive import ArchiveError
-from be_runtime.store.cache import Store
-from be_runtime.store.contents import CONTENTS, LIBRARY
+from be_runtime.store.cache import Cache
 from be_runtime.store.eviction import EntryInfo, read_entry, read_key
 from be_runtime.store.folder import find_base
 from be_runtime.store.manifest import Making, Manifest
-from be_runtime.store.travelling import Imported, Shareable
+from be_runtime.store.places import Imported
+from be_runtime.store.sharing import Shareable
 
 T = TypeVar("T")
 
@@ -57,13 +56,13 @@ class OpenCache(NamedTuple):
         return self.session.cache.root
 
     @property
-    def stores(self) -> tuple[Store, Store]:
+    def stores(self) -> tuple[Cache, Cache]:
         """The store of modules, kernels and their parts, and the store of the toolchain's entries."""
         return self.session.cache, self.session.toolchain_store
 
     @property
     def imported(self) -> Imported:
-        """The imported archives."""
+        """The imported artifacts."""
         return Imported(self.folder)
 
     def entries(self, *, toolchain: bool = True) -> list[EntryInfo]:
@@ -156,21 +155,19 @@ def share_of(info: EntryInfo, session: Session) -> Shareable:
 
     Raises
     ------
-    ArchiveError
+    LoadError
         The entry is for this machine alone.
     """
     key = read_key(info.path)
     if key is None:
-        raise ArchiveError("has no key that can be read")
-    if key.kind == "module":
-        return shareable(key, session, (LIBRARY, CONTENTS))
-    if key.kind == "native":
-        return shareable(key, session, (LIBRARY,))
+        raise LoadError(f"{info.name} {info.digest[:SHORT]} has no key that can be read")
+    if key.kind in ("module", "native"):
+        return shareable(key, session)
     if key.kind == "numba-cuda":
         return share_kernel(key, Origin(key), session)
     origin = stored_origin(key, session) if key.kind == "kernel" else None
     if origin is None:
-        raise ArchiveError("is for this machine alone")
+        raise LoadError(f"{info.name} {info.digest[:SHORT]} is for this machine alone")
     return share_kernel(key, origin, session)
 
 

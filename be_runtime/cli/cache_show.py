@@ -24,15 +24,14 @@ from be_runtime.cli.cache_common import (
     with_progress,
 )
 from be_runtime.cli.main import FAILED, Answer, size_text
-from be_runtime.errors import CacheError
+from be_runtime.errors import CacheError, LoadError
 from be_runtime.load.registry import Session
-from be_runtime.store.archive import ArchiveError
 from be_runtime.store.eviction import EntryInfo, read_key
 from be_runtime.store.examine import Audit, audit, examine
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lookup import NOT_CACHED
 from be_runtime.store.manifest import Manifest, absent_paths
-from be_runtime.store.travelling import pack_entry, unnamed_paths
+from be_runtime.store.sharing import pack_entry, unnamed_paths
 from be_toolchain.terminal import WORKS, printable_line, table
 
 _HEADS = ("entry", "name", "kind", "for", "size", "built", "last use", "by")
@@ -311,8 +310,8 @@ def _elsewhere(info: EntryInfo, manifest: Manifest, session: Session) -> tuple[s
     try:
         share = share_of(info, session)
         pack_entry(Path(info.path), manifest, share)
-    except (ArchiveError, OSError) as problem:
-        return f"other machines can't use it: it {problem}", ()
+    except LoadError as problem:
+        return f"other machines can't use it: {problem.message}", ()
     paths = unnamed_paths(share.key)
     if not paths:
         return "other machines with the same components can use it", ()

@@ -25,7 +25,7 @@ from be_runtime.signature.discovery import discover
 from be_runtime.signature.expressions import Expression, Node
 from be_runtime.signature.grammar import render_spec
 from be_runtime.signature.model import LEADING, Axes, Axis, EntryPoint, Many, Param, Role, axis_names, render_axes
-from be_runtime.store.contents import Handlers, render_contents
+from be_runtime.store.index import Handlers, render_contents
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
@@ -444,7 +444,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
 
 
 def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
-    """Write the list of a module's handlers, see `be_runtime.store.contents`."""
+    """Write the list of a module's handlers, see `be_runtime.store.index.render_contents`."""
     return render_contents(
         {
             binding.export: Handlers(

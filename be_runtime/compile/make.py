@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from be_runtime.compile.codegen import Binding, bind, module_contents
 from be_runtime.compile.execute import render_log
-from be_runtime.compile.plan import FILE, OBJECTS, BuildOrder, Edge, Tool, render_commands
+from be_runtime.compile.plan import FILE, LIBRARY, OBJECTS, BuildOrder, Edge, Tool, render_commands
 from be_runtime.compile.prepare import Build
 from be_runtime.errors import BuildError
-from be_runtime.store.cache import BuildOutput, Entry, Store
-from be_runtime.store.contents import CONTENTS, LIBRARY
+from be_runtime.jax.port import PLATFORMS
+from be_runtime.store.artifact import keep_library
+from be_runtime.store.cache import BuildOutput, Cache, Entry
+from be_runtime.store.index import IMAGES, CodeImage, ModuleRecord
 from be_toolchain.arch import Arch
 from be_toolchain.terminal import printable
 
@@ -28,7 +30,7 @@ _LOOPS = {
 """Flags with which a compiler lists the loops that it vectorizes, and the loops that it can't."""
 
 _ARCH = re.compile(r"(?:-arch=|--gpu-name=)?(sm_\w+)")
-LOG = "build.log"
+LOG = f"{IMAGES}/build.log"
 
 
 class MeasuredStep(NamedTuple):
@@ -63,7 +65,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> B
     SpecError, BuildError
         As for `make_module`.
     """
-    alone = order._replace(force=True, module_store=Store(staging / OBJECTS))  # these objects are deleted below
+    alone = order._replace(force=True, module_store=Cache(staging / OBJECTS))  # these objects are deleted below
     build = Build(alone, bind(order.request), staging)
     asked = _LOOPS[order.tools.cxx.family] if loops and order.request.language == "cpp" else ()
     for stem, unit in build.units.items():
@@ -123,11 +125,16 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     except BuildError as error:
         raise _explained(error, order, bindings) from None
     shutil.rmtree(staging / OBJECTS)
-    (staging / CONTENTS).write_text(module_contents(bindings, order.request.language), encoding="utf-8")
+    language = order.request.language
+    archs = tuple(map(str, order.tools.archs)) if language == "cuda" else ()
+    record = ModuleRecord(language, "", module_contents(bindings, language), {})
+    names = keep_library(
+        staging, LIBRARY, CodeImage("library", PLATFORMS[language], 0, archs), {order.request.name: record}
+    )
     # Readers of compiler messages need the generated sources.
     paths = [unit.unit.source for unit in build.units.values()]
     sources = (path for path in paths if (staging / path).is_file())
-    return build.output((LIBRARY, CONTENTS, *_write_log(build), *_write_commands(build), *sources))
+    return build.output((*names, *_write_log(build), *_write_commands(build), *sources))
 
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:

@@ -26,7 +26,7 @@ from be_runtime.compile.nvcc_headers import (
 )
 from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.examine import proven_records
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import FileRecord
@@ -167,7 +167,7 @@ class Preamble(NamedTuple):
         """Return the records of the preamble's inputs, by path."""
         return {} if self.entry is None else proven_records(self.entry.manifest)
 
-    def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
+    def keep(self, toolchain_store: Cache, runner: Runner, observer: Observer) -> None:
         """Keep the files that the commands made, after further commands in the runner's folder."""
         staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in _FILES):

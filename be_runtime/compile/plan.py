@@ -16,17 +16,18 @@ from be_runtime.compile.flags import LinkCommand
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
 from be_runtime.settings import Settings
-from be_runtime.store.cache import Store
-from be_runtime.store.contents import LIBRARY
+from be_runtime.store.cache import Cache
+from be_runtime.store.index import IMAGES
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
 SOURCES, OBJECTS = "src", "obj"
+LIBRARY = "module.so"
 """The folders of generated sources and of compiler output."""
 
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
-FILE = "compile_commands.json"
+FILE = f"{IMAGES}/compile_commands.json"
 """Name of the file, in a cache entry and in a project."""
 
 
@@ -40,10 +41,10 @@ class BuildOrder(NamedTuple):
     toolchain : Toolchain
     system : System
     settings : Settings
-    toolchain_store : Store
-        Store of the toolchain's files: the compiled handler, nvcc's dry runs.
-    module_store : Store
-        Store of modules, and of the objects of a folder's files.
+    toolchain_store : Cache
+        Cache of the toolchain's files: the compiled handler, nvcc's dry runs.
+    module_store : Cache
+        Cache of modules, and of the objects of a folder's files.
     jobs : int or None
         Number of commands that run at once, if the caller chose one.
     verbose : bool
@@ -57,8 +58,8 @@ class BuildOrder(NamedTuple):
     toolchain: Toolchain
     system: System
     settings: Settings
-    toolchain_store: Store
-    module_store: Store
+    toolchain_store: Cache
+    module_store: Cache
     jobs: int | None
     verbose: bool
     force: bool

@@ -9,6 +9,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import re
 import resource
 import runpy
 import sys
@@ -22,7 +23,10 @@ from be_runtime.debugging.sanitizers import SANITIZED
 from be_runtime.errors import FindingError, shown_path
 from be_runtime.load.checked_mode import Debugging
 from be_runtime.load.process import PROCESS
-from be_runtime.store.contents import LIBRARY
+from be_runtime.store.index import IMAGES
+
+_IMAGE = re.compile(rf"/{IMAGES}/[0-9a-f]{{64}}\.so$")
+"""Ends of the paths of compiled modules."""
 
 _STARTERS = (__file__, runpy.__file__, "<frozen runpy>")
 _INNER = tuple(
@@ -144,7 +148,7 @@ def _libraries() -> list[str]:
     """Return the paths of the libraries of modules that this process has loaded."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     mapped = {line.split(maxsplit=5)[-1] for line in maps}
-    return sorted(path for path in mapped if path.endswith(f"/{LIBRARY}"))
+    return sorted(path for path in mapped if _IMAGE.search(path))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
+import platform
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -24,29 +24,28 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.settings import require_jit
-from be_runtime.store.bundle import Carried, CodeImage, Demand, carried_library, runs_on, typed
+from be_runtime.store.artifact import open_own, write_images
 from be_runtime.store.cache import BuildOutput, Entry
 from be_runtime.store.images import library_bytes
+from be_runtime.store.index import Carried, CodeImage, Demand, Index, carried_library, reading, runs_on, typed
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch
 from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
 
 if TYPE_CHECKING:
-    from be_runtime.store.travelling import Shareable
+    from be_runtime.store.sharing import Shareable
 
 
 ID_DIGITS = 32
 """Hexadecimal digits of a kernel's id."""
 
-_LIST = "images.json"
-_OUTPUTS = (_LIST, "image[0-9]*")
 
 TARGET = "be_runtime.launch"
 """FFI target of launches by the launcher that a session builds."""
 
 SYMBOL = "be_launch"
-"""Last part of the target's name for a launcher in a bundle."""
+"""Last part of the target's name for a launcher in an artifact."""
 
 STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
 """Symbols of a launcher's handlers by their stages."""
@@ -305,9 +304,10 @@ def obtain_kernel(
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=attempts.anew)
         with attempts.using(entry):
-            listed = json.loads(entry.output(_LIST).read_bytes())
-            images = tuple(_image(row, entry.output(row["data"]).read_bytes()) for row in listed["images"])
-            kernel = Kernel(_identify(origin, listed["compiler"], entry), name, images)
+            artifact = open_own(entry.path)
+            with reading(artifact.where):
+                (row,) = artifact.table.kernels.values()
+                kernel = kernel_of(_identify(origin, row["compiler"], entry), {**row, "name": name}, artifact.image)
     return kernel
 
 
@@ -330,14 +330,15 @@ class _KernelRecipe(NamedTuple):
             if settings.verbose:
                 say_output(error)
             raise
-        names = [f"image{index}.{'ptx' if each.is_ptx else 'cubin'}" for index, each in enumerate(compiled.images)]
-        for each, image in zip(names, compiled.images, strict=True):
-            (folder / each).write_bytes(image.data)
-        rows = [_row(image) | {"data": each} for each, image in zip(names, compiled.images, strict=True)]
-        listed = json.dumps({"compiler": compiled.compiler, "images": rows})
-        (folder / _LIST).write_text(listed, encoding="utf-8")
+        identity, row, images = kernel_record(Kernel("", self.name, compiled.images))
+        table = Index(
+            platform.machine(),
+            {digest: image for digest, (image, _) in images.items()},
+            kernels={identity: row | {"compiler": compiled.compiler}},
+        )
+        names = write_images(folder, table, {digest: data for digest, (_, data) in images.items()})
         read, others, absent = compiled.dependencies, compiled.others, compiled.absent
-        return BuildOutput((*names, _LIST), read, others, absent, unknown=compiled.unknown)
+        return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
 
     def share(self) -> Shareable:
         """Return the part of the entry that other machines can use."""
@@ -349,7 +350,7 @@ def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
     folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
     contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
     fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
-    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, _OUTPUTS, origin.folders)
+    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, origin.folders)
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
@@ -392,7 +393,7 @@ def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
 
 
 def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
-    """Describe a kernel for a bundle: its id, which hashes its content alone, its row and its images.
+    """Describe a kernel for an index: its id, which hashes its content alone, its row and its images.
 
     Examples
     --------
@@ -593,14 +594,14 @@ def own_launcher(session: Session) -> Launcher:
 
 
 def launcher_image(session: Session) -> bytes:
-    """Return the launcher's library, for a bundle."""
+    """Return the launcher's library, for an artifact."""
     from be_runtime.load.native_library import native_image
 
     return native_image(_NATIVE, session, _LDFLAGS)
 
 
 def carried_launcher(data: bytes) -> Carried:
-    """Describe a launcher's library for a bundle."""
+    """Describe a launcher's library for an artifact."""
     image = CodeImage("library", port.PLATFORMS["cuda"], len(data))
     return carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, by_name, homes
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
-from be_runtime.store.bundle import Demand
 from be_runtime.store.cache import Entry
+from be_runtime.store.index import Demand
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import Toolchain, __version__
 from be_toolchain.machine.trust import SMALL, read_regular

@@ -27,10 +27,10 @@ from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
-from be_runtime.store.bundle import CodeImage, Demand, ModuleRecord, reading
+from be_runtime.store.artifact import Artifact, open_own
 from be_runtime.store.cache import BuildOutput, Entry
-from be_runtime.store.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.store.images import read_image
+from be_runtime.store.index import CodeImage, Demand, ModuleRecord, reading
 from be_runtime.store.keys import CacheKey
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
@@ -39,8 +39,7 @@ from be_toolchain.machine.local_system import LocalSystem
 if TYPE_CHECKING:
     from be_runtime.compile.plan import BuildOrder
     from be_runtime.report import ModuleReport
-    from be_runtime.store.images import Bundle
-    from be_runtime.store.travelling import Shareable
+    from be_runtime.store.sharing import Shareable
 
 
 class Loaded(NamedTuple):
@@ -129,8 +128,8 @@ class ModuleRecipe(NamedTuple):
         """
         from be_runtime.compile.codegen import bind, module_contents  # a warm load has no need of it
 
-        contents = module_contents(bind(self.request), self.request.language)
-        return shareable(self.key, self.session, (LIBRARY, CONTENTS))._replace(known=((CONTENTS, contents.encode()),))
+        functions = module_contents(bind(self.request), self.request.language)
+        return shareable(self.key, self.session)._replace(functions=functions)
 
 
 def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, Tools]:
@@ -159,7 +158,7 @@ def module_recipe(
     """
     key = module_key(request, tools, toolchain)
     if session.settings.shares and not request.compile.line_info:
-        from be_runtime.store.travelling import key_roots, naming_flags
+        from be_runtime.store.sharing import key_roots, naming_flags
 
         flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
         request = request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
@@ -173,16 +172,11 @@ def open_module(
     """Load the library of an entry."""
     if options.verbose or session.settings.verbose:
         _say_origin(entry, key, session)
-    library = entry.output(LIBRARY)
-    made = Made(
-        name=request.name,
-        language=request.language,
-        path=library,
-        functions=parse_contents(entry.output(CONTENTS).read_bytes()),
-        content=content_hash(key, entry),
-        origin=origin_hash(key, entry),
-    )
-    opened = open_library(library)
+    artifact = open_own(entry.path)
+    record = ModuleRecord.read(artifact.table.modules.get(request.name, {}), artifact.where)
+    record = record._replace(content=content_hash(key, entry), origin=origin_hash(key, entry))
+    made = describe_module(request.name, record, artifact)
+    opened = open_library(made.path)
     if entry.manifest.made.source:
         require_handlers(opened, made.functions)
     remaker = SourceRemaker(request, options, session)
@@ -250,11 +244,11 @@ def build_library(
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
         with attempts.using(entry):
-            data = read_image(entry.output(LIBRARY))
-            contents = entry.output(CONTENTS).read_text(encoding="utf-8")
-    archs = tuple(str(Arch.parse(arch)) for arch in recipe.key.texts("archs"))
-    image = CodeImage("library", port.PLATFORMS[request.language], len(data), archs, baseline)
-    return BuiltLibrary(image, data, parse_contents(contents)), contents, entry
+            artifact = open_own(entry.path)
+            data = read_image(artifact.path(artifact.table.image))
+            record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
+    image = artifact.table.images[record.image]._replace(size=len(data), baseline=baseline)
+    return BuiltLibrary(image, data, record.contents()), record.functions, entry
 
 
 def report_module(
@@ -297,45 +291,54 @@ def load_prebuilt(
     found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted, memory)
     if found is None:
         return None
-    bundle, captures = found.bundle, options.allow_cuda_graph
-    module = open_bundled(request.name, found.record, bundle, registry, captures_graphs=captures, mode=options.mode)
+    artifact, captures = found.artifact, options.allow_cuda_graph
+    module = open_prebuilt(request.name, found.record, artifact, registry, captures_graphs=captures, mode=options.mode)
     register_names(module, request, options, registry)
     return module
 
 
-def open_bundled(
+def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> Made:
+    """Return the description of a module of an artifact.
+
+    Raises
+    ------
+    LoadError
+        The artifact is damaged.
+    """
+    with reading(artifact.where):
+        return Made(
+            name=name,
+            language=record.language,
+            path=artifact.path(record.image),
+            functions=record.contents(),
+            content=record.content or record.image,
+            origin=record.origin or record.image,
+        )
+
+
+def open_prebuilt(
     name: str,
     record: ModuleRecord,
-    bundle: Bundle,
+    artifact: Artifact,
     registry: Registry,
     *,
     captures_graphs: bool,
     mode: Active | None = None,
 ) -> CompiledModule:
-    """Load a module of a bundle, without registering its targets.
+    """Load a module that was built ahead of time, without registering its targets.
 
     Raises
     ------
     LoadError
         It is damaged, or not for this machine.
     """
-    with reading(bundle.where):
-        image = bundle.table.images[record.image]
-        made = Made(
-            name=name,
-            language=record.language,
-            path=bundle.path(record.image),
-            functions=record.contents(),
-            content=record.content or record.image,
-            origin=record.origin or record.image,
-        )
-    library = bundle.library(record.image)
-
-    remaker = BundledRemaker(made, image, library)
+    made = describe_module(name, record, artifact)
+    library = artifact.library(record.image)
+    remaker = PrebuiltRemaker(made, artifact.table.images[record.image], library)
     return CompiledModule(ModuleInfo(made, library, registry, remaker, captures_graphs=captures_graphs, mode=mode))
 
 
-class BundledRemaker(NamedTuple):
+class PrebuiltRemaker(NamedTuple):
     """Makes again what is needed of a module that was built ahead of time, see `be_runtime.load.module.Remaker`."""
 
     made: Made
@@ -344,7 +347,7 @@ class BundledRemaker(NamedTuple):
 
     def build(self, wanted: Demand) -> BuiltLibrary:
         """Return the library as it is, if it suits."""
-        from be_runtime.store.images import mapped_bytes  # a module that is compiled here is in no bundle
+        from be_runtime.store.images import mapped_bytes  # few modules are built ahead of time
 
         data = mapped_bytes(self.image, self.library, self.made.name, wanted)
         return BuiltLibrary(self.image, data, self.made.functions)

@@ -18,8 +18,7 @@ from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
-from be_runtime.store.bundle import Carried, CodeImage, Demand, carried_library, target_name
-from be_runtime.store.contents import Handlers
+from be_runtime.store.index import Carried, CodeImage, Demand, Handlers, carried_library, target_name
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from be_runtime.compile import flags
 from be_runtime.compile.execute import Runner, resolve_ninja
 from be_runtime.compile.inputs import read_from_outside
-from be_runtime.compile.plan import BuildPlan, UnitFiles, compile_edge, link_edge
+from be_runtime.compile.plan import LIBRARY, BuildPlan, UnitFiles, compile_edge, link_edge
 from be_runtime.compile.progress import Progress
 from be_runtime.jax import port
 from be_runtime.load.module import open_library
@@ -18,15 +18,16 @@ from be_runtime.load.obtain import Attempts, find_or_build, shareable
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
+from be_runtime.store.artifact import keep_library, open_own
 from be_runtime.store.cache import BuildOutput
-from be_runtime.store.contents import LIBRARY
 from be_runtime.store.images import read_image
+from be_runtime.store.index import CodeImage
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
 if TYPE_CHECKING:
-    from be_runtime.store.travelling import Shareable
+    from be_runtime.store.sharing import Shareable
 
 _OBJECT, _DEPFILE = "library.o", "library.d"
 
@@ -54,7 +55,8 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     while attempts.again():
         entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
-            library = open_library(entry.output(LIBRARY))
+            artifact = open_own(entry.path)
+            library = open_library(artifact.path(artifact.table.image))
     return library
 
 
@@ -65,7 +67,8 @@ def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> by
     while attempts.again():
         entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
-            image = read_image(entry.output(LIBRARY))
+            artifact = open_own(entry.path)
+            image = read_image(artifact.path(artifact.table.image))
     return image
 
 
@@ -83,7 +86,7 @@ class _LibraryRecipe(NamedTuple):
 
     def share(self) -> Shareable:
         """Return the library: other machines can use all of it."""
-        return shareable(self.key, self.session, (LIBRARY,))
+        return shareable(self.key, self.session)
 
 
 def _library_recipe(name: str, session: Session, ldflags: Sequence[str]) -> _LibraryRecipe:
@@ -118,4 +121,5 @@ def build_library(name: str, plan: BuildPlan, depfile: str, session: Session, st
     runner = Runner(staging, ninja=ninja, jobs=jobs, environ=system.environ, timeout_s=timeout_s)
     with Progress(name, plan.commands) as progress:
         runner.run(plan, progress=progress)
-    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((depfile,), staging))
+    names = keep_library(staging, LIBRARY, CodeImage("library", port.PLATFORMS["cpp"], 0), {})
+    return BuildOutput(names, read_from_outside((depfile,), staging))

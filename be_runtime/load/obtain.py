@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from be_runtime.errors import BuildError, CacheError, LoadError
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.folder import disk_errors, is_passing
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import THIS_PROCESS
@@ -20,7 +20,7 @@ from be_toolchain.terminal import printable, printable_line
 
 if TYPE_CHECKING:
     from be_runtime.store.places import Exchange
-    from be_runtime.store.travelling import Shareable
+    from be_runtime.store.sharing import Shareable
 
 
 _LONG_S = 10.0
@@ -47,7 +47,7 @@ class Recipe(Protocol):
         """Return the part of the entry that other machines can use; called only if there are others."""
 
 
-def find_or_build(recipe: Recipe, store: Store, session: Session, *, force: bool) -> Entry:
+def find_or_build(recipe: Recipe, store: Cache, session: Session, *, force: bool) -> Entry:
     """Return the entry of a recipe: from the cache, from a place that the settings name, or built now.
 
     Raises
@@ -69,7 +69,7 @@ def find_or_build(recipe: Recipe, store: Store, session: Session, *, force: bool
                 exchange = open_exchange(
                     recipe.share, key.name, building.is_there, session.settings, session.system, say, session.cache.root
                 )
-                if exchange is None or not exchange.fetch(building, force=force):
+                if exchange is None or not exchange.get(building, force=force):
                     building.publish(recipe.make(building.folder))
     except BaseException as error:
         if exchange is not None:
@@ -77,7 +77,7 @@ def find_or_build(recipe: Recipe, store: Store, session: Session, *, force: bool
         raise
     assert building.entry is not None, "a build publishes its entry"
     if exchange is not None:
-        exchange.offer(building.entry)
+        exchange.put(building.entry)
     return building.entry
 
 
@@ -143,22 +143,20 @@ def _prune(session: Session) -> None:
             store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
 
 
-def shareable(key: CacheKey, session: Session, outputs: tuple[str, ...], folders: Iterable[Path] = ()) -> Shareable:
+def shareable(key: CacheKey, session: Session, folders: Iterable[Path] = ()) -> Shareable:
     """Return the part of an entry that other machines can use.
 
     Parameters
     ----------
     key : CacheKey
     session : Session
-    outputs : tuple of str
-        Patterns of the names of the outputs that are shared.
     folders : iterable of Path
         Folders of headers, besides those in the key.
     """
-    from be_runtime.store.travelling import Shareable, key_roots, movable_key
+    from be_runtime.store.sharing import Shareable, key_roots, movable_key
 
     roots = key_roots(key, machine_roots(session.system), folders)
-    return Shareable(movable_key(key, roots), roots, outputs)
+    return Shareable(movable_key(key, roots), roots)
 
 
 def machine_roots(system: System) -> tuple[tuple[str, str], ...]:

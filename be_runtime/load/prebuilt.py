@@ -2,7 +2,7 @@
 
 ::
 
-    <folder>/<name>/<digest>-<architectures>/   a bundle of one module, see `be_runtime.store.bundle`
+    <folder>/<name>/<digest>-<architectures>/   an artifact of one module, see `be_runtime.store.artifact`
 
 A module is found by its request: sources, options, and names below the author's folders. The compiler, our release and
 the places of the folders do not matter. The author's files that the module was made from must be unchanged or missing.
@@ -11,9 +11,7 @@ Loading only reads the folder.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,40 +19,36 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.jax import port
-from be_runtime.jax.port import PLATFORMS
 from be_runtime.load.identity import content_hash, origin_hash, own_code_digest, request_fields
 from be_runtime.load.registry import Registry, Target
 from be_runtime.own_files import HERE
-from be_runtime.request.options import BuildRequest, Language
-from be_runtime.store.bundle import (
+from be_runtime.request.options import BuildRequest
+from be_runtime.store.artifact import Artifact, open_folder, open_own, write_folder
+from be_runtime.store.cache import Cache, Entry
+from be_runtime.store.images import mapped_bytes
+from be_runtime.store.index import (
     Carried,
-    CodeImage,
     Demand,
-    Index,
     ModuleRecord,
     carried_library,
     lacking_arch,
     reading,
 )
-from be_runtime.store.cache import Entry, Store
-from be_runtime.store.contents import CONTENTS, LIBRARY
-from be_runtime.store.images import Bundle, mapped_bytes, open_folder
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.write_bundle import write_bundle
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import distrust_entry, file_sha256, how_to_vouch
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
-"""Fields of a module's key that depend on the build; the bundle's index has the ABI."""
+"""Fields of a module's key that depend on the build; the artifact's index has the ABI."""
 
 _DIGITS = 32
 _PER_SOURCE = 4
 """Texts of the field ``sources`` for each source: the unit's stem and path, the source's name and text."""
 
 
-def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None:
+def register_image_target(name: str, artifact: Artifact, registry: Registry) -> None:
     """Map the image of a target, and register its handlers unless they are registered already.
 
     Raises
@@ -62,8 +56,8 @@ def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None
     LoadError
         The image is damaged, or not for this machine.
     """
-    target = bundle.table.targets[name]
-    image, library = bundle.table.images[target.image], bundle.library(target.image)
+    target = artifact.table.targets[name]
+    image, library = artifact.table.images[target.image], artifact.library(target.image)
     symbols = {stage: getattr(library, symbol) for stage, symbol in target.stages.items()}
 
     def carry(wanted: Demand) -> Carried:
@@ -92,9 +86,9 @@ class Wanted(NamedTuple):
 
 
 class Prebuilt(NamedTuple):
-    """A prebuilt module: its bundle, its row in the index, and the key of its request."""
+    """A prebuilt module: its artifact, its row in the index, and the key of its request."""
 
-    bundle: Bundle
+    artifact: Artifact
     record: ModuleRecord
     key: CacheKey
 
@@ -143,9 +137,9 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") ->
             f"prebuilt modules are not loaded: {root} {facts.obstacle}", hints=(how_to_vouch(system, facts.doubtful),)
         )
     for found in _variants(root, wanted.key):
-        remembering = found._replace(bundle=found.bundle._replace(memory=memory))
+        remembering = found._replace(artifact=found.artifact._replace(memory=memory))
         if not _obstacle(remembering, wanted, archs):
-            return found._replace(bundle=found.bundle._replace(is_checked=True))
+            return found._replace(artifact=found.artifact._replace(is_checked=True))
     return None
 
 
@@ -165,7 +159,7 @@ def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
     return f"{root} holds no such {language} module: " + ("; ".join(dict.fromkeys(reasons)) or f"none named {key.name}")
 
 
-def export(store: Store, folder: Path) -> tuple[Path, ...]:
+def export(store: Cache, folder: Path) -> tuple[Path, ...]:
     """Copy every valid module of a cache into a folder of prebuilt modules.
 
     Returns
@@ -199,7 +193,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
+def _cached(store: Cache) -> Iterator[tuple[CacheKey, Entry]]:
     """Iterate over the valid modules of this release in a cache; a key may occur twice."""
     from be_runtime.store.eviction import read_key  # a load needs no upkeep
 
@@ -212,19 +206,14 @@ def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
 
 
 def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
-    """Write the bundle of one module, and return its folder; None if another process has removed the module."""
+    """Write the artifact of one module, and return its folder; None if another process has removed the module."""
     wanted = _wanted(key)
     try:
-        data, functions = entry.output(LIBRARY).read_bytes(), entry.output(CONTENTS).read_text(encoding="utf-8")
-    except FileNotFoundError:
+        artifact = open_own(entry.path)
+        data = artifact.image(artifact.table.image)
+    except (FileNotFoundError, LoadError):
         return None
-    digest = hashlib.sha256(data).hexdigest()
-    language: Language = "cuda" if key.texts("language") == ("cuda",) else "cpp"
-    archs = tuple(map(Arch.parse, key.texts("archs")))
-    record = ModuleRecord(
-        language=language,
-        image=digest,
-        functions=functions,
+    record = ModuleRecord.read(artifact.table.modules[key.name], artifact.where)._replace(
         sources={
             name: file.sha256
             for file in entry.manifest.dependencies.records
@@ -234,14 +223,14 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
         origin=origin_hash(key, entry),
         request=wanted.key.to_json(),
     )
-    image = CodeImage("library", PLATFORMS[language], len(data), tuple(map(str, archs)))
-    index = Index(platform.machine(), {digest: image}, modules={key.name: record._asdict()})
+    table = artifact.table._replace(modules={key.name: record._asdict()})
+    archs = [Arch.parse(arch).sm for arch in table.images[record.image].archs]
     parent = root / key.name
     parent.mkdir(parents=True, exist_ok=True)
     for place in (root, parent):
         place.chmod(0o755)
-    folder = parent / f"{_stem(wanted.key)}{'.'.join(arch.sm for arch in archs) or 'host'}"
-    write_bundle(folder, index, {digest: data})
+    folder = parent / f"{_stem(wanted.key)}{'.'.join(archs) or 'host'}"
+    write_folder(folder, table, {record.image: data})
     return folder
 
 
@@ -257,7 +246,7 @@ def _source_name(path: Path, wanted: Wanted) -> str:
 
 
 def _stem(key: CacheKey) -> str:
-    """Return the start of the names of a request's bundles."""
+    """Return the start of the names of the folders of a request's modules."""
     return f"{key.digest[:_DIGITS]}-"
 
 
@@ -275,7 +264,7 @@ def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
 
 
 def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[Prebuilt]:
-    """Iterate over the modules of one name, and add the reason for each unusable bundle, such as a later ABI.
+    """Iterate over the modules of one name, and add the reason for each unusable one, such as a later ABI.
 
     Raises
     ------
@@ -292,12 +281,12 @@ def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[Prebui
         for path in sorted(folder.rglob("*")):
             _require_safe(path)
         try:
-            bundle = open_folder(folder)
-            if bundle is not None and parent.name in bundle.table.modules:
-                record = ModuleRecord.read(bundle.table.modules[parent.name], bundle.where)
-                with reading(bundle.where):
+            artifact = open_folder(folder)
+            if artifact is not None and parent.name in artifact.table.modules:
+                record = ModuleRecord.read(artifact.table.modules[parent.name], artifact.where)
+                with reading(artifact.where):
                     key = CacheKey.from_json(record.request)
-                yield Prebuilt(bundle, record, key)
+                yield Prebuilt(artifact, record, key)
         except LoadError as error:
             problems.append(f"{error.message}; {'; '.join(error.hints)}")
 
@@ -325,11 +314,11 @@ def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str:
     """Return the reason that a module of the right request can't be used; empty if it can."""
     record, name = found.record, wanted.key.name
     try:
-        with reading(found.bundle.where):
-            lacking = lacking_arch(found.bundle.table.images[record.image].archs, archs)
+        with reading(found.artifact.where):
+            lacking = lacking_arch(found.artifact.table.images[record.image].archs, archs)
             if lacking:
                 return f"{name} is there, and {lacking}"
-            found.bundle.require_whole(record.image)
+            found.artifact.require_whole(record.image)
             for relative, digest in record.sources.items():
                 number, _, rest = relative.partition("/")
                 path = wanted.folders[int(number)] / rest if number else Path(relative)

@@ -19,7 +19,7 @@ from be_runtime.request.arguments import Reread
 from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers, note
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.folder import own_folder, usable_cache_dir
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
@@ -127,8 +127,8 @@ class Process:
         return Session(
             system=LocalSystem(),
             settings=settings,
-            cache=Store(cache),
-            module_store=Store(build_directory or cache),
+            cache=Cache(cache),
+            module_store=Cache(build_directory or cache),
             record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
             archs=_ALSO.get() or self._archs,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from be_runtime.errors import RegistrationError
 from be_runtime.settings import Settings
-from be_runtime.store.bundle import Carry
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
+from be_runtime.store.index import Carry
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import System
@@ -146,10 +146,9 @@ class Session(NamedTuple):
         The machine.
     settings : Settings
         Settings from the environment.
-    cache : Store
-        Cache.
-    module_store : Store
-        Store of modules: the cache, or the folder that the caller named.
+    cache : Cache
+    module_store : Cache
+        The cache of modules, which may be in a folder that the caller named.
     record_dir : Path
         Folder of the toolchain's record and of its store.
     registry : Registry
@@ -160,13 +159,13 @@ class Session(NamedTuple):
 
     system: System
     settings: Settings
-    cache: Store
-    module_store: Store
+    cache: Cache
+    module_store: Cache
     record_dir: Path
     registry: Registry
     archs: tuple[Arch, ...] = ()
 
     @property
-    def toolchain_store(self) -> Store:
+    def toolchain_store(self) -> Cache:
         """The store of entries that belong to the toolchain, such as the compiled handler."""
-        return Store(self.record_dir)
+        return Cache(self.record_dir)

@@ -1,4 +1,4 @@
-"""The build of a package's kernels ahead of time: a bundle of the same bytes wherever the package lies."""
+"""The build of a package's kernels ahead of time: a artifact of the same bytes wherever the package lies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
 from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
-from be_runtime.store.bundle import Demand, ImageTarget, Index, ModuleRecord, target_name
+from be_runtime.store.artifact import write_folder
 from be_runtime.store.cache import Entry
 from be_runtime.store.images import check_baseline
-from be_runtime.store.write_bundle import write_bundle
+from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_toolchain.arch import parse_archs
 
 
@@ -44,7 +44,7 @@ class PartReport(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A package's bundle.
+    """A package's artifact.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def build_package(
     archs : sequence of str, optional
         Architectures of CUDA code instead of the declared architectures.
     out : Path, optional
-        Folder of the bundle instead of ``_kernels`` in the package. A bundle in it is replaced at the end.
+        Folder of the artifact instead of ``_kernels`` in the package. A artifact in it is replaced at the end.
     tell : callable
         Function that is called with the report of each module or kernel.
 
@@ -131,7 +131,7 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    write_folder(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
     return Built(folder, index, tuple(report for _, report in made))
 
 

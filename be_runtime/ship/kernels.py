@@ -44,34 +44,34 @@ from be_runtime.request.options import check_arch_list
 from be_runtime.ship.declaration import KernelTable, call_options, imported, include_paths, read_source, read_table
 from be_runtime.ship.package import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
-from be_runtime.store.bundle import reading
-from be_runtime.store.images import Bundle
+from be_runtime.store.artifact import Artifact
+from be_runtime.store.index import reading
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.forks import ThreadLock
 
 Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained]
 
 
-def open_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
+def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
     """Return the function of a kernel that was built ahead of time; its first call maps the code.
 
     Parameters
     ----------
     record : mapping
         The kernel's row of ``functions``, as `build_function` made it.
-    bundle : Bundle
+    artifact : Artifact
     """
     if record["language"] == "numba":
-        return _host_function(record, bundle)
+        return _host_function(record, artifact)
     make = _cuda_function if record["language"] == "cuda" else _numba_cuda_function
-    return make(record, _Variants(record, bundle).obtain)
+    return make(record, _Variants(record, artifact).obtain)
 
 
 class _Variants:
     """The variants of a kernel for GPUs, each read at its first call."""
 
-    def __init__(self, record: Mapping[str, Any], bundle: Bundle) -> None:
-        self._record, self._bundle = record, bundle
+    def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
+        self._record, self._artifact = record, artifact
         self._made: dict[tuple[str, ...], Obtained] = {}
         self._lock = ThreadLock()
 
@@ -85,11 +85,11 @@ class _Variants:
             raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
         with self._lock:
             if types not in self._made:
-                identity, target, bundle = variants[types], self._record["launcher"], self._bundle
-                with reading(bundle.where):
-                    digest = bundle.table.targets[target].image
-                    launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
-                    kernel = kernel_of(identity, bundle.table.kernels[identity], bundle.image)
+                identity, target, artifact = variants[types], self._record["launcher"], self._artifact
+                with reading(artifact.where):
+                    digest = artifact.table.targets[target].image
+                    launcher = launcher_of(target, lambda: artifact.library(digest), PROCESS.registry)
+                    kernel = kernel_of(identity, artifact.table.kernels[identity], artifact.image)
                 self._made[types] = Obtained(kernel, launcher)
             return self._made[types]
 
@@ -113,7 +113,7 @@ def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[
     return numba_function(prototype, obtain, record["signature"], given, threads, options)
 
 
-def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
+def _host_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
     """Return the function of a Numba CPU kernel."""
     name = record["name"]
     targets = {}
@@ -125,8 +125,8 @@ def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., A
         target = targets.get(signature)
         if target is None:
             raise _not_built(name, str(signature), [str(each) for each in targets])
-        with reading(bundle.where):
-            register_image_target(target, bundle, PROCESS.registry)
+        with reading(artifact.where):
+            register_image_target(target, artifact, PROCESS.registry)
         return str(target)
 
     called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)

@@ -15,24 +15,22 @@ from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.compile.codegen import bind
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError, RegistrationError, warn_caller
 from be_runtime.frames import public
-from be_runtime.load.load import open_bundled, register_module
+from be_runtime.load.load import open_prebuilt, register_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note
 from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function, parse_declaration
-from be_runtime.store.bundle import (
+from be_runtime.store.artifact import Artifact, open_folder, open_trusted
+from be_runtime.store.folder import MANIFEST
+from be_runtime.store.index import (
     INDEX,
-    LARGEST_INDEX,
     CodeImage,
     ImageTarget,
     ModuleRecord,
     lacking_arch,
-    parse_index,
     reading,
 )
-from be_runtime.store.folder import MANIFEST
-from be_runtime.store.images import Bundle, open_trusted
 from be_runtime.store.manifest import parse_manifest
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
@@ -42,7 +40,7 @@ from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import SMALL, file_sha256, read_part
 
 KERNELS = "_kernels"
-"""Folder of a package that holds its bundle."""
+"""Folder of a package that holds its artifact."""
 
 MISSING = ""
 """Stands for the hash of a file that was not there."""
@@ -172,7 +170,7 @@ class _Kernels:
         self.package = package
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
-        self._built: tuple[Bundle, ...] | None = None
+        self._built: tuple[Artifact, ...] | None = None
         self._archs: tuple[Arch, ...] | None = None
         self._made: dict[str, Any] = {}
 
@@ -217,20 +215,19 @@ class _Kernels:
     def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
         """List the functions of each module, and the kernels, without loading one."""
         is_declared = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
-        for bundle in self._bundles():
-            with reading(bundle.where):
-                rows = (*bundle.table.modules.values(), *bundle.table.functions.values())
+        for artifact in self._artifacts():
+            with reading(artifact.where):
+                rows = (*artifact.table.modules.values(), *artifact.table.functions.values())
                 if is_declared and any(changed_source(self.package.root, row["sources"]) for row in rows):
                     break  # other functions may be declared now
-                modules = {
-                    name: ModuleRecord.read(row, bundle.where).contents() for name, row in bundle.table.modules.items()
-                }
-                return modules, bundle.table.functions
+                table = artifact.table
+                records = {name: ModuleRecord.read(row, artifact.where) for name, row in table.modules.items()}
+                return {name: record.contents() for name, record in records.items()}, table.functions
         declared = self.package.declaration()
         return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
-    def _bundles(self) -> tuple[Bundle, ...]:
-        """Return the bundle in the package and the bundle below ``BE_PREBUILT_DIR``, unless ``BE_JIT`` is always."""
+    def _artifacts(self) -> tuple[Artifact, ...]:
+        """Return the artifacts in the package and below ``BE_PREBUILT_DIR``; none if ``BE_JIT`` is always."""
         package, settings = self.package, PROCESS.settings()
         if settings.jit == "always":
             return ()
@@ -239,7 +236,7 @@ class _Kernels:
             if package.root is not None:
                 found = [open_trusted(package.root / KERNELS, vouched=package.root, memory=memory)]
             else:
-                found = [_open_part(package.files / KERNELS, f"{package.name}/{KERNELS}")]
+                found = [open_folder(package.files / KERNELS, f"{package.name}/{KERNELS}")]
             if settings.prebuilt_dir is not None:
                 found.append(open_trusted(settings.prebuilt_dir / package.name, memory=memory))
             self._built = tuple(filter(None, found))
@@ -257,11 +254,11 @@ class _Kernels:
         prebuilt = settings.prebuilt_dir
         folders = [package.files / KERNELS, *([prebuilt / package.name] if prebuilt else ())]
         reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
-        for bundle in self._bundles():
-            with reading(bundle.where):
-                reason = self._obstacle(name, bundle)
+        for artifact in self._artifacts():
+            with reading(artifact.where):
+                reason = self._obstacle(name, artifact)
                 if not reason:
-                    return self._open(name, bundle)
+                    return self._open(name, artifact)
         if settings.jit == "never":
             raise LoadError(
                 f"{package.name}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
@@ -277,9 +274,9 @@ class _Kernels:
                 error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
             raise
 
-    def _obstacle(self, name: str, bundle: Bundle) -> str:
-        """Return the reason why a bundle's code for a module or a kernel can't be used here; empty if it can."""
-        table = bundle.table
+    def _obstacle(self, name: str, artifact: Artifact) -> str:
+        """Return the reason why a artifact's code for a module or a kernel can't be used here; empty if it can."""
+        table = artifact.table
         row = {**table.functions, **table.modules}.get(name)
         if row is None:
             return "it was not built"
@@ -294,15 +291,15 @@ class _Kernels:
         kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
         return next(filter(None, (lacking(each, self._devices()) for each in kernels)), "")
 
-    def _open(self, name: str, bundle: Bundle) -> Any:
-        """Load a module or a kernel of a bundle."""
-        row = bundle.table.modules.get(name)
+    def _open(self, name: str, artifact: Artifact) -> Any:
+        """Load a module or a kernel of a artifact."""
+        row = artifact.table.modules.get(name)
         if row is None:
             from be_runtime.ship.kernels import open_function
 
-            return open_function(bundle.table.functions[name], bundle)
-        record, full = ModuleRecord.read(row, bundle.where), f"{self.package.name}.{name}"
-        module = open_bundled(full, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
+            return open_function(artifact.table.functions[name], artifact)
+        record, full = ModuleRecord.read(row, artifact.where), f"{self.package.name}.{name}"
+        module = open_prebuilt(full, record, artifact, PROCESS.registry, captures_graphs=record.captures_graphs)
         note(ModuleInfo.of(module).content_hash)
         return _registered(module, full)
 
@@ -314,7 +311,7 @@ class _Kernels:
         request, options = request_of(self.package.name, root, declared.modules[name])
         module = PROCESS.load(request, options._replace(auto_register=False))
         try:
-            manifest = parse_manifest((ModuleInfo.of(module).path.parent / MANIFEST).read_bytes())
+            manifest = parse_manifest((ModuleInfo.of(module).path.parents[1] / MANIFEST).read_bytes())
         except (OSError, ValueError):  # of a folder of prebuilt modules
             pass
         else:
@@ -345,25 +342,6 @@ def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
         text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
         warn_caller(f"{text}: {error.message}")
     return module
-
-
-def _open_part(folder: Traversable, where: str) -> Bundle | None:
-    """Open the bundle of a package in an archive; None if there is none."""
-    index = folder / INDEX
-    if not index.is_file():
-        return None
-
-    def read(file: str, most_bytes: int) -> bytes:
-        at = folder
-        for part in file.split("/"):
-            at = at / part
-        return read_part(at, most_bytes)
-
-    try:
-        text = read_part(index, LARGEST_INDEX)
-    except OSError as error:
-        raise LoadError(f"{where}/{INDEX} can't be read: {error.strerror}") from error
-    return Bundle(where, parse_index(text, where), read)
 
 
 @contextlib.contextmanager
@@ -604,7 +582,7 @@ def _with_links_below(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 class Part(NamedTuple):
-    """The share of one module or kernel in a bundle.
+    """The share of one module or kernel in a artifact.
 
     Parameters
     ----------

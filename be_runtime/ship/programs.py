@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import platform
-import struct
 import tempfile
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError, RegistrationError
@@ -23,132 +20,25 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_arch_list, check_path
-from be_runtime.store.bundle import (
-    IMAGES,
-    INDEX,
+from be_runtime.store.artifact import Artifact, pack, unpack
+from be_runtime.store.images import (
+    check_baseline,
+    default_baseline,
+    require_baseline,
+    require_machine,
+)
+from be_runtime.store.index import (
     CodeImage,
     Demand,
     ImageTarget,
     Index,
-    image_file,
     lacking_arch,
-    parse_index,
     reading,
-    render_index,
-)
-from be_runtime.store.images import (
-    Bundle,
-    check_baseline,
-    default_baseline,
-    read_index,
-    require_baseline,
-    require_machine,
 )
 from be_toolchain import __version__
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import LARGE, LARGEST, open_archive, open_regular, read_beginning, read_member
-
-PROGRAM = "program.stablehlo"
-"""Name of the file that JAX exported."""
-
-_SEAL = b"sha256 of all but the images: "
-_SEAL_BYTES = len(_SEAL) + 64
-_DATE = (1980, 1, 1, 0, 0, 0)
-
-
-def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a program's file: a zip of the index, JAX's program and the images, and its seal.
-
-    Parameters
-    ----------
-    index : Index
-    program : bytes
-    images : dict of str to bytes
-        Images by hash.
-    """
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for digest in sorted(images):
-            archive.writestr(zipfile.ZipInfo(image_file(digest, index.images[digest]), _DATE), images[digest])
-        for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
-            # A reader unpacks no more than this: a small packed file may stand for any number of bytes.
-            how = zipfile.ZIP_DEFLATED if len(data) <= LARGE else zipfile.ZIP_STORED
-            archive.writestr(zipfile.ZipInfo(name, _DATE), data, how)
-        archive.comment = b" " * _SEAL_BYTES  # the zip records its length
-    data = out.getvalue()
-    with zipfile.ZipFile(out) as archive:
-        return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
-
-
-def open_container(data: bytes, where: str) -> Bundle:
-    """Check the hashes of a program's file, and open it.
-
-    Returns
-    -------
-    Bundle
-        Its file `PROGRAM` is JAX's.
-
-    Raises
-    ------
-    LoadError
-        The file is no program, incomplete, damaged, or of a format or ABI that this release does not read.
-    """
-    view = memoryview(data)
-    if bytes(view[-_SEAL_BYTES:][: len(_SEAL)]) != _SEAL:
-        raise LoadError(
-            f"{where} is not an exported program, or only a part of one",
-            hints=("be_runtime.export makes them", "copy it again"),
-        )
-    try:
-        archive = open_archive(io.BytesIO(data))
-        is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(archive, view)
-    except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
-        is_whole = False
-    if not is_whole:
-        raise LoadError(f"{where} is damaged: its bytes are not those that were saved", hints=("copy it again",))
-    index = parse_index(read_index(archive, INDEX, where), where)
-    if not index.program:
-        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
-    return Bundle(where, index, partial(_read, archive, view), is_checked=True)
-
-
-def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int) -> bytes | memoryview:
-    """Return the bytes of a file; an image is not copied."""
-    if name == PROGRAM:
-        is_packed = archive.getinfo(name).compress_type != zipfile.ZIP_STORED
-        return read_member(archive, name, min(most_bytes, LARGE) if is_packed else most_bytes)
-    start, end = _place(archive.getinfo(name), view)
-    return view[start:end]
-
-
-def _place(info: zipfile.ZipInfo, view: memoryview) -> tuple[int, int]:
-    """Return the begin and the end of the bytes of a file that is not compressed."""
-    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of the name, and of the extra field
-    start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
-    return start, start + info.file_size
-
-
-def _seal(archive: zipfile.ZipFile, view: memoryview) -> bytes:
-    """Check the images, and return the seal: a hash of all other bytes.
-
-    Raises
-    ------
-    ValueError
-        The hash of an image is not its name, or the image shares bytes with an image before it.
-    """
-    rest, at = hashlib.sha256(), 0
-    for info in archive.infolist():
-        if info.filename.startswith(f"{IMAGES}/"):
-            start, end = _place(info, view)
-            # Bytes of many entries would be hashed once for each entry.
-            if start < at or hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
-                raise ValueError(info.filename)
-            rest.update(view[at:start])
-            at = end
-    rest.update(view[at:-_SEAL_BYTES])
-    return _SEAL + rest.hexdigest().encode()
-
+from be_toolchain.machine.trust import LARGEST, open_regular, read_beginning
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
 
@@ -253,6 +143,9 @@ def export(
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
         program = exporting.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
+    text = exporting.write_program(program)
+    own = hashlib.sha256(text).hexdigest()
+    cargo.images[own] = CodeImage("program", "", len(text)), text
     index = Index(
         machine=machine,
         images={digest: image for digest, (image, _) in cargo.images.items()},
@@ -260,12 +153,13 @@ def export(
         kernels=cargo.kernels,
         program={
             **exporting.describe_program(program),
+            "image": own,
             "baseline": level,
             "made_by": f"brainevent-toolchain {__version__}",
         },
     )
-    images = {digest: data for digest, (_, data) in cargo.images.items()}
-    return ExportedProgram(write_container(index, exporting.write_program(program), images))
+    images = {each: data for each, (_, data) in cargo.images.items()}
+    return ExportedProgram(pack(index, images))
 
 
 class _Cargo:
@@ -410,10 +304,12 @@ def load_exported(
             raise LoadError(f"{where} is not the expected program: its sha256 is {found}, and not {expected_sha256}")
     if verify is not None and verify(data) is False:
         raise LoadError(f"{where} is refused: verify returned False")
-    bundle = open_container(data, where)
+    artifact = unpack(data, where)
+    if not artifact.table.program:
+        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
     with reading(where):
-        read = exporting.read_program(bundle.file(PROGRAM), bundle.table.program)
-        _register(bundle)
+        read = exporting.read_program(artifact.image(artifact.table.program["image"]), artifact.table.program)
+        _register(artifact)
     return LoadedProgram(read)
 
 
@@ -432,7 +328,7 @@ def _read_trusted(path: Path) -> bytes:
         raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
 
 
-def _register(bundle: Bundle) -> None:
+def _register(artifact: Artifact) -> None:
     """Check the code for the platforms of this machine, then map and register it.
 
     Raises
@@ -440,23 +336,23 @@ def _register(bundle: Bundle) -> None:
     LoadError
         An image is for another machine.
     """
-    index, archs = bundle.table, exporting.device_archs()
+    index, archs = artifact.table, exporting.device_archs()
     here = {name: target for name, target in index.targets.items() if target.platform in archs}
     kernels = index.kernels if any(target.stages == STAGES for target in here.values()) else {}
     images = {target.image: index.images[target.image] for target in here.values()}
     if images:
-        require_machine(index.machine, bundle.where)
+        require_machine(index.machine, artifact.where)
     for image in images.values():
-        require_baseline(image.baseline, bundle.where)
+        require_baseline(image.baseline, artifact.where)
     devices = tuple(sorted({Arch.parse(each) for each in archs.get("CUDA", ())}))
     problems = [lacking_arch(image.archs, devices) for image in images.values()]
     problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
     if problem:
-        raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))
+        raise LoadError(f"{artifact.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))
     for name, target in here.items():
         if target.stages != STAGES:
-            register_image_target(name, bundle, PROCESS.registry)
+            register_image_target(name, artifact, PROCESS.registry)
             continue
-        launcher = launcher_of(name, partial(bundle.library, target.image), PROCESS.registry)
+        launcher = launcher_of(name, partial(artifact.library, target.image), PROCESS.registry)
         for kernel, row in kernels.items():
-            launcher.define(kernel_of(kernel, row, bundle.image))
+            launcher.define(kernel_of(kernel, row, artifact.image))

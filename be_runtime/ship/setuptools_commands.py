@@ -24,7 +24,7 @@ from be_runtime.ship.wheel import (
     source_files,
     wheel_packages,
 )
-from be_runtime.store.bundle import INDEX
+from be_runtime.store.index import INDEX
 
 _KERNELS = "build_kernels"
 

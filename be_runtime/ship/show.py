@@ -6,35 +6,33 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.launcher import archs_of
 from be_runtime.ship.package import KERNELS
-from be_runtime.ship.programs import PROGRAM, open_container
-from be_runtime.store.bundle import INDEX, ModuleRecord, parse_index, reading
-from be_runtime.store.images import Bundle, open_folder, read_index
-from be_toolchain.machine.trust import open_archive, open_regular, read_member
+from be_runtime.store.artifact import Artifact, open_folder, unpack
+from be_runtime.store.index import INDEX, ModuleRecord, reading
+from be_toolchain.machine.trust import open_archive, open_regular
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:
-    """Describe each bundle in a file or folder. The bytes of its images are checked, and nothing is loaded.
+    """Describe each artifact in a file or folder. The bytes of its images are checked, and nothing is loaded.
 
     Raises
     ------
     ArgumentError
-        There is no bundle.
+        There is no artifact.
     LoadError
-        A bundle is damaged, or of a format that this release does not read.
+        A artifact is damaged, or of a format that this release does not read.
     """
     try:
         if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where a path is too long
-            found = [_describe(bundle) for bundle in map(open_folder, (path, path / KERNELS)) if bundle is not None]
+            found = [_describe(each) for each in map(open_folder, (path, path / KERNELS)) if each is not None]
         else:
             with open_regular(path) as file:
-                found = [_describe(bundle) for bundle in _bundles(path, file)]
+                found = [_describe(artifact) for artifact in _artifacts(path, file)]
                 file.seek(0)
                 seal = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()} if found else {}
                 found = [{**each, **seal} for each in found]
@@ -51,33 +49,29 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _bundles(path: Path, file: BinaryIO) -> Iterator[Bundle]:
+def _artifacts(path: Path, file: BinaryIO) -> Iterator[Artifact]:
     try:
         archive = open_archive(file)
         names = archive.namelist()
     except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
-        names = [PROGRAM]  # its reader raises the error
-    if PROGRAM in names:
         file.seek(0)
-        yield open_container(file.read(), str(path))
+        yield unpack(file.read(), str(path))
+        return
     for name in (each for each in names if each.endswith(f"{KERNELS}/{INDEX}")):
-        folder = name.rpartition("/")[0]
-        where = f"{path}: {folder}"
-        yield Bundle(where, parse_index(read_index(archive, name, where), where), partial(_read_below, archive, folder))
+        folder = name.removesuffix(INDEX)
+        found = open_folder(zipfile.Path(archive, folder), f"{path}: {folder.rstrip('/')}")
+        assert found is not None, "the zip lists its index"
+        yield found
 
 
-def _read_below(archive: zipfile.ZipFile, folder: str, name: str, most_bytes: int) -> bytes:
-    return read_member(archive, f"{folder}/{name}", most_bytes)
-
-
-def _describe(bundle: Bundle) -> dict[str, Any]:
-    table = bundle.table
-    records = {name: ModuleRecord.read(row, bundle.where) for name, row in table.modules.items()}
+def _describe(artifact: Artifact) -> dict[str, Any]:
+    table = artifact.table
+    records = {name: ModuleRecord.read(row, artifact.where) for name, row in table.modules.items()}
     for digest in table.images:
-        bundle.image(digest)
-    with reading(bundle.where):
+        artifact.image(digest)
+    with reading(artifact.where):
         return {
-            "where": bundle.where,
+            "where": artifact.where,
             "machine": table.machine,
             "program": dict(table.program),
             "modules": {name: sorted(record.contents()) for name, record in records.items()},

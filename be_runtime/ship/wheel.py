@@ -18,8 +18,8 @@ from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.ship.build import build_package
 from be_runtime.ship.declaration import read_toml, refuse_unknown, texts
 from be_runtime.ship.package import KERNELS, Package, locate_package
-from be_runtime.store.bundle import HASH_DIGITS
-from be_runtime.store.images import open_folder
+from be_runtime.store.artifact import open_folder
+from be_runtime.store.index import HASH_DIGITS
 from be_runtime.tune.winners import FILE as TUNED
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.trust import LARGE, read_regular
@@ -362,16 +362,18 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     """
     needs: dict[str, Needs] = {}
     for package, folder in folders.items():
-        bundle = open_folder(folder)
-        assert bundle is not None, "it was built just now"
-        rows = [(f"modules.{name}", str(row)) for name, row in bundle.table.modules.items()]
+        artifact = open_folder(folder)
+        assert artifact is not None, "it was built just now"
+        rows = [(f"modules.{name}", str(row)) for name, row in artifact.table.modules.items()]
         rows += [
-            (f"kernels.{name}", str(row)) for name, row in bundle.table.functions.items() if row["language"] == "numba"
+            (f"kernels.{name}", str(row))
+            for name, row in artifact.table.functions.items()
+            if row["language"] == "numba"
         ]
-        for digest, image in bundle.table.images.items():
+        for digest, image in artifact.table.images.items():
             if image.kind == "library":
                 made_from = next((name for name, row in rows if digest[:HASH_DIGITS] in row), "the launcher")
-                needs[f"{made_from} of {package} ({digest[:8]})"] = read_needs(bundle.image(digest))
+                needs[f"{made_from} of {package} ({digest[:8]})"] = read_needs(artifact.image(digest))
     machine = platform.machine()
     tag = platform_tag(needs, machine, read_policies(machine), options.exclude)
     if not tag.startswith("manylinux"):

@@ -120,7 +120,7 @@ class Entry(NamedTuple):
         return True
 
 
-class Store(NamedTuple):
+class Cache(NamedTuple):
     """The cache below one folder. Making a store touches no file.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Open bundles, and images mapped as libraries after checks of their hash, owner, machine, CPU level and ELF headers.
+"""Map images as libraries after checks of their hash, machine, CPU level and ELF headers.
 
 XLA never forgets a handler, so each image is mapped once and stays mapped for the life of the process.
 """
@@ -11,34 +11,20 @@ import fcntl
 import hashlib
 import os
 import platform
-import stat
 import struct
 import tempfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
-from be_runtime.store.bundle import INDEX, LARGEST_INDEX, CodeImage, Demand, Index, image_file, parse_index
+from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.store.folder import make_folder
+from be_runtime.store.index import CodeImage, Demand
 from be_runtime.store.manifest import RACY_MARGIN_NS
-from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import (
-    LARGEST,
-    distrust,
-    distrust_entry,
-    distrust_own_part,
-    is_open,
-    is_trusted_owner,
-    open_regular,
-    read_member,
-    read_regular,
-)
+from be_toolchain.machine.trust import distrust, distrust_own_part, open_regular, read_regular
 
 KEPT = 1024
 """Number of remembered checks; a forgotten check costs a hash."""
@@ -71,9 +57,6 @@ _Segment = tuple[int, ...]
 
 _END, _STRINGS, _RUN_PATHS = 0, 5, frozenset({15, 29})
 """Tags in the table of the loader: its end, the texts, and the two kinds of run path."""
-
-_mapped: dict[str, ctypes.CDLL] = {}
-_mapping = ThreadLock()
 
 
 def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
@@ -311,213 +294,6 @@ def _is_of_conda(folder: Path) -> bool:
     return folder.name == "lib" and (folder.parent / "conda-meta").is_dir()
 
 
-class Bundle(NamedTuple):
-    """An open bundle.
-
-    Parameters
-    ----------
-    where : str
-        Place of the bundle, for messages.
-    table : Index
-    read : callable
-        Function of a path in the bundle and the most bytes allowed; returns the bytes of the file.
-    folder : Path or None
-        Folder of the files, if they can be mapped in place.
-    vouched : Path or None
-        Folder whose code this process runs anyway, such as the folder of an imported package: whoever may change that
-        folder may change the bundle.
-    is_checked : bool
-        True if the hashes of all images are checked already.
-    memory : str
-        Folder that remembers checks, see `is_whole`; empty to remember nothing.
-    """
-
-    where: str
-    table: Index
-    read: Callable[[str, int], bytes | memoryview]
-    folder: Path | None = None
-    vouched: Path | None = None
-    is_checked: bool = False
-    memory: str = ""
-
-    def image(self, digest: str) -> bytes:
-        """Return the bytes of an image.
-
-        Raises
-        ------
-        LoadError
-            The image is missing or damaged.
-        """
-        return bytes(self._checked(digest))
-
-    def file(self, name: str, most_bytes: int = LARGEST) -> bytes | memoryview:
-        """Return the bytes of a file.
-
-        Raises
-        ------
-        LoadError
-            The file is missing, can't be read, or is larger.
-        """
-        with _reading(self.where, name):
-            return self.read(name, most_bytes)
-
-    def _checked(self, digest: str) -> bytes | memoryview:
-        """Return the bytes of an image after a check of their hash, without a copy if they are in memory already."""
-        image = self.table.images[digest]
-        data = self.file(image_file(digest, image), image.size)
-        if not self.is_checked:
-            self._require(hashlib.sha256(data).hexdigest() == digest, digest)
-        return data
-
-    def require_whole(self, digest: str) -> None:
-        """Check the bytes of an image; a check that this machine remembers reads nothing.
-
-        Raises
-        ------
-        LoadError
-            The image is missing or damaged.
-        """
-        image = self.table.images[digest]
-        if self.folder is None or self.is_checked:
-            self._checked(digest)
-            return
-        with _reading(self.where, image_file(digest, image)):
-            self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
-
-    def _require(self, is_whole: bool, digest: str) -> None:
-        if not is_whole:
-            raise LoadError(
-                f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
-                hints=("copy, install or build it again",),
-            )
-
-    def library(self, digest: str) -> ctypes.CDLL:
-        """Map an image into this process, once.
-
-        Raises
-        ------
-        LoadError
-            The image is missing, damaged, for another machine, or could be changed by another user.
-        """
-        with _mapping:
-            if digest not in _mapped:
-                require_machine(self.table.machine, self.where)
-                require_baseline(self.table.images[digest].baseline, self.where)
-                _mapped[digest] = self._map(digest)
-            return _mapped[digest]
-
-    def path(self, digest: str) -> Path:
-        """Return the file of an image, for messages; it exists if the bundle is a folder."""
-        return Path(self.where, image_file(digest, self.table.images[digest]))
-
-    def _map(self, digest: str) -> ctypes.CDLL:
-        if self.folder is None:
-            return map_bytes(self._checked(digest), digest, self.where)
-        path = self.path(digest)
-        with _reading(self.where, image_file(digest, self.table.images[digest])):
-            _require_trusted(self.vouched, self.folder, path.parent, path)
-        if not self.is_checked:
-            self.require_whole(digest)
-        return _open(str(path), self.where)
-
-
-@contextlib.contextmanager
-def _reading(where: str, file: str) -> Iterator[None]:
-    """Convert any error in the block to a `LoadError` that names the damaged file; our own errors pass."""
-    try:
-        yield
-    except BeRuntimeError:
-        raise
-    except Exception as error:
-        raise LoadError(
-            f"{where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)
-        ) from error
-
-
-def _require_trusted(vouched: Path | None, *places: Path) -> None:
-    """Check that nobody else can change places; each folder is judged before its contents.
-
-    Raises
-    ------
-    LoadError
-        Another user can change one.
-    OSError
-        A place does not exist.
-    """
-    known = None if vouched is None else vouched.stat()
-    for place in places:
-        problem = _distrust(place.stat(), known)
-        if problem:
-            raise LoadError(
-                f"code is not loaded from {place}, which {problem}",
-                hints=(f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",),
-            )
-
-
-def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
-    """Return the reason that a place is not trusted; empty if it is trusted, or as safe as the vouched folder."""
-    uid = os.geteuid()
-    if vouched is None:
-        return distrust_entry(status, uid)
-    if is_trusted_owner(status, uid) or status.st_uid == vouched.st_uid:
-        is_worse = is_open(status, status.st_uid) and not is_open(vouched, vouched.st_uid)
-        return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})" if is_worse else ""
-    return f"belongs to another user (uid {status.st_uid})"
-
-
-def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") -> Bundle | None:
-    """Open the bundle of a folder, after a check that nobody else can change its index; None if there is none.
-
-    Raises
-    ------
-    LoadError
-        Another user can change the index, or it is not valid, see `parse_index`.
-    """
-    above = () if vouched is not None else (folder.parent,)
-    try:
-        _require_trusted(vouched, *above, folder, folder / INDEX)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise LoadError(f"{error.filename} can't be read: {error.strerror}") from error
-    bundle = open_folder(folder)
-    return None if bundle is None else bundle._replace(vouched=vouched, memory=memory)
-
-
-def open_folder(folder: Path) -> Bundle | None:
-    """Open the bundle of a folder, whoever may write to it; None if there is none.
-
-    Raises
-    ------
-    LoadError
-        See `parse_index`.
-    """
-    try:
-        text = read_regular(folder / INDEX, LARGEST_INDEX)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise LoadError(f"{folder / INDEX} can't be read: {error.strerror}") from error
-    return Bundle(
-        str(folder),
-        parse_index(text, str(folder)),
-        lambda file, most_bytes: read_regular(folder / file, most_bytes),
-        folder,
-    )
-
-
-def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
-    """Read the index in a zip.
-
-    Raises
-    ------
-    LoadError
-        The index can't be read, or is too large.
-    """
-    with _reading(where, name):
-        return read_member(archive, name, LARGEST_INDEX)
-
-
 def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
     """Map a library from sealed memory, which nobody can change; if that is forbidden, from a private folder.
 
@@ -535,7 +311,7 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
                 file.write(data)
             seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-            return _open(f"/proc/self/fd/{descriptor}", where)
+            return map_file(f"/proc/self/fd/{descriptor}", where)
         except (OSError, LoadError):
             os.close(descriptor)  # nothing is mapped by its name
             raise
@@ -549,10 +325,10 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="be-") as folder:  # of mode 0700
         path = Path(folder, f"{digest}.so")
         path.write_bytes(data)
-        return _open(str(path), where)
+        return map_file(str(path), where)
 
 
-def _open(path: str, where: str) -> ctypes.CDLL:
+def map_file(path: str, where: str) -> ctypes.CDLL:
     """Map a file as a library, after a check of its headers."""
     try:
         with open_regular(path) as file:

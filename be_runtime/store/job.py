@@ -1,4 +1,4 @@
-"""Exchange entries among the processes of a jax.distributed job: one process builds, and the others take its archive.
+"""Exchange entries among the processes of a jax.distributed job: one process builds, and the others take its artifact.
 
 Names in the job's store, all below ``be_runtime/1/``:
 
@@ -6,7 +6,7 @@ Names in the job's store, all below ``be_runtime/1/``:
 
     <digest>/<generation>/claim    the builder: the store accepts one claim, so a generation has one builder
     <digest>/<generation>/beat     the heartbeat: a number that the builder changes as long as it is alive
-    <digest>/<generation>/<i>      pieces of the archive, compressed
+    <digest>/<generation>/<i>      pieces of the artifact, compressed
     <digest>/<generation>/done     written last: number of pieces, size and hash; or the reason that there are none
     names/<hash>/<i>               the i-th key that a process asked for by a name, to notice different sources
 
@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from be_runtime.jax.coordination import JobStore, JobStoreError, JobStoreSilentError
+from be_runtime.store.artifact import Artifact, unpack
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import next_report
-from be_runtime.store.travelling import COME, Say, WantedEntry
+from be_runtime.store.sharing import Say, Wanted, where_of
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
 
@@ -82,7 +83,7 @@ class _Generation(NamedTuple):
         self.store.put(self.at("done"), json.dumps(done).encode(), replace=True)
 
     def send(self, data: bytes) -> None:
-        """Give an archive to the job."""
+        """Give an artifact to the job."""
         packed = zlib.compress(data, 1)
         pieces = [packed[at : at + _PIECE] for at in range(0, len(packed), _PIECE)]
         for number, piece in enumerate(pieces):
@@ -90,7 +91,7 @@ class _Generation(NamedTuple):
         self.finish(pieces=len(pieces), size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
     def receive(self, done: dict[str, Any]) -> bytes | None:
-        """Return the archive that the builder gave to the job; None if it is damaged."""
+        """Return the artifact that the builder gave to the job; None if it is damaged."""
         pieces, size = done.get("pieces"), done.get("size")
         if type(pieces) is not int or type(size) is not int or not 0 < size <= MOST_BYTES:
             return None
@@ -124,7 +125,7 @@ class _Claim(NamedTuple):
 
 
 class Job:
-    """The other processes of the job, see `be_runtime.store.travelling.EntryPlace`.
+    """The other processes of the job, see `be_runtime.store.sharing.Store`.
 
     Parameters
     ----------
@@ -139,10 +140,9 @@ class Job:
     stale_s : float
         Time without a heartbeat after which a builder counts as dead.
     most_bytes : int
-        Most bytes of all archives that this process shares.
+        Most bytes of all artifacts that this process shares.
     """
 
-    label = "another process of the job"
     secrets: tuple[str, ...] = ()
 
     def __init__(
@@ -162,20 +162,26 @@ class Job:
         self._asked: dict[tuple[str, str], list[str]] = {}
         self._is_silent = False
 
-    def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """Return the archive that another process made, `COME`, or None to build the entry here."""
+    def describe(self) -> str:
+        """See `Store.describe`."""
+        return "another process of the job"
+
+    def get(self, wanted: Wanted) -> Artifact | None:
+        """Return the artifact that another process made; None to build it here, or if the entry has come."""
         store = None if self._is_silent else self._find()
         if store is None:
             return None
         try:
             self._report_difference(store, wanted)
-            return self._elect(store, wanted)
+            data = self._elect(store, wanted)
         except JobStoreError as error:
             self._report(f"{wanted.name}: built here", error)
             return None
+        return unpack(data, where_of(self), wanted.verify) if data else None
 
-    def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """Give the other processes the archive that this process built for them."""
+    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+        """Give the other processes the artifact that this process built for them."""
+        data = artifact.packed
         with self._claimed(wanted) as generation:
             if generation is None:
                 return
@@ -188,14 +194,14 @@ class Job:
                 self._whisper(f"{wanted.name}: not shared, as it is too large for the job's store")
                 generation.finish(large=True)
 
-    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+    def abandon(self, wanted: Wanted, problem: str) -> None:
         """Tell the other processes to build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
-    def _claimed(self, wanted: WantedEntry) -> Iterator[_Generation | None]:
+    def _claimed(self, wanted: Wanted) -> Iterator[_Generation | None]:
         """Yield the generation that this process builds, None if it claimed none; then end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
@@ -215,7 +221,7 @@ class Job:
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 
-    def _report_difference(self, store: JobStore, wanted: WantedEntry) -> None:
+    def _report_difference(self, store: JobStore, wanted: Wanted) -> None:
         """Report if another process asks for a different kernel of this name; only the GPUs may differ.
 
         Kernels may be redefined, so the first request of a process is compared with the first of another, and so on.
@@ -244,8 +250,8 @@ class Job:
                     "make sources and options the same on all hosts, or give the kernels different names"
                 )
 
-    def _elect(self, store: JobStore, wanted: WantedEntry) -> bytes | None:
-        """Become the builder and return None, or return the builder's archive."""
+    def _elect(self, store: JobStore, wanted: Wanted) -> bytes | None:
+        """Become the builder and return None, or return the builder's artifact; None too if the entry has come."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
@@ -262,7 +268,7 @@ class Job:
             if self._is_builder_dead(generation, wanted, deadline):
                 generation = generation._replace(number=generation.number + 1)
                 continue
-            return COME if wanted.has_come() else self._take(generation, wanted)
+            return None if wanted.has_come() else self._take(generation, wanted)
         self._say(f"{wanted.name}: waited {self._patience_s:.0f} s for the job, so it is built here")
         return None
 
@@ -278,7 +284,7 @@ class Job:
         with contextlib.suppress(RuntimeError):  # no more threads: this process counts as dead
             thread.start()
 
-    def _is_builder_dead(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
+    def _is_builder_dead(self, generation: _Generation, wanted: Wanted, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if the builder seems to be dead."""
         began = since = time.monotonic()
         report_at, seen = next_report(_LOOK_S), None
@@ -301,8 +307,8 @@ class Job:
                 )
         return True
 
-    def _take(self, generation: _Generation, wanted: WantedEntry) -> bytes | None:
-        """Return the builder's archive; None if there is none, or it is damaged."""
+    def _take(self, generation: _Generation, wanted: Wanted) -> bytes | None:
+        """Return the builder's artifact; None if there is none, or it is damaged."""
         done = _parse(generation.store.get(generation.at("done"), _POLL_S))
         builder = _process_in(done)
         if "error" in done:

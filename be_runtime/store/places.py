@@ -1,111 +1,279 @@
-"""Exchange an entry with other places after a cache miss: imported archives, the job's processes, a remote cache."""
+"""Stores that share artifacts with other machines, and the exchange of one artifact with them after a cache miss.
+
+An export file is a zip of artifacts, each under the digest of its movable key, with a member ``be-export`` that states
+the format.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import shutil
-from collections.abc import Callable, Sequence
+import stat
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
-from be_runtime.store.archive import ArchiveError, Sign, SignatureError, Verify
+from be_runtime.store.artifact import Artifact, open_own, unpack
 from be_runtime.store.cache import Entry
+from be_runtime.store.folder import DIGEST, cache_errors, make_way, own_folder
 from be_runtime.store.job import Job
+from be_runtime.store.lookup import replace_private
 from be_runtime.store.publish import Building
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
-from be_runtime.store.travelling import COME, EntryPlace, Imported, Shareable, WantedEntry, pack_entry, unpack_entry
+from be_runtime.store.sharing import Say, Shareable, Store, Wanted, pack_entry, unpack_entry, where_of
+from be_runtime.store.signing import Sign, Verifier
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust import LARGEST, distrust_entry, open_archive, open_regular, read_member, read_regular
 from be_toolchain.terminal import printable_line
 
 _LONGEST = 600
-"""Most characters of a message about an archive, which may contain a path of any length."""
+"""Most characters of a message about an artifact, which may contain a path of any length."""
+
+_MARK, _FORMAT = "be-export", b"1\n"
+
+
+class Imported:
+    """The imported artifacts of one cache, each under the digest of its movable key: a `Store` that is only read.
+
+    Parameters
+    ----------
+    root : Path
+        The cache's folder.
+
+    Raises
+    ------
+    CacheError
+        Another user could put files there.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.folder = Path(own_folder(str(root)), "imported")
+        self.secrets: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """See `Store.describe`."""
+        return str(self.folder)
+
+    @property
+    def is_there(self) -> bool:
+        """True if anything was imported."""
+        return self.folder.is_dir()
+
+    def get(self, wanted: Wanted) -> Artifact | None:
+        """See `Store.get`. An artifact that another user could have written counts as missing."""
+        path = self._path(wanted.key.digest)
+        data = b""
+        with contextlib.suppress(OSError):
+            for status in (self.folder.lstat(), path.parent.lstat()):
+                if not stat.S_ISDIR(status.st_mode) or distrust_entry(status, os.geteuid()):
+                    return None
+            data = read_regular(path, judge=distrust_entry, follows_link=False)
+        return unpack(data, where_of(self), wanted.verify) if data else None  # a crash may leave an empty file
+
+    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+        """See `Store.put`. It does nothing: only a person imports artifacts."""
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Keep an artifact as one file, and replace an older one of the same entry.
+
+        Raises
+        ------
+        CacheError
+            The file can't be written.
+        """
+        path = self._path(digest)
+        with cache_errors(str(path)):
+            make_way(str(path.parent))
+            replace_private(str(path), data, is_new=True)
+
+    def archives(self) -> list[tuple[Path, os.stat_result]]:
+        """List the files of the artifacts and their stats."""
+        found = []
+        for path in sorted(self.folder.glob("??/*")):
+            with contextlib.suppress(OSError):
+                found.append((path, path.lstat()))
+        return found
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / digest[:2] / digest
+
+
+class ExportWriter:
+    """Write an export file, which gets its name once it is whole.
+
+    Raises
+    ------
+    ArgumentError
+        The file can't be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._partial = path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")
+        self._seen: set[str] = set()
+
+    def __enter__(self) -> Self:
+        with self._writing():
+            self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
+            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+            self._zip.writestr(zipfile.ZipInfo(_MARK), _FORMAT)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            with self._writing():
+                self._zip.close()
+                self._file.close()
+                if kind is None:
+                    self._partial.replace(self._path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def add(self, digest: str, data: bytes) -> None:
+        """Add an artifact as one file, unless the export has one of the same entry."""
+        if digest not in self._seen:
+            self._seen.add(digest)
+            with self._writing():
+                self._zip.writestr(zipfile.ZipInfo(digest), data)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ArgumentError(f"{self._path} can't be written: {error.strerror}") from error
+
+
+def read_export(path: Path, verify: Verifier | None = None) -> Iterator[Artifact]:
+    """Iterate over the artifacts in an export file; check the hashes of each, and its signature with `verify`.
+
+    Raises
+    ------
+    ArgumentError
+        The file does not exist, is damaged, has another format, or has an artifact without a trusted signature.
+    """
+    try:
+        with open_regular(path) as file, open_archive(file) as opened:
+            members = opened.infolist()
+            names = [member.filename for member in members]
+            if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):
+                raise ArgumentError(f"{path} is no export of the cache", hints=("python -m be_runtime cache export",))
+            if opened.read(_MARK) != _FORMAT:
+                raise ArgumentError(f"{path} is of another release's format")
+            for member in members:
+                if member.filename != _MARK:
+                    yield _read_artifact(opened, member, verify, path)
+    except zipfile.BadZipFile as error:
+        hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
+        raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
+    except (OSError, RuntimeError, EOFError) as error:
+        raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read_artifact(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verifier | None, path: Path) -> Artifact:
+    name = member.filename
+    if not DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+        raise ArgumentError(f"{path} has {name!r}, which is no artifact")
+    try:
+        artifact = unpack(read_member(opened, name, LARGEST), f"{path}: the artifact {name[:12]}", verify)
+    except ValueError as error:
+        raise ArgumentError(f"{path}: the artifact {name[:12]} can't be read: {error}") from error
+    except LoadError as problem:
+        raise ArgumentError(problem.message, hints=("nothing was taken from it", *problem.hints)) from None
+    if artifact.table.inputs is None or artifact.table.inputs.digest != name:
+        raise ArgumentError(f"{artifact.where} is not of the entry that its name gives")
+    return artifact
 
 
 @dataclass
 class Exchange:
-    """The exchange of one entry between this machine and other places.
+    """The exchange of one entry's artifact between this machine and other stores.
 
     Parameters
     ----------
-    wanted : WantedEntry
+    wanted : Wanted
     share : Shareable
-    places : sequence of EntryPlace
-        Places, in the order in which they are asked.
+    stores : sequence of Store
+        Stores, in the order in which they are asked.
     offers : bool
-        Whether one of the places takes entries that are built here.
+        Whether one of the stores takes artifacts that are built here.
     sign : callable, optional
-        Signs archives that are made here.
-    verify : callable, optional
-        Checks the signature of each archive that comes.
+        Signs artifacts that are made here.
     say : callable
-        Shows the user the reason that an archive is not used.
-    keys_named_by : str
-        The setting that names the keys of `verify`.
+        Shows the user the reason that an artifact is not used.
     """
 
-    wanted: WantedEntry
+    wanted: Wanted
     share: Shareable
-    places: Sequence[EntryPlace]
+    stores: Sequence[Store]
     offers: bool
     sign: Sign | None
-    verify: Verify | None
-    say: Callable[[str], object]
-    keys_named_by: str = ""
-    _asked: list[EntryPlace] = field(default_factory=list, init=False)
-    _data: bytes | None = field(default=None, init=False)
+    say: Say
+    _asked: list[Store] = field(default_factory=list, init=False)
+    _found: Artifact | None = field(default=None, init=False)
 
-    def fetch(self, building: Building, *, force: bool) -> bool:
-        """Make the entry from the first place that has it; return False if none has it, or `force` asks for a build."""
+    def get(self, building: Building, *, force: bool) -> bool:
+        """Make the entry from the first store that has it; return False if none has it, or `force` asks for a build."""
         if force:
-            self._asked = [*self.places]
+            self._asked = [*self.stores]
             return False
-        for place in self.places:
+        for store in self.stores:
+            artifact = output = None
             try:
-                data = place.fetch(self.wanted)
-                output = unpack_entry(data, self.share, building.folder, place.label, self.verify) if data else None
-            except Exception as problem:  # noqa: BLE001 - no answer of a place ends a load
+                artifact = store.get(self.wanted)
+                if artifact is not None:
+                    output = unpack_entry(artifact, self.share, building.folder, store.describe())
+            except Exception as problem:  # noqa: BLE001 - no answer of a store ends a load
                 shutil.rmtree(building.folder)
                 building.folder.mkdir(mode=0o700)
-                self._report(place, problem)
-                output = None
-            else:
-                if data == COME:
-                    building.take()
-                    return True
+                self._report(store, problem)
             if output is not None:
-                self._data = data
+                self._found = artifact
                 building.publish(output)
                 return True
-            self._asked.append(place)
+            self._asked.append(store)
+            if self.wanted.has_come():
+                building.take()
+                return True
         return False
 
-    def _report(self, place: EntryPlace, problem: Exception) -> None:
-        """Show the user the reason that an archive is not used, without the place's secrets."""
-        text = str(problem) if isinstance(problem, ArchiveError) else f"can't be used here: {problem!r}"
-        for secret in place.secrets:
+    def _report(self, store: Store, problem: Exception) -> None:
+        """Show the user the reason that an artifact is not used, without the store's secrets."""
+        text, hints = f"{where_of(store)} can't be used here: {problem!r}", ()
+        if isinstance(problem, BeRuntimeError):
+            text, hints = problem.message, problem.hints
+        for secret in store.secrets:
             text = text.replace(secret, "...")
-        remedy = f"; {problem.remedy(self.keys_named_by)}" if isinstance(problem, SignatureError) else ""
-        shown = printable_line(f"{self.wanted.name}: the archive from {place.label} {text}"[:_LONGEST])
-        self.say(f"{shown}; it is not used{remedy}")
+        shown = printable_line(f"{self.wanted.name}: {text}"[:_LONGEST])
+        self.say("; ".join([shown, "it is not used", *hints]))
 
-    def offer(self, entry: Entry) -> None:
-        """Give an entry that was published here to the places that did not have it."""
+    def put(self, entry: Entry) -> None:
+        """Give an entry's artifact to the stores that did not have it."""
         if not self.offers:
             return
         try:
-            data = self._data or pack_entry(entry.path, entry.manifest, self.share, self.sign)
-        except ArchiveError as problem:
-            self.abandon(f"{self.wanted.name} {problem}")
+            packed = (
+                self._found.packed if self._found else pack_entry(entry.path, entry.manifest, self.share, self.sign)
+            )
+        except LoadError as problem:
+            self.abandon(problem.message)
             return
-        for place in self._asked:
-            place.offer(self.wanted, data)
+        for store in self._asked:
+            store.put(self.wanted, open_own(entry.path)._replace(packed=packed))
 
     def abandon(self, problem: str) -> None:
-        """Tell the places that were asked that this process will not offer the entry."""
-        for place in self._asked:
-            place.abandon(self.wanted, problem)
+        """Tell the job's processes, if they were asked, that this process will not put the artifact."""
+        for store in self._asked:
+            if isinstance(store, Job):
+                store.abandon(self.wanted, problem)
 
 
 def open_exchange(
@@ -117,12 +285,12 @@ def open_exchange(
     say: Callable[[str], object],
     cache_dir: Path,
 ) -> Exchange | None:
-    """Open the places that may have an entry; None if there are none.
+    """Open the stores that may have an entry; None if there are none.
 
     Parameters
     ----------
     share : callable
-        Returns the part of the entry that is shared; called only if there is a place.
+        Returns the part of the entry that is shared; called only if there is a store.
     name : str
         Name for messages.
     has_come : callable
@@ -132,27 +300,25 @@ def open_exchange(
     say : callable
         Shows the user a message.
     cache_dir : Path
-        The cache's folder, which also has the imported archives.
+        The cache's folder, which also has the imported artifacts.
     """
     source = name_remote(settings, system, say)
     imported = Imported(cache_dir)
-    places: list[EntryPlace] = [imported] if imported.is_there else []
+    stores: list[Store] = [imported] if imported.is_there else []
     if settings.cluster:
-        places.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
+        stores.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
     remote = open_remote(source, settings, say)
     if remote is not None:
-        places.append(remote)
-    if not places:
+        stores.append(remote)
+    if not stores:
         return None
     shared = share()
     return Exchange(
-        WantedEntry(shared.key, name, has_come),
+        Wanted(shared.key, name, has_come, open_verifier(source)),
         shared,
-        places,
+        stores,
         offers=settings.shares,
         sign=open_signer(settings, system, say),
-        verify=open_verifier(source),
-        keys_named_by=source.keys_named_by,
         say=say,
     )
 

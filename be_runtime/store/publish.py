@@ -362,7 +362,7 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
 
 
 class Building:
-    """The one build of a key on this machine, as `be_runtime.store.cache.Store.building` opens it.
+    """The one build of a key on this machine, as `be_runtime.store.cache.Cache.building` opens it.
 
     Attributes
     ----------

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_runtime.store.archive import Sign, Verify, read_signer, read_verifier
-from be_runtime.store.travelling import Say, WantedEntry
+from be_runtime.store.artifact import Artifact, unpack
+from be_runtime.store.sharing import Say, Wanted, where_of
+from be_runtime.store.signing import Sign, Verifier, read_signer, read_verifier
 from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System
 from be_toolchain.settings import FOLDER, RUNTIME, RemoteSource, find_remote
@@ -239,7 +240,7 @@ class Link(NamedTuple):
 
 
 class RemoteCache:
-    """A remote cache as an `EntryPlace`.
+    """A remote cache, see `be_runtime.store.sharing.Store`.
 
     Parameters
     ----------
@@ -254,20 +255,24 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label, self._named_by, self.secrets = source.label, source.named_by, url_secrets(source.url)
+        self._label, self._named_by, self.secrets = source.label, source.named_by, url_secrets(source.url)
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
-    def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """See `EntryPlace.fetch`."""
+    def describe(self) -> str:
+        """See `Store.describe`."""
+        return self._label
+
+    def get(self, wanted: Wanted) -> Artifact | None:
+        """See `Store.get`."""
         found: list[bytes | None] = []
         self._try("reading", self.link.reading, lambda: found.append(self.link.carrier.get(wanted.key.digest)))
-        return found[0] or None if found else None
+        return unpack(found[0], where_of(self), wanted.verify) if found and found[0] else None
 
-    def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """See `EntryPlace.offer`. The upload runs beside the load; the process waits for it before it ends."""
+    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+        """See `Store.put`. The upload runs beside the load; the process waits for it before it ends."""
         if not self._writes or self.link.writing.is_resting:
             return
-        put = functools.partial(self.link.carrier.put, wanted.key.digest, data)
+        put = functools.partial(self.link.carrier.put, wanted.key.digest, artifact.packed)
         thread = threading.Thread(target=self._try, args=("writing", self.link.writing, put), daemon=True)
         uploads = self.link.uploads
         if not uploads:
@@ -277,9 +282,6 @@ class RemoteCache:
             thread.start()
         except RuntimeError:  # no more threads, or the process ends
             uploads.remove(thread)
-
-    def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """See `EntryPlace.abandon`. It does nothing."""
 
     def _try(self, what: str, health: Health, request: Callable[[], object]) -> None:
         """Run a request unless the server rests; report a fault."""
@@ -293,7 +295,7 @@ class RemoteCache:
             if isinstance(error, ConnectionRefusedError):
                 text += f"; is it running? Unset {self._named_by} to do without"
             rest = f"; it is not asked for {_REST_S:g} s" if rests else ""
-            _tell_once(self.link.said, f"{what} {self.label}: {text}{rest}", self._say)
+            _tell_once(self.link.said, f"{what} {self._label}: {text}{rest}", self._say)
         else:
             health.note(is_fault=False)
 
@@ -346,7 +348,7 @@ def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCac
     return RemoteCache(source, link, say, writes=writes, timeout_s=timeout_s)
 
 
-def open_verifier(source: RemoteSource) -> Verify | None:
+def open_verifier(source: RemoteSource) -> Verifier | None:
     """Return the function that checks signatures; None if no key is set.
 
     Raises

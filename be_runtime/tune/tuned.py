@@ -17,7 +17,7 @@ from be_runtime.frames import public
 from be_runtime.jax import transforms
 from be_runtime.load.process import PROCESS
 from be_runtime.request.options import check_name, noting
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.tune import timing, winners
 from be_runtime.tune.timing import Trials
@@ -229,7 +229,7 @@ class Tuned:
         files = self._files()
         return winners.texts_digest([_text_of(self._op), "" if files is None else winners.sources_digest(files)])
 
-    def _store(self) -> Store:
+    def _store(self) -> Cache:
         return PROCESS.session().cache
 
     def _key(self, device: TunedDevice) -> CacheKey:

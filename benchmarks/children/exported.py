@@ -9,7 +9,6 @@ import importlib
 import json
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import jax.export
 import jax.numpy as jnp
 
 import be_runtime
+from be_runtime.store.artifact import unpack
 from benchmarks.children import calls
 
 PAD = '__asm__(".section .rodata\\n.globl be_pad\\nbe_pad: .fill 16777216, 1, 7\\n.text");\n'
@@ -51,8 +51,8 @@ def load(folder: Path) -> dict[str, dict[str, float]]:
     found = {}
     for name in ("sites", "padded"):
         path = folder / f"{name}.be"
-        with zipfile.ZipFile(path) as archive:
-            program = bytearray(archive.read("program.stablehlo"))
+        artifact = unpack(path.read_bytes(), str(path))
+        program = bytearray(artifact.image(artifact.table.program["image"]))
         jax.export.deserialize(program)
         found[name] = {
             "jax": timed(lambda program=program: jax.export.deserialize(program)),  # type: ignore[misc]

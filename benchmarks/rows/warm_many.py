@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import make_key
 
 from ..bench import KERNELS, Bench, interleave
@@ -84,7 +84,7 @@ def fill(cache: Path, count: int) -> None:
         (staging / "module.so").write_bytes(b"small")
         return BuildOutput(outputs=("module.so",), dependencies=())
 
-    store = Store(cache)
+    store = Cache(cache)
     for index in range(count):
         store.get_or_build(make_key("module", ("name", f"filler_{index}")), build)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import make_key
 from tests.faults.dying import die_at
 from tests.support.faults import Tally, chance
@@ -35,11 +35,11 @@ _OURS = re.compile(r"CACHEDIR\.TAG|pruning\.json|staging|[0-9a-f]{2}")
 _ENTRY = {"key.json", "manifest.json", "m.so", "sub"}
 
 
-class Cache:
+class Modules:
     """A cache of three modules, each made of a header that may change."""
 
     def __init__(self, folder: Path) -> None:
-        self.store, self.base = Store(folder / "cache"), folder / "cache" / "kernels-v1"
+        self.store, self.base = Cache(folder / "cache"), folder / "cache" / "kernels-v1"
         self.headers = {name: folder / f"{name}.h" for name in _NAMES}
         for path in self.headers.values():
             path.write_text("0")
@@ -99,7 +99,7 @@ def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _A
     return ended
 
 
-def actions(cache: Cache, rng: random.Random) -> dict[str, Callable[[], object]]:
+def actions(cache: Modules, rng: random.Random) -> dict[str, Callable[[], object]]:
     """What a process may do when it dies."""
     name, days, size_bytes = rng.choice(_NAMES), rng.choice((0.0, 1.5, 40.0)), rng.choice((0, 1500, 10**6))
 
@@ -118,7 +118,7 @@ def actions(cache: Cache, rng: random.Random) -> dict[str, Callable[[], object]]
 
 def run(folder: Path, seed: int, kills: int) -> Tally:
     """Kill so many times."""
-    rng, tally, cache = chance(seed), Tally("kills at a line of the cache", seed), Cache(folder)
+    rng, tally, cache = chance(seed), Tally("kills at a line of the cache", seed), Modules(folder)
     lines: dict[tuple[str, re.Pattern[str]], int] = {}
     while tally.tried < kills and not tally.wrong:
         if rng.random() < 0.3:
@@ -144,7 +144,7 @@ def run(folder: Path, seed: int, kills: int) -> Tally:
     return tally
 
 
-def check_leftovers(cache: Cache, tally: Tally) -> None:
+def check_leftovers(cache: Modules, tally: Tally) -> None:
     """Nothing old is left of the dead after the next round of pruning."""
     (cache.base / "pruning.json").unlink(missing_ok=True)
     for path in cache.base.rglob("*"):

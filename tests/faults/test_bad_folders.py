@@ -23,7 +23,7 @@ import pytest
 import be_runtime
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.process import PROCESS
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.folder import base_folder
 from be_runtime.store.keys import make_key
 from be_runtime.store.publish import sweep
@@ -232,7 +232,7 @@ def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount,
 
 
 def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(tmp_path: Path, bad_mount: MakeMount):
-    here, there = Store(bad_mount().path / "cache"), Store(bad_mount(late_s=60.0).path / "cache")
+    here, there = Cache(bad_mount().path / "cache"), Cache(bad_mount(late_s=60.0).path / "cache")
     be_runtime.set_cache_dir(there.root)
     built = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.keys import make_key
 from tests.support.faults import Tallies, chance, effort, longer, seeds
 from tests.support.runtime import environment
@@ -40,7 +40,7 @@ KEY, OTHER = (
 )
 
 
-def load(store: Store, header: Path) -> Entry:
+def load(store: Cache, header: Path) -> Entry:
     """Build or find an entry that has two outputs, a dependency and names that must not exist."""
 
     def build(staging: Path) -> BuildOutput:
@@ -53,7 +53,7 @@ def load(store: Store, header: Path) -> Entry:
     return store.get_or_build(KEY, build)
 
 
-def problem_of(store: Store, header: Path, name: str) -> str:
+def problem_of(store: Cache, header: Path, name: str) -> str:
     """What is wrong with a load after a flip in that file of the entry, and with all else that reads the entry."""
     shown, listed, entry = store.explain(OTHER), len(list(store.entries())), load(store, header)
     if entry.output("m.so").read_bytes() != CONTENT or entry.output("src/a.cc").read_text() != "int a;\n":
@@ -73,7 +73,7 @@ EVERY = effort(97, 7, 1)
 @pytest.mark.parametrize("name", ["m.so", "src/a.cc", "manifest.json", "key.json"])
 def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: Path):
     rng, flips = chance(seed), tally("flips in an entry's files", seed)
-    store, header = Store(tmp_path / "cache"), tmp_path / "a.h"
+    store, header = Cache(tmp_path / "cache"), tmp_path / "a.h"
     header.write_text("int a;\n")
     size = (load(store, header).path / name).stat().st_size
     for at in range(rng.randrange(EVERY), size, EVERY):

@@ -21,7 +21,7 @@ sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
 import be_runtime
 from tests.faults import answering
-from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import make_key
+from be_runtime.store.cache import BuildOutput, Cache; from be_runtime.store.keys import make_key
 from be_runtime.errors import BuildError, CacheError, LoadError
 disk, header = Path("disk").absolute(), Path("x.h").absolute()
 
@@ -58,7 +58,7 @@ _QUICK = """
 failed = worked = 0
 for pages, files in [*((pages, 500) for pages in range(0, 40, STEP)), *((500, files) for files in range(0, 16))]:
     empty()
-    store = Store(disk / "cache")
+    store = Cache(disk / "cache")
     for has_entry in (False, True):  # once into an empty folder, once beside an entry that is out of date
         value = 100 * pages + 10 * has_entry + 1000000 * files
         write(value)

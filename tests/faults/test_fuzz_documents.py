@@ -27,17 +27,15 @@ from be_runtime.jax.coordination import JobStore
 from be_runtime.load.identity import checkout_digest
 from be_runtime.settings import Settings
 from be_runtime.ship.declaration import parse_declaration, read_table
-from be_runtime.ship.programs import open_container
 from be_runtime.ship.show import describe_file, render_description
 from be_runtime.signature.expressions import evaluate, parse_expression
-from be_runtime.store.archive import MAGIC, ArchiveError, Head, pack
-from be_runtime.store.bundle import parse_index, reading
-from be_runtime.store.cache import BuildOutput, Store
-from be_runtime.store.contents import parse_contents
+from be_runtime.store.artifact import MAGIC, unpack
+from be_runtime.store.cache import BuildOutput, Cache
+from be_runtime.store.index import parse_contents, parse_index, reading, render_index
 from be_runtime.store.job import Job
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
-from be_runtime.store.travelling import Roots, Shareable, WantedEntry, unpack_entry
+from be_runtime.store.sharing import Roots, Shareable, Wanted, unpack_entry
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi
@@ -55,6 +53,7 @@ from be_toolchain.machine.trust import are_safe
 from be_toolchain.settings import RUNTIME, ConfigurationFile, parse_configuration, parse_preferences
 from be_toolchain.values import ToolchainRequest
 from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
+from tests.support.artifacts import packed, table
 from tests.support.faults import Tallies, chance, effort, seeds
 from tests.support.jobs import StoreClient
 
@@ -116,8 +115,8 @@ def as_printed(rng: random.Random, text: str) -> str:
 
 def read_declaration(text: str) -> None:
     declared = parse_declaration(text, "kernels.toml", lambda path: path == "neurons")
-    for name, table in declared.kernels.items():
-        read_table(name, table)
+    for name, row in declared.kernels.items():
+        read_table(name, row)
 
 
 def read_contents(text: str) -> None:
@@ -201,7 +200,7 @@ PURE: dict[str, Reader] = {
     "logs of ninja": Reader([NINJA], as_text, parse_ninja_log, ()),
     "records of what was looked at": Reader([LOOKED_AT], flipped, lambda data: parse_records(data, ["/build"]), ()),
     "compile_commands.json": Reader([COMMANDS], damaged_json, lambda text: merge_commands([text]), (ValueError,)),
-    "exported programs": Reader([PROGRAM.read_bytes()], flipped, lambda data: open_container(data, "here")),
+    "exported programs": Reader([PROGRAM.read_bytes()], flipped, lambda data: unpack(data, "here")),
 }
 
 
@@ -218,9 +217,8 @@ def at(path: Path, read: Callable[[], object]) -> Callable[[str | bytes], object
 
 
 def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
-    bundle = open_container(PROGRAM.read_bytes(), "here")
-    with zipfile.ZipFile(PROGRAM) as archive:
-        index = archive.read("index.json").decode()
+    bundle = unpack(PROGRAM.read_bytes(), "here")
+    index = render_index(bundle.table)
     yield Reader([index], damaged_json, lambda text: parse_index(text, "here"))
 
     def wheel(index: str) -> bytes:
@@ -237,23 +235,23 @@ def an_index_in_a_wheel(folder: Path) -> Iterator[Reader]:
 
 
 def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
-    share = Shareable(KEY, Roots(((str(folder), "<site>"),)), ("module.so",))
-    outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
+    share = Shareable(KEY, Roots(((str(folder), "<site>"),)))
     dependencies, others = (("<site>/a.h", "00"), ("/etc/passwd", "11")), (("/usr/bin/", "22"),)
     absent = (("/usr/include", 0, ("b.h", "sub/c.h")), ("<site>/jaxlib", 1, ()))
-    head = Head(KEY.digest, "module", "ops", outputs, dependencies, others, absent, "host", 0.5)
+    inputs = {"dependencies": dependencies, "others": others, "absent": absent, "host": "host", "seconds": 0.5}
 
     def take(data: bytes) -> None:
         shutil.rmtree(folder / "staging", ignore_errors=True)
         (folder / "staging").mkdir()
-        unpack_entry(data, share, folder / "staging", "a server")
+        unpack_entry(unpack(data, "here"), share, folder / "staging", "a server")
 
     def rewrite(rng: random.Random, text: str) -> bytes:
         changed = zlib.compress(damaged_json(rng, text).encode("utf-8", "surrogatepass"))
-        return b"".join((MAGIC, bytes(64), len(changed).to_bytes(8, "little"), changed, b"code"))
+        framed = len(changed).to_bytes(8, "little") + changed
+        return b"".join((MAGIC, b"h", hashlib.sha512(framed).digest(), framed, b"code"))
 
-    yield Reader([pack(head, {"module.so": b"code"})], flipped, take, (ArchiveError,))
-    yield Reader([json.dumps(head._asdict())], rewrite, take, (ArchiveError,))
+    yield Reader([packed(KEY, b"code", **inputs)], flipped, take)
+    yield Reader([render_index(table(KEY, b"code", **inputs))], rewrite, take)
 
 
 def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
@@ -274,15 +272,17 @@ def an_answer_of_a_web_server(_: Path) -> Iterator[Reader]:
 def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
     here = f"be_runtime/1/{KEY.digest}/0"
     name = f"be_runtime/1/names/{hashlib.sha256(b'module/ops').hexdigest()}/1"
-    piece = zlib.compress(b"archive")
-    done = {"process": 0, "pieces": 1, "size": 7, "sha256": hashlib.sha256(b"archive").hexdigest()}
+    ours = packed(KEY)
+    piece = zlib.compress(ours)
+    done = {"process": 0, "pieces": 1, "size": len(ours), "sha256": hashlib.sha256(ours).hexdigest()}
     asked = {"process": 0, "key": make_key("module", ("name", "ops"), ("flags", ("-O1",))).to_json()}
 
     def ask(texts: tuple[str, str]) -> None:
         answer, other = (text.encode("utf-8", "surrogatepass") for text in texts)
         values = {f"{here}/claim": b"{}", f"{here}/done": answer, f"{here}/0": piece, name: zlib.compress(other)}
         place = Job(lambda: JobStore(StoreClient(values), 1), str, str, patience_s=0.05, stale_s=0.02)
-        assert place.fetch(WantedEntry(KEY, "ops", lambda: False)) in (None, b"archive")
+        found = place.get(Wanted(KEY, "ops", lambda: False))
+        assert found is None or found.packed == ours
 
     def rewrite(rng: random.Random, texts: tuple[str, str]) -> tuple[str, str]:
         return damaged_json(rng, texts[0]), damaged_json(rng, texts[1])
@@ -292,7 +292,7 @@ def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
 
 
 def the_progress_of_pruning(folder: Path) -> Iterator[Reader]:
-    store = Store(folder / "cache")
+    store = Cache(folder / "cache")
 
     def build(staging: Path) -> BuildOutput:
         (staging / "m.so").write_bytes(b"code")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.installers import check_wheel
@@ -75,7 +75,7 @@ def leftovers(cache: Path) -> list[str]:
     left = []
     for base in cache.rglob("kernels-v1"):
         (base / "pruning.json").unlink(missing_ok=True)
-        Store(base.parent).prune(10**10, 365)
+        Cache(base.parent).prune(10**10, 365)
         left += [str(path) for path in (base / "staging").iterdir()]
     return left
 

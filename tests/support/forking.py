@@ -21,7 +21,7 @@ from typing import Any
 
 from be_runtime.compile.execute import Runner, resolve_ninja
 from be_runtime.compile.plan import BuildPlan, Edge
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import make_key
 from be_toolchain.machine.local_system import LocalSystem
 
@@ -37,7 +37,7 @@ def _sleep(longest_s: float) -> None:
 
 def ask(root: str, name: str, *, force: bool = False) -> None:
     """Build a module, or find it."""
-    entry = Store(Path(root)).get_or_build(make_key("module", ("name", name)), _build, force=force)
+    entry = Cache(Path(root)).get_or_build(make_key("module", ("name", name)), _build, force=force)
     assert entry.output("m.so").read_text() == "content\n"
 
 

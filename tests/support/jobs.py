@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.lookup import read_manifest
 from tests.support.runtime import ROOT, environment
 
@@ -112,7 +112,7 @@ def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:
 
 def module_source(cache: Path) -> str:
     """Where a cache has its only module from."""
-    found = [entry for entry in Store(cache).entries() if entry.kind == "module"]
+    found = [entry for entry in Cache(cache).entries() if entry.kind == "module"]
     assert len(found) == 1
     manifest = read_manifest(found[0].path, found[0].digest)
     assert manifest is not None

@@ -68,7 +68,7 @@ class Prefix:
             "import json, sys, be_runtime\n"
             "from be_runtime.store.lookup import read_manifest\n"
             f"assert be_runtime.__file__.startswith({str(self.site)!r})\n"
-            f"path = be_runtime.{function}({str(self.folder / 'kernels' / name)!r}).path.parent\n"
+            f"path = be_runtime.{function}({str(self.folder / 'kernels' / name)!r}).path.parents[1]\n"
             "print(json.dumps(read_manifest(str(path), path.parent.name).made))\n"
         )
         env = environment(BE_CACHE_DIR=str(self.folder / "cache"), PYTHONPATH=str(self.site), **variables)

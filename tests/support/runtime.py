@@ -14,7 +14,6 @@ from typing import Any
 from tests.support import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_MARK = "module.so"
 
 
 PRINTING = {
@@ -49,7 +48,7 @@ def call(target: str, out: Any, *args: Any, **attrs: Any) -> Any:
 
 def libraries(cache: Path) -> list[Path]:
     """Every library that a cache holds, the oldest first."""
-    return sorted(cache.glob(f"**/{BUILD_MARK}"), key=lambda path: path.stat().st_mtime_ns)
+    return sorted(cache.glob("**/images/*.so"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def real_compiler() -> str:

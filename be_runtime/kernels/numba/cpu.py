@@ -37,7 +37,7 @@ from be_runtime.kernels.numba.source import function_content, hints, import_erro
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session, Target
-from be_runtime.store.bundle import Carried, Carry, Demand
+from be_runtime.store.index import Carried, Carry, Demand
 from be_toolchain.machine.forks import ThreadLock
 
 _SOURCE = "host_call"

@@ -20,11 +20,11 @@ from be_runtime.kernels import launcher
 from be_runtime.own_files import ABI, FFI_CLAIM, NATIVE_DIR, OLDEST, check_abi
 from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
-from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers
+from be_runtime.store.index import Handlers
 from tests.support.element_types import ROWS
 from tests.support.small_types import dtype_of
 
-RECORDED = {1: "cf7c00474241bdf1"}
+RECORDED = {1: "f6505d8d76a2dadf"}
 """The hash of what each ABI number covers."""
 
 STATEFUL = "// @BE f ret state\nvoid f(BE::Tensor y, const BE::State<int>& kept) {}"
@@ -40,7 +40,6 @@ def covered() -> dict[str, Any]:
     encoded = launcher.encode_params(params)
     return {
         "ffi": FFI_CLAIM,
-        "files": (LIBRARY, CONTENTS),
         "functions": Handlers._fields,
         "handlers": handlers,
         "absent arrays": PRESENT,

@@ -21,7 +21,7 @@ SOURCE = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) {}\n'
 @pytest.fixture(autouse=True)
 def _nothing_is_built(tmp_cache: Path) -> Generator[None]:
     yield
-    assert not list(tmp_cache.glob("**/module.so"))
+    assert not list(tmp_cache.glob("**/images/*.so"))
     assert not any(target.startswith("bad.") for target in be_runtime.list_registered_targets())
 
 

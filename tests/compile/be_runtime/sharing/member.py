@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import jax
 
 from be_runtime.jax.coordination import JobStore, find_job_store
+from be_runtime.store.artifact import Artifact
 from be_runtime.store.job import MOST_BYTES, Job
-from be_runtime.store.keys import make_key
-from be_runtime.store.travelling import COME, WantedEntry
+from be_runtime.store.keys import CacheKey, make_key
+from be_runtime.store.sharing import Wanted
 from tests.support import jobs
+from tests.support.artifacts import artifact as came
 
 
 class Plan(NamedTuple):
@@ -88,35 +90,37 @@ class Member:
     def load(self, name: str, source: str, arch: str) -> None:
         key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
         shared = self.folder / key.digest
-        wanted = WantedEntry(key, name, lambda: self.plan.is_shared and shared.exists())
+        wanted = Wanted(key, name, lambda: self.plan.is_shared and shared.exists())
         began = time.monotonic()
         try:
-            data = self.job.fetch(wanted)
+            artifact = self.job.get(wanted)
         except KeyboardInterrupt:
             self.results.append([name, "interrupted", "", time.monotonic() - began])
             return
-        how = "come" if data == COME else "fetched"
-        if data is None:
+        how = "fetched"
+        if artifact is None and wanted.has_come():
+            how = "come"
+        elif artifact is None:
             try:
-                data = self.build(name, key.digest)
+                artifact = self.build(name, key)
                 how = "built"
                 if self.plan.is_shared:
                     shared.touch()
-                self.job.offer(wanted, data)
+                self.job.put(wanted, artifact)
             except RuntimeError as error:
                 self.job.abandon(wanted, str(error))
-                data, how = b"", "failed"
-        assert how in ("come", "failed") or data.startswith(key.digest.encode()), "what came is whole"
-        self.results.append([name, how, hashlib.sha256(data).hexdigest()[:8], time.monotonic() - began])
+                how = "failed"
+        digest = artifact.table.image if artifact else hashlib.sha256(b"").hexdigest()
+        self.results.append([name, how, digest[:8], time.monotonic() - began])
 
-    def build(self, name: str, digest: str) -> bytes:
+    def build(self, name: str, key: CacheKey) -> Artifact:
         (self.folder / f"building-{name}-{self.number}").write_text(str(os.getpid()))
         time.sleep(self.plan.seconds)
         if self.plan.until:
             jobs.wait_for(self.folder, self.plan.until)
         if self.plan.fails:
             raise RuntimeError("k.cc:1: error")
-        return digest.encode() + os.urandom(self.plan.size)
+        return came(key, os.urandom(self.plan.size))
 
     def run(self) -> dict[str, Any]:
         if self.plan.after:

@@ -12,8 +12,8 @@ import pytest
 
 import be_runtime
 from be_runtime.settings import Settings
-from be_runtime.store.archive import pack, unpack
-from be_runtime.store.cache import Store
+from be_runtime.store.artifact import pack, unpack
+from be_runtime.store.cache import Cache
 from be_runtime.store.lookup import read_manifest
 from be_runtime.store.remote import open_remote
 from be_toolchain.settings import RemoteSource
@@ -29,11 +29,11 @@ PROCESS = f"""
 import sys, jax
 before = set(sys.modules)
 import be_runtime
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.lookup import read_manifest
-path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
+path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parents[1]
 new = set(sys.modules) - before
-shared = ["be_runtime.store.places", "be_runtime.store.remote", "be_runtime.store.travelling"]
+shared = ["be_runtime.store.places", "be_runtime.store.remote", "be_runtime.store.sharing"]
 imported = sorted(new.intersection([*shared, "cryptography", "fsspec"]))
 print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """
@@ -56,12 +56,12 @@ class Machines:
     def load(self, url: str, *, is_new: bool = True, **variables: str) -> tuple[bool, str]:
         """Load as another machine, or as the last one: whether it built, and what was said."""
         if is_new:
-            Store(self.cache).clear("shared")
+            Cache(self.cache).clear("shared")
         with self.patch.context() as patch:
             for variable, value in {"BE_REMOTE_CACHE": url, **variables}.items():
                 patch.setenv(variable, value)
             be_runtime.set_cache_dir(self.cache)
-            path = be_runtime.load_cpp_inline("shared", SOURCE, auto_register=False).path.parent
+            path = be_runtime.load_cpp_inline("shared", SOURCE, auto_register=False).path.parents[1]
             place = open_remote(RemoteSource(url, "BE_REMOTE_CACHE"), Settings.from_environ(os.environ), print)
             assert place is not None
             place.link.finish(60)
@@ -113,20 +113,20 @@ def test_what_is_damaged_is_said_and_compiled_here(machines: Machines, server: F
     server.files[path] = good[:-1] + bytes([good[-1] ^ 1])
     is_built, said = machines.load(server.url)
     assert is_built
-    assert f"shared: the archive from {server.url} is damaged" in said
+    assert f"shared: the artifact from {server.url} is damaged" in said
     machines.load(server.url, **WRITES)
     assert machines.load(server.url) == (False, ""), "who builds anew and may write puts it right"
 
 
 def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, server: FileServer, tmp_path: Path):
-    signing = pytest.importorskip("be_runtime.store.archive")
+    signing = pytest.importorskip("be_runtime.store.signing")
     (private, public), (_, other) = signing.make_keys(), signing.make_keys()
     key = tmp_path / "key"
     signing.write_private_key(key, private)
     machines.load(server.url, **WRITES)
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert is_built
-    assert f"shared: the archive from {server.url} is not signed; it is not used; the builder must sign it" in said
+    assert f"shared: the artifact from {server.url} is not signed; it is not used; the builder must sign it" in said
     assert "since BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
     machines.load(server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
@@ -154,26 +154,34 @@ def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tm
     ]
 
 
-def tampered(data: bytes, outputs: dict[str, bytes], **fields: Any) -> bytes:
-    """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
-    head, contents = unpack(data)
-    changed = {**{name: bytes(content) for name, content in contents.items()}, **outputs}
-    rows = tuple((name, len(content), hashlib.sha256(content).hexdigest()) for name, content in changed.items())
-    return pack(head._replace(outputs=rows, **fields), changed)
+def tampered(data: bytes, code: bytes = b"", functions: str = "", **inputs: Any) -> bytes:
+    """An unsigned artifact with other code, functions or inputs, as somebody may put there who can write."""
+    found = unpack(data, "here")
+    code = code or found.image(found.table.image)
+    ((name, row),) = found.table.modules.items()
+    digest, made_from = hashlib.sha256(code).hexdigest(), found.table.inputs
+    assert made_from
+    table = found.table._replace(
+        images={digest: found.table.images[found.table.image]._replace(size=len(code))},
+        modules={name: {**row, "image": digest, "functions": functions or row["functions"]}},
+        inputs=made_from._replace(**inputs),
+    )
+    return pack(table, {digest: code})
 
 
 def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, server: FileServer):
     machines.load(server.url, **WRITES)
     ((path, good),) = server.files.items()
-    library = bytes(unpack(good)[1]["module.so"]).replace(b"be_ffi_", b"be_off_")
-    for archive, problem in (
-        (tampered(good, {"module.json": b'{"functions": ' + b"[" * 100_000}), ""),
-        (tampered(good, {"module.json": b'{"functions": {}}'}), ""),
-        (tampered(good, {"module.so": b"no library"}), ""),
-        (tampered(good, {"module.so": library}), ""),
-        (tampered(good, {}, digest="0" * 64), "is of another entry"),
+    found = unpack(good, "here")
+    library = found.image(found.table.image).replace(b"be_ffi_", b"be_off_")
+    for file, problem in (
+        (tampered(good, functions='{"functions": ' + "[" * 100_000), ""),
+        (tampered(good, functions='{"functions": {}}'), "its list of functions is not what a build here would write"),
+        (tampered(good, b"no library"), ""),
+        (tampered(good, library), ""),
+        (tampered(good, digest="0" * 64), "is of another entry"),
     ):
-        server.files[path] = archive
+        server.files[path] = file
         is_built, said = machines.load(server.url)
         assert is_built
         assert len(said.splitlines()) == 1, said

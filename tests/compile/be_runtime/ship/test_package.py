@@ -18,7 +18,7 @@ import pytest
 import be_runtime
 from be_runtime.cli.main import main
 from be_runtime.kernels.launcher import kernel_of, lacking
-from be_runtime.store.images import open_folder
+from be_runtime.store.artifact import open_folder
 from be_toolchain.arch import Arch
 from tests.compile.be_runtime.processes import python
 from tests.compile.be_runtime.scaling import scaling

@@ -77,7 +77,7 @@ def answer(case: Case, root: Path, text: str = "", **options: Any) -> tuple[int,
         extra_ldflags=[filled(flag, root) for flag in case.ldflags],
         **options,
     ).path
-    assert parse_manifest((path.parent / "manifest.json").read_bytes()).uncertain == ()
+    assert parse_manifest((path.parents[1] / "manifest.json").read_bytes()).uncertain == ()
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).answer())"
     done = subprocess.run([sys.executable, "-SE", "-c", code, path], capture_output=True, check=True, timeout=60)
     return int(done.stdout), path

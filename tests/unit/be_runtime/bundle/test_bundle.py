@@ -1,4 +1,4 @@
-"""A bundle: its index, its images, which are mapped if they are what their hash says, and that it is whole."""
+"""An artifact: its index, its images, which are mapped if they are what their hash says, and that it is whole."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ import pytest
 
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.own_files import ABI
-from be_runtime.store import bundle as bundle_module
-from be_runtime.store.bundle import CodeImage, ImageTarget, Index, ModuleRecord, parse_index, render_index, target_name
-from be_runtime.store.contents import Handlers, render_contents
-from be_runtime.store.images import (
-    KEPT,
-    Bundle,
-    check_baseline,
-    is_whole,
-    library_problem,
-    map_bytes,
-    open_folder,
-    open_trusted,
-    require_baseline,
+from be_runtime.store import index as index_module
+from be_runtime.store.artifact import Artifact, open_folder, open_trusted, write_folder
+from be_runtime.store.images import KEPT, check_baseline, is_whole, library_problem, map_bytes, require_baseline
+from be_runtime.store.index import (
+    CodeImage,
+    Handlers,
+    ImageTarget,
+    Index,
+    ModuleRecord,
+    parse_index,
+    render_contents,
+    render_index,
+    target_name,
 )
-from be_runtime.store.write_bundle import write_bundle
 from tests.support.accounts import STRANGER, needs_root, open_place
 
 __all__ = ["open_place"]  # a fixture
@@ -54,34 +53,34 @@ FORKS = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:This
 def write(folder: Path, *images: bytes, machine: str = platform.machine()) -> None:
     named = {hashlib.sha256(data).hexdigest(): data for data in images}
     rows = {digest: CodeImage("library", "cpu", len(data)) for digest, data in named.items()}
-    write_bundle(folder, Index(machine, rows), named)
+    write_folder(folder, Index(machine, rows), named)
 
 
-def opened(folder: Path) -> Bundle:
-    bundle = open_folder(folder)
-    assert bundle is not None
-    return bundle
+def opened(folder: Path) -> Artifact:
+    artifact = open_folder(folder)
+    assert artifact is not None
+    return artifact
 
 
-def written(folder: Path, machine: str = platform.machine()) -> Bundle:
-    """A bundle of one image, which no loader would take."""
+def written(folder: Path, machine: str = platform.machine()) -> Artifact:
+    """An artifact of one image, which no loader would take."""
     write(folder, DATA, machine=machine)
     return opened(folder)
 
 
-def require_refused(bundle: Bundle, words: str) -> None:
+def require_refused(artifact: Artifact, words: str) -> None:
     with pytest.raises(LoadError, match=words):
-        bundle.library(DIGEST)
+        artifact.library(DIGEST)
 
 
 @pytest.mark.parametrize("other", [b"not a lib\0ary", DATA[:-1], DATA[::-1]])
 def test_another_file_is_refused_also_in_a_package_that_is_imported_anyway(tmp_path: Path, other: bytes):
-    bundle = written(tmp_path / "package" / "b")
-    bundle.path(DIGEST).write_bytes(other)
-    for each in (bundle, bundle._replace(vouched=tmp_path / "package")):
+    artifact = written(tmp_path / "package" / "b")
+    artifact.path(DIGEST).write_bytes(other)
+    for each in (artifact, artifact._replace(vouched=tmp_path / "package")):
         require_refused(each, "other bytes than when it was built")
-    bundle.path(DIGEST).unlink()
-    require_refused(bundle, f"images/{DIGEST}.so can't be read")
+    artifact.path(DIGEST).unlink()
+    require_refused(artifact, f"images/{DIGEST}.so can't be read")
 
 
 def test_code_that_this_machine_cannot_run_names_what_it_lacks(tmp_path: Path):
@@ -104,11 +103,11 @@ def test_a_level_that_does_not_exist_is_refused():
 def test_what_others_may_write_is_neither_believed_nor_mapped(tmp_path: Path, level: str):
     folder = tmp_path / "packages" / "b"
     assert open_folder(tmp_path) is open_folder(folder) is open_trusted(folder) is None, "it has no index"
-    bundle = written(folder)
+    artifact = written(folder)
     assert open_trusted(folder) is not None
     (folder / level).chmod(0o777)
     if level not in ("index.json", ".."):
-        require_refused(bundle, rf"{OTHERS} \(mode 777\)")
+        require_refused(artifact, rf"{OTHERS} \(mode 777\)")
     if "images" not in level:
         with pytest.raises(LoadError, match=OTHERS):
             open_trusted(folder)
@@ -120,12 +119,12 @@ def test_what_others_may_write_is_neither_believed_nor_mapped(tmp_path: Path, le
 def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway(tmp_path: Path):
     folder = tmp_path / "package" / "_kernels"
     folder.parent.mkdir()
-    bundle = written(folder)
+    artifact = written(folder)
     for path in (folder, *folder.rglob("*")):
         os.chown(path, STRANGER, STRANGER)
-    require_refused(bundle, "belongs to another user")
+    require_refused(artifact, "belongs to another user")
     os.chown(folder.parent, STRANGER, STRANGER)
-    require_refused(bundle._replace(vouched=folder.parent), "can't be loaded: ")
+    require_refused(artifact._replace(vouched=folder.parent), "can't be loaded: ")
 
 
 def require_unmapped(words: str) -> None:
@@ -256,27 +255,27 @@ def write_until(folder: Path, last: int) -> None:
 
 
 def exit_codes(function: Callable[[Path, int], None], folder: Path, numbers: range) -> list[int | None]:
-    """Run a function in processes at once, one a number, and return how they ended; the bundle is whole then."""
+    """Run a function in processes at once, one a number, and return how they ended; the artifact is whole then."""
     fork = multiprocessing.get_context("fork")
     running = [fork.Process(target=function, args=(folder, number)) for number in numbers]
     for each in running:
         each.start()
     for each in running:
         each.join()
-    bundle = opened(folder)
-    for digest in bundle.table.images:
-        bundle.image(digest)
+    artifact = opened(folder)
+    for digest in artifact.table.images:
+        artifact.image(digest)
     return [each.exitcode for each in running]
 
 
 @FORKS
-def test_processes_that_write_one_bundle_wait_for_each_other(tmp_path: Path):
+def test_processes_that_write_one_artifact_wait_for_each_other(tmp_path: Path):
     assert exit_codes(write_slowly, tmp_path / "_kernels", range(3)) == [0, 0, 0]
     assert len(os.listdir(tmp_path / "_kernels" / "images")) == 2
 
 
 @FORKS
-def test_a_killed_build_leaves_the_bundle_whole_and_nothing_that_the_next_one_does_not_remove(tmp_path: Path):
+def test_a_killed_build_leaves_the_artifact_whole_and_nothing_that_the_next_one_does_not_remove(tmp_path: Path):
     folder = tmp_path / "_kernels"
     write_two(folder, 0)
     number = 1
@@ -291,7 +290,7 @@ def test_every_user_can_read_it_and_files_of_another_build_go(tmp_path: Path):
     folder = tmp_path / "_kernels"
     before = os.umask(0o077)
     try:
-        write_bundle(folder, Index("x86_64", {}), {})
+        write_folder(folder, Index("x86_64", {}), {})
         (folder / "__init__.py").write_text("x = 1\n")  # as earlier releases wrote it
         write_two(folder, 1)
     finally:
@@ -305,10 +304,10 @@ def test_a_folder_or_a_file_of_somebody_else_is_kept(tmp_path: Path, name: str):
     (tmp_path / name).write_text("mine")
     (tmp_path / "index.json").write_text("{}")
     with pytest.raises(ArgumentError, match="holds something else"):
-        write_bundle(tmp_path, Index("x86_64", {}), {})
+        write_folder(tmp_path, Index("x86_64", {}), {})
     assert sorted(os.listdir(tmp_path)) == sorted([name, "index.json"])
     with pytest.raises(ArgumentError, match="can't be written: Not a directory"):
-        write_bundle(tmp_path / name, Index("x86_64", {}), {})
+        write_folder(tmp_path / name, Index("x86_64", {}), {})
 
 
 KNOWN, OTHER = "ab" * 32, "00" * 32
@@ -339,8 +338,8 @@ def target(name: str, digest: str = KNOWN, **stages: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        ("update brainevent-toolchain here", [{"format": bundle_module.FORMAT + 1}, {"abi": ABI + 1}]),
-        ("build it again with this release", [{"format": bundle_module.FORMAT - 1}]),
+        ("update brainevent-toolchain here", [{"format": index_module.FORMAT + 1}, {"abi": ABI + 1}]),
+        ("build it again with this release", [{"format": index_module.FORMAT - 1}]),
         ("build here again with this", [{"abi": 0}]),
         ("damaged", [{"abi": "1"}, {"images": []}, {"targets": {"f": {}}}, {"modules": None}, {"machine": 64}]),
         ("damaged", [{"images": {KNOWN: {"kind": "script", "platform": "cpu", "size": 1}}}]),
@@ -364,10 +363,10 @@ def test_a_damaged_index_is_named_and_errors_of_ours_pass(text: str):
         parse_index(text, "some/place")
     with (
         pytest.raises(LoadError, match="some/place has a damaged index: KeyError: 'x'"),
-        bundle_module.reading("some/place"),
+        index_module.reading("some/place"),
     ):
         INDEX.modules["x"]
-    with pytest.raises(ArgumentError, match="ours"), bundle_module.reading("some/place"):
+    with pytest.raises(ArgumentError, match="ours"), index_module.reading("some/place"):
         raise ArgumentError("ours")
 
 

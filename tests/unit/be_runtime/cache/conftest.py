@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.keys import make_key
 
 
@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.header, self.builds = folder, folder / "x.h", 0
-        self.store, self.base = Store(folder / "cache"), folder / "cache" / "kernels-v1"
+        self.store, self.base = Cache(folder / "cache"), folder / "cache" / "kernels-v1"
         self.key = make_key("module", ("name", "add"), ("flags", ("-O2",)))
         self.edit(b"one")
 

@@ -11,7 +11,7 @@ import pytest
 
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.folder import CacheWarning, temporary_dirs, usable_cache_dir
 from be_toolchain.machine.files import CACHE
 from be_toolchain.machine.local_system import LocalSystem
@@ -95,7 +95,7 @@ def test_the_users_own_link_to_a_scratch_disk_is_followed(bench: Bench):
 def test_a_root_below_a_folder_that_all_may_write_to_is_refused_before_anything_is_made(bench: Bench, open_place: Path):
     above = open_place / "open"
     put(above, 0o777)
-    bench.store = Store(above / "cache")
+    bench.store = Cache(above / "cache")
     assert f"BE_SAFE_FOLDERS={above}" in f"{require_refused(bench, f'{above} {OTHERS}').hints}"
     assert not list(above.iterdir())
     above.chmod(0o755)
@@ -246,7 +246,7 @@ _ON_MOUNTS = """
 import os, subprocess, sys
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.folder import usable_cache_dir
 from be_runtime.store.keys import make_key
 from be_runtime.errors import CacheError
@@ -257,16 +257,16 @@ def build(staging):
     return BuildOutput(outputs=("m.so",))
 def key(number): return make_key("module", ("name", f"n{number}"))
 def run(command): subprocess.run(command.split(), check=True)
-for number in range(4): Store(Path("t/lower/cache")).get_or_build(key(number), build)
+for number in range(4): Cache(Path("t/lower/cache")).get_or_build(key(number), build)
 run("mount -t overlay overlay -o lowerdir=t/lower,upperdir=t/upper,workdir=t/work top")
-store = Store(Path("top/cache"))
+store = Cache(Path("top/cache"))
 for info in list(store.entries())[:2]: os.utime(f"{info.path}/manifest.json", (0, 0))
 print(store.prune(max_age_days=90), len(list(store.entries())))
 store.get_or_build(key(9), build)
 print(store.clear(), list(store.entries()), store.get_or_build(key(1), build).built)
 run("umount top")
 run("mount -o remount,ro t")
-store = Store(usable_cache_dir(Settings(cache_dir=Path("t/lower/cache")), LocalSystem()))
+store = Cache(usable_cache_dir(Settings(cache_dir=Path("t/lower/cache")), LocalSystem()))
 print(store.get(key(0)) is not None, store.get_or_build(key(1), build).built, len(list(store.entries())))
 for act in (store.clear, store.prune, lambda: store.get_or_build(key(5), build)):
     try: act()

@@ -182,7 +182,7 @@ sys.meta_path.insert(0, Slow())
 def build(staging):
     (staging / "m.so").write_bytes(b"x")
     return BuildOutput(outputs=("m.so",))
-def ask(): return Store(Path(lock)).get_or_build(make_key("module"), build)
+def ask(): return Cache(Path(lock)).get_or_build(make_key("module"), build)
 threading.Thread(target=ask).start()
 importing.wait()
 child = os.fork()
@@ -196,7 +196,7 @@ assert os.waitpid(child, 0)[1] == 0
 _FORKING = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import make_key
+from be_runtime.store.cache import BuildOutput, Cache; from be_runtime.store.keys import make_key
 from be_runtime.store.lock import key_lock
 from be_runtime.errors import CacheError
 from be_runtime.load.process import Process
@@ -216,8 +216,8 @@ _PRELUDE = """
 import json, os, sys, time
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
-from be_runtime.store.cache import BuildOutput, Store; from be_runtime.store.keys import CacheKey
-store, key, log = Store(Path(sys.argv[2])), CacheKey.from_json(sys.argv[3]), sys.argv[4]
+from be_runtime.store.cache import BuildOutput, Cache; from be_runtime.store.keys import CacheKey
+store, key, log = Cache(Path(sys.argv[2])), CacheKey.from_json(sys.argv[3]), sys.argv[4]
 """
 
 _HANG = """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import BuildOutput, Recorded, Store
+from be_runtime.store.cache import BuildOutput, Cache, Recorded
 from be_runtime.store.folder import variant_name
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.publish import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, GRACE_NS, is_abandoned, superseded
@@ -133,7 +133,7 @@ def test_bad_outputs_are_refused(bench: Bench, message: str, lists: list[tuple[s
 
 def test_folders_and_files_are_the_users_alone(bench: Bench):
     """Also those that lead to a new cache."""
-    bench.store = Store(bench.folder / "a" / "b" / "cache")
+    bench.store = Cache(bench.folder / "a" / "b" / "cache")
     old = os.umask(0)
     try:
         bench.make()
@@ -144,7 +144,7 @@ def test_folders_and_files_are_the_users_alone(bench: Bench):
 
 
 def test_a_store_in_an_impossible_place_says_so(bench: Bench):
-    bench.store = Store(bench.header / "cache")
+    bench.store = Cache(bench.header / "cache")
     assert bench.is_missing()
     with pytest.raises(CacheError, match=r"x\.h/cache") as caught:
         bench.make()
@@ -196,7 +196,7 @@ def test_an_entry_says_who_made_it_how_long_that_took_and_why(bench: Bench):
 
 
 def test_a_build_may_find_that_the_entry_has_come(bench: Bench):
-    other = Store(bench.folder / "other")
+    other = Cache(bench.folder / "other")
     other.get_or_build(bench.key, bench.build)
     with bench.store.building(bench.key) as building:
         assert not building.is_there()
@@ -275,26 +275,26 @@ KEYS = [*(key("add", number) for number in range(3)), *(key("mul", number) for n
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "cache")
+def filled(tmp_path: Path) -> Cache:
+    store = Cache(tmp_path / "cache")
     for each in KEYS:
         store.get_or_build(each, build)
     return store
 
 
-def names(store: Store) -> str:
+def names(store: Cache) -> str:
     """The first letters of the names of all entries."""
     return "".join(sorted(info.name[0] for info in store.entries()))
 
 
-def age(store: Store, wanted: CacheKey, age_s: float = 100 * DAY_S) -> None:
+def age(store: Cache, wanted: CacheKey, age_s: float = 100 * DAY_S) -> None:
     """Say that an entry was used last so long ago."""
     entry = store.get(wanted)
     assert entry is not None
     os.utime(entry.path / "manifest.json", (time.time() - age_s,) * 2)
 
 
-def test_entries_are_listed_and_those_of_one_module_cleared(filled: Store):
+def test_entries_are_listed_and_those_of_one_module_cleared(filled: Cache):
     assert names(filled) == "aaamm"
     assert {(info.kind, info.size_bytes, info.is_damaged) for info in filled.entries()} == {("module", 1000, False)}
     assert all(abs(info.last_used_s - time.time()) < 60 for info in filled.entries())
@@ -302,7 +302,7 @@ def test_entries_are_listed_and_those_of_one_module_cleared(filled: Store):
     assert (filled.get(key("add")), names(filled)) == (None, "mm")
 
 
-def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: Store):
+def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: Cache):
     base = filled.root / "kernels-v1"
     fan = next(path for path in base.iterdir() if len(path.name) == 2)
     in_key = next(fan.glob("?" * 64)) / "notes.txt"
@@ -318,7 +318,7 @@ def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: Sto
     assert names(filled) == "a"
 
 
-def test_damaged_entries_are_cleared_and_pruned(filled: Store):
+def test_damaged_entries_are_cleared_and_pruned(filled: Cache):
     paths = [Path(info.path) for info in filled.entries()]
     (paths[0] / "manifest.json").write_text("garbage")
     assert sum(info.is_damaged for info in filled.entries()) == 1
@@ -331,7 +331,7 @@ def test_damaged_entries_are_cleared_and_pruned(filled: Store):
 @pytest.mark.parametrize(
     ("limit", "left"), [(5000, "aaamm"), (4999, "aam"), (3000, "aam"), (2999, "am"), (1000, "m"), (0, "m")]
 )
-def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Store, limit: int, left: str):
+def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Cache, limit: int, left: str):
     """What was used in the same minute goes together, and the newest stays."""
     for minutes, each in zip((10, 20, 30, 30), KEYS, strict=False):
         age(filled, each, minutes * 60)
@@ -340,7 +340,7 @@ def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Store, lim
     assert names(filled) == left
 
 
-def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_it(filled: Store):
+def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_it(filled: Cache):
     age(filled, KEYS[0])
     assert filled.prune(max_age_days=90)
     assert names(filled) == "aamm"
@@ -353,7 +353,7 @@ def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_i
     assert names(filled) == "mm"
 
 
-def test_rounds_begin_a_day_apart(filled: Store):
+def test_rounds_begin_a_day_apart(filled: Cache):
     now_s = time.time()
     assert filled.prune(max_age_days=90)
     age(filled, key("add"))
@@ -367,7 +367,7 @@ SIZES = ('{"sizes": 3}', '{"sizes": {"x": 1}}', '{"used_before_s": Infinity, "si
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\0", '{"a": 1}', "[" * 100_000, *SIZES])
-def test_a_damaged_note_begins_a_round(filled: Store, text: str):
+def test_a_damaged_note_begins_a_round(filled: Cache, text: str):
     age(filled, key("add"))
     (filled.root / "kernels-v1" / "pruning.json").write_text(text)
     filled.prune(max_age_days=90)
@@ -375,7 +375,7 @@ def test_a_damaged_note_begins_a_round(filled: Store, text: str):
     assert len(names(filled)) == 4
 
 
-def test_what_killed_writers_left_goes_when_it_is_old(filled: Store):
+def test_what_killed_writers_left_goes_when_it_is_old(filled: Cache):
     """Files that had not got their names yet, of a round's progress and of a refreshed manifest."""
     base = filled.root / "kernels-v1"
     entry = next(base.glob("*/*/*/manifest.json")).parent

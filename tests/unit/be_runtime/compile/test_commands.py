@@ -22,7 +22,7 @@ from be_runtime.load.identity import portable_request
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
-from be_runtime.store.bundle import Demand
+from be_runtime.store.index import Demand
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
 from be_toolchain.values import CudaToolkit, HostCompiler

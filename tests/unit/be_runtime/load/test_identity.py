@@ -19,8 +19,8 @@ from be_runtime.request.arguments import cpp_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
-from be_runtime.store.bundle import Demand
-from be_runtime.store.travelling import key_roots, movable_key, naming_flags
+from be_runtime.store.index import Demand
+from be_runtime.store.sharing import key_roots, movable_key, naming_flags
 from be_toolchain import __version__
 from be_toolchain.arch import Arch
 from be_toolchain.values import HostCompiler, Toolchain

@@ -22,8 +22,8 @@ from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remake
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
-from be_runtime.store.cache import BuildOutput, Entry, Store
-from be_runtime.store.contents import Handlers
+from be_runtime.store.cache import BuildOutput, Cache, Entry
+from be_runtime.store.index import Handlers
 from be_runtime.store.keys import make_key
 from be_toolchain.machine.local_system import LocalSystem
 
@@ -114,8 +114,8 @@ def session(tmp_path: Path) -> Session:
     return Session(
         system=LocalSystem(),
         settings=Settings.from_environ({}),
-        cache=Store(tmp_path / "cache"),
-        module_store=Store(tmp_path / "cache"),
+        cache=Cache(tmp_path / "cache"),
+        module_store=Cache(tmp_path / "cache"),
         record_dir=tmp_path / "cache" / "toolchain",
         registry=Registry(lambda name, handler, platform: None),
     )

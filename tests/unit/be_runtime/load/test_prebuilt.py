@@ -18,10 +18,10 @@ from be_runtime.request.arguments import cuda_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
-from be_runtime.store.bundle import IMAGES, INDEX, serves
-from be_runtime.store.cache import BuildOutput, Entry, Store
-from be_runtime.store.contents import CONTENTS, LIBRARY, Handlers, render_contents
+from be_runtime.store.artifact import keep_library
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.eviction import EntryInfo
+from be_runtime.store.index import IMAGES, INDEX, CodeImage, Handlers, ModuleRecord, render_contents, serves
 from be_runtime.store.keys import CacheKey
 from be_toolchain.arch import parse_archs
 from be_toolchain.values import HostCompiler, Toolchain
@@ -55,16 +55,18 @@ def header(tmp_path: Path) -> Path:
 @pytest.fixture
 def fill(tmp_path: Path, header: Path) -> Fill:
     """Builds modules into a cache with some compiler, and exports all of them."""
-    store, folder = Store(tmp_path / "cache"), tmp_path / "prebuilt"
-
-    def build(staging: Path) -> BuildOutput:
-        (staging / LIBRARY).write_bytes(b"code")
-        (staging / CONTENTS).write_text(render_contents(FUNCTIONS))
-        return BuildOutput(outputs=(LIBRARY, CONTENTS), dependencies=(header,))
+    store, folder = Cache(tmp_path / "cache"), tmp_path / "prebuilt"
 
     def run(*archs: str, request: BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
         cxx = HostCompiler(Path("/usr/bin/g++"), "gcc", version, "x86_64", "PATH")
         for text in archs:
+            image = CodeImage("library", "CUDA", 0, tuple(map(str, parse_archs(text))))
+
+            def build(staging: Path, image: CodeImage = image) -> BuildOutput:
+                (staging / "module.so").write_bytes(b"code")
+                record = ModuleRecord("cuda", "", render_contents(FUNCTIONS), {})
+                return BuildOutput(keep_library(staging, "module.so", image, {request.name: record}), (header,))
+
             tools = Tools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
             store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
@@ -92,8 +94,8 @@ def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_
     folder = fill("7.5", "9.0a", version="99.0")
     found = find(folder, archs="9.0a")
     assert found is not None
-    assert found.bundle.where.endswith("sm_90a")
-    assert found.bundle.image(found.record.image) == b"code"
+    assert found.artifact.where.endswith("sm_90a")
+    assert found.artifact.image(found.record.image) == b"code"
     assert found.record.contents() == FUNCTIONS
     assert find(folder) is not None, "any module serves where nothing says what it runs on"
     assert all(words in explain(fill("9.0"), archs="7.0") for words in ("for sm_90", "sm_70"))
@@ -257,7 +259,7 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):
         find(tmp_path / "nowhere")
 
 
-class ClearedWhile(Store):
+class ClearedWhile(Cache):
     """A cache that another process clears while its entries are exported."""
 
     def entries(self) -> Iterator[EntryInfo]:
@@ -283,8 +285,8 @@ def test_modules_that_are_removed_meanwhile_are_left_out(fill: Fill, tmp_path: P
 
 def test_an_empty_cache_and_a_folder_that_cannot_be_made_are_named(fill: Fill, tmp_path: Path):
     with pytest.raises(CacheError, match="nothing to export"):
-        prebuilt.export(Store(tmp_path / "empty"), tmp_path / "out")
+        prebuilt.export(Cache(tmp_path / "empty"), tmp_path / "out")
     fill("9.0")
     (tmp_path / "file").write_text("")
     with pytest.raises(CacheError, match="file/kernels can't be written: Not a directory"):
-        prebuilt.export(Store(tmp_path / "cache"), tmp_path / "file")
+        prebuilt.export(Cache(tmp_path / "cache"), tmp_path / "file")

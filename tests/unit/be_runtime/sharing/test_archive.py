@@ -1,36 +1,37 @@
-"""What moves between machines: archives, of which nothing is read before the signature, and names for folders."""
+"""What moves between machines: artifacts, of which nothing is read before the signature, and names for folders."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
 import zipfile
 import zlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from be_runtime.errors import ArgumentError
-from be_runtime.store import archive
-from be_runtime.store.archive import MAGIC, ArchiveError, Head, Verify, pack, resigned, unpack
-from be_runtime.store.cache import BuildOutput, Store
+from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.store import artifact
+from be_runtime.store.artifact import MAGIC, keep_library, resigned, unpack
+from be_runtime.store.cache import BuildOutput, Cache
+from be_runtime.store.index import CodeImage, Index
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.travelling import (
-    ExportWriter,
+from be_runtime.store.places import ExportWriter, read_export
+from be_runtime.store.sharing import (
     Roots,
     Shareable,
     key_roots,
     movable_key,
     naming_flags,
     pack_entry,
-    read_export,
     unnamed_paths,
     unpack_entry,
 )
+from be_runtime.store.signing import Verifier
+from tests.support.artifacts import CODE, packed, table
+from tests.support.artifacts import artifact as came
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 
@@ -46,17 +47,22 @@ def trusts(data: bytes, signature: bytes) -> bool:
     return seal(data) == signature
 
 
+TRUSTED = Verifier(trusts, "SETTING")
 KEY = make_key("module", ("name", "k"))
-OUTPUTS = {"module.so": b"\x7fELF" * 100, "module.json": b"{}"}
-ROWS = tuple((name, len(data), digest(data)) for name, data in OUTPUTS.items())
-FILES = ((("<site>/a.h", "00"),), (("/usr/bin/g++", "11"),), (("/usr/include", 0, ("b.h",)),))
-HEAD = Head(KEY.digest, "module", "k", ROWS, *FILES, "here", 0.5)
-PACKED, SIGNED = pack(HEAD, OUTPUTS), pack(HEAD, OUTPUTS, seal)
+FILES = {
+    "dependencies": (("<site>/a.h", "00"),),
+    "others": (("/usr/bin/g++", "11"),),
+    "absent": (("/usr/include", 0, ("b.h",)),),
+    "host": "here",
+    "seconds": 0.5,
+}
+TABLE = table(KEY, **FILES)
+PACKED, SIGNED = packed(KEY, **FILES), packed(KEY, sign=seal, **FILES)
 
 
-def read(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, bytes]]:
-    head, outputs = unpack(data, verify)
-    return head, {name: bytes(content) for name, content in outputs.items()}
+def read(data: bytes, verify: Verifier | None = None) -> tuple[Index, bytes]:
+    found = unpack(data, "here", verify)
+    return found.table, found.image(found.table.image)
 
 
 def flipped(data: bytes, at: int, mask: int) -> bytes:
@@ -64,65 +70,68 @@ def flipped(data: bytes, at: int, mask: int) -> bytes:
 
 
 def test_what_is_packed_is_unpacked():
-    assert read(PACKED) == read(SIGNED, trusts) == read(resigned(PACKED, seal), trusts) == (HEAD, OUTPUTS)
+    assert read(PACKED) == read(SIGNED, TRUSTED) == read(resigned(PACKED, "here", seal), TRUSTED) == (TABLE, CODE)
 
 
 def test_each_flipped_byte_and_each_other_length_is_noticed():
     shorter = (PACKED[:end] for end in range(len(PACKED)))
     for data in (*(flipped(SIGNED, at, 1 << at % 8) for at in range(len(SIGNED))), *shorter, PACKED + b"\0"):
-        with pytest.raises(ArchiveError):
-            unpack(data, trusts if len(data) == len(SIGNED) else None)
-    for at in (at for at in range(len(PACKED)) if at not in range(len(MAGIC), len(MAGIC) + 64)):
-        with contextlib.suppress(ArchiveError):
-            assert read(flipped(PACKED, at, 0x10)) == (HEAD, OUTPUTS), "a bit that zlib does not use"
+        with pytest.raises(LoadError):
+            unpack(data, "here", TRUSTED if len(data) == len(SIGNED) else None)
+    for at in range(len(PACKED)):
+        with pytest.raises(LoadError):
+            unpack(flipped(PACKED, at, 1 << at % 8), "here")
 
 
-def test_an_untrusted_archive_is_refused_before_its_head_is_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(archive, "_read_head", pytest.fail)
-    other = pack(HEAD, OUTPUTS, lambda _: b"x" * 64)
-    for data, words in ((PACKED, "is not signed$"), (other, "not signed by a key that is trusted here")):
-        with pytest.raises(ArchiveError, match=words):
-            unpack(data, trusts)
-
-
-@pytest.mark.parametrize("name", ["../x", "/x", "a//b", "manifest.json", "key.json", "", "a\0b"])
-def test_an_output_stays_in_its_folder(name: str):
-    with pytest.raises(ArchiveError, match="the name of an output"):
-        unpack(pack(HEAD._replace(outputs=((name, 0, digest(b"")),)), {name: b""}))
+def test_an_untrusted_artifact_is_refused_before_its_index_is_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(artifact, "parse_index", pytest.fail)
+    other = packed(KEY, sign=lambda _: b"x" * 64)
+    for data, words in ((PACKED, "here is not signed\n"), (other, "not signed by a key that is trusted here")):
+        with pytest.raises(LoadError, match=words):
+            unpack(data, "here", TRUSTED)
 
 
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("outputs", [(("a", -1, "00"),), (("a", 0, "00"), ("a", 0, "00"))]),
         ("dependencies", [(("a", 1),), (("a", "b", "c"),), "a path and a hash", (("/a/" * 340, ""),) * 1000]),
         ("absent", [((1, 0, ()),), (("/", 0, (1,)),), (("/", 0, "names"),), (("/", 0, ("a",) * 40_000),)]),
+        ("absent", [(("/", -1, ()),)]),
         ("others", [{"ab": "cd"}]),
         ("seconds", ["x", float("nan")]),
         ("host", [None]),
         ("name", ["k" * 2000]),
     ],
 )
-def test_a_head_of_other_types_or_sizes_is_refused(field: str, values: list[Any]):
+def test_inputs_of_other_types_or_sizes_are_refused(field: str, values: list[Any]):
     for value in values:
-        with pytest.raises(ArchiveError, match="head can't be read"):
-            unpack(pack(HEAD._replace(**{field: value}), {**OUTPUTS, "a": b""}))
+        with pytest.raises(LoadError, match="here has a damaged index"):
+            unpack(packed(KEY, **{field: value}), "here")
 
 
-def test_a_head_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
+def sealed(text: bytes) -> bytes:
+    framed = len(text).to_bytes(8, "little") + text
+    return MAGIC + b"h" + hashlib.sha512(framed).digest() + framed
+
+
+def test_an_index_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
     """To read 64 MB of brackets took 12 s."""
-    texts: list[str] = []
-    monkeypatch.setattr(archive, "json", SimpleNamespace(loads=texts.append))
+    texts: list[bytes] = []
+    monkeypatch.setattr(artifact, "parse_index", lambda text, _where: texts.append(text))
     text = zlib.compress(b'{"outputs":[[]' + b",[]" * (1 << 23) + b"]}")
-    with pytest.raises(ArchiveError, match="head can't be read"):
-        unpack(MAGIC + bytes(64) + len(text).to_bytes(8, "little") + text)
-    assert [len(each) for each in texts] == [1 << 22]
+    with pytest.raises(LoadError, match="can't be read: its end is missing, or it is too large"):
+        unpack(sealed(text), "here")
+    assert texts == []
 
 
 def test_another_format_is_told_from_another_file():
-    for data, words in ((b"be-entry-2\n" + bytes(100), "another release"), (b"<html>not found</html>", "no archive")):
-        with pytest.raises(ArchiveError, match=words):
-            unpack(data)
+    for data, words in (
+        (b"be-entry-1\n" + bytes(100), "here is of another release's format"),
+        (b"be-artifact-2\n" + bytes(100), "here is of another release's format"),
+        (b"<html>not found</html>", "here is no exported program or artifact"),
+    ):
+        with pytest.raises(LoadError, match=words):
+            unpack(data, "here")
 
 
 def export(path: Path, *archives: bytes) -> bytes:
@@ -132,7 +141,7 @@ def export(path: Path, *archives: bytes) -> bytes:
     return path.read_bytes()
 
 
-def require_refused(path: Path, words: str | None = None, verify: Verify | None = None) -> None:
+def require_refused(path: Path, words: str | None = None, verify: Verifier | None = None) -> None:
     with pytest.raises(ArgumentError, match=words):
         list(read_export(path, verify))
 
@@ -140,7 +149,7 @@ def require_refused(path: Path, words: str | None = None, verify: Verify | None 
 def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
     path = tmp_path / "kernels.be"
     whole = export(path, SIGNED, b"another of the same entry")
-    assert list(read_export(path, trusts)) == [(HEAD, SIGNED)]
+    assert [(each.table, each.packed) for each in read_export(path, TRUSTED)] == [(TABLE, SIGNED)]
     begin = whole.index(SIGNED)
     damaged = [flipped(whole, at, 1) for at in range(begin, begin + len(SIGNED), 97)]
     for data in (*damaged, *(whole[:size] for size in range(0, len(whole), 41))):
@@ -148,14 +157,14 @@ def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
         require_refused(path)
     export(path, PACKED)
     assert len(list(read_export(path))) == 1
-    require_refused(path, "is not signed", trusts)
+    require_refused(path, "is not signed", TRUSTED)
 
 
 @pytest.mark.parametrize(
     ("files", "method", "words"),
     [
-        ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "no archive of an entry"),
-        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "no archive of an entry"),
+        ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "which is no artifact"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "which is no artifact"),
         ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "is not of the entry that its name gives"),
         ({"be-export": "2\n"}, zipfile.ZIP_STORED, "another release's format"),
         ({"x": ""}, zipfile.ZIP_STORED, "no export of the cache"),
@@ -182,22 +191,18 @@ def test_an_export_appears_when_it_is_whole_and_is_written_through_no_link(tmp_p
     assert (tmp_path / "mine").read_bytes() == b"mine"
 
 
-X = digest(b"x")
 NO_ROOTS = Roots(())
 
 
 def take(folder: Path, share: Shareable, **fields: Any) -> list[str]:
-    """Unpack an archive with such fields, and return the paths that it depends on."""
-    head = Head(KEY.digest, "module", "k", (("module.so", 1, X),), (), (), (), "there", 1.0)._replace(**fields)
+    """Unpack an artifact with such inputs, and return the paths that it depends on."""
     shutil.rmtree(folder / "staging", ignore_errors=True)
     (folder / "staging").mkdir()
-    data = pack(head, {name: b"x" for name, *_ in head.outputs})
-    output = unpack_entry(data, share, folder / "staging", "elsewhere")
+    output = unpack_entry(came(KEY, **fields), share, folder / "staging", "elsewhere")
     return [*map(str, output.dependencies), *map(str, output.absent)]
 
 
 NO_FILES = ("{}", "{}/file/a.h", "{}/file/", "/a\0.h", "/a\udfff.h", "/" + "a" * 300)
-NO_MODULES = ("a", "module", "d/" * 400 + "module.so", "image0.cubin", "module.so/module.so")
 HUGE = ("/proc/version", "/dev/../proc/version", "{}/large")
 
 
@@ -205,37 +210,35 @@ HUGE = ("/proc/version", "/dev/../proc/version", "{}/large")
     ("field", "row", "words", "names"),
     [
         ("dependencies", (digest(b""),), "can't be used here|was built with another", NO_FILES),
-        ("outputs", (1, X), r"it has .*, which no module has|it has no module|can't be used here", NO_MODULES),
-        ("outputs", (1, X), "a name the cache keeps", ("manifest.json", "manifest.json/a", "key.json/a")),
         ("others", (digest(Path("/proc/version").read_bytes()),), "was built with another", HUGE),
     ],
 )
-def test_files_that_no_build_here_reads_or_makes_are_refused(
+def test_files_that_no_build_here_reads_are_refused(
     tmp_path: Path, field: str, row: tuple[Any, ...], words: str, names: tuple[str, ...]
 ):
     (tmp_path / "file").touch()
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
     for name in names:
-        with pytest.raises(ArchiveError, match=words):
-            take(tmp_path, Shareable(KEY, NO_ROOTS, ("module.*",)), **{field: ((name.format(tmp_path), *row),)})
+        with pytest.raises(LoadError, match=f"^the artifact ({words})"):
+            take(tmp_path, Shareable(KEY, NO_ROOTS), **{field: ((name.format(tmp_path), *row),)})
 
 
-def test_an_output_that_a_build_here_would_write_otherwise_is_refused(tmp_path: Path):
-    with pytest.raises(ArchiveError, match=r"its module.so is not what a build here would write"):
-        take(tmp_path, Shareable(KEY, NO_ROOTS, ("module.so",), known=(("module.so", b"y"),)))
+def test_a_list_of_functions_that_a_build_here_would_not_write_is_refused(tmp_path: Path):
+    with pytest.raises(LoadError, match="its list of functions is not what a build here would write"):
+        take(tmp_path, Shareable(KEY, NO_ROOTS, '{"functions": {}}'))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_output_any_more_is_not_packed(tmp_path: Path, kind: str):
+def test_what_is_no_image_any_more_is_not_packed(tmp_path: Path, kind: str):
     def make(staging: Path) -> BuildOutput:
         (staging / "module.so").write_bytes(b"code")
-        return BuildOutput(("module.so",))
+        return BuildOutput(keep_library(staging, "module.so", CodeImage("library", "cpu", 0), {}))
 
-    entry = Store(tmp_path / "cache").get_or_build(KEY, make)
-    library = plant(entry.path / "module.so", kind)
-    with refused_at_once(), pytest.raises(ArchiveError, match=rf"can't be read: .*: {library}"):
-        pack_entry(entry.path, entry.manifest, Shareable(KEY, NO_ROOTS, ("module.so",)))
+    entry = Cache(tmp_path / "cache").get_or_build(KEY, make)
+    library = plant(entry.path / f"images/{digest(b'code')}.so", kind)
+    with refused_at_once(), pytest.raises(LoadError, match=rf"{library.name} can't be read: "):
+        pack_entry(entry.path, entry.manifest, Shareable(KEY, NO_ROOTS))
 
 
 def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_path: Path):
@@ -244,14 +247,14 @@ def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_pat
         (tmp_path / name / "pkg").mkdir(parents=True)
     (tmp_path / "link").symlink_to("b")
     roots = Roots(tuple((str(tmp_path / name), "<site>") for name in ("a", "b", "link")))
-    share, header = Shareable(KEY, roots, ("module.*",)), ("<site>/pkg/a.h", digest(b"1"))
+    share, header = Shareable(KEY, roots), ("<site>/pkg/a.h", digest(b"1"))
     (tmp_path / "b/pkg/a.h").write_text("1")
     assert take(tmp_path, share, dependencies=(header,)) == [str(tmp_path / "b/pkg/a.h")]
-    with pytest.raises(ArchiveError, match=r"where there is no .*/b/pkg/a.h"):
+    with pytest.raises(LoadError, match=r"where there is no .*/b/pkg/a.h"):
         take(tmp_path, share, absent=(("<site>/pkg", 0, ("a.h",)),))
     (tmp_path / "a/pkg/a.h").write_text("1")
     (tmp_path / "b/pkg/a.h").write_text("2")
-    with pytest.raises(ArchiveError, match=r"was built with another .*/b/pkg/a.h than the one here"):
+    with pytest.raises(LoadError, match=r"was built with another .*/b/pkg/a.h than the one here"):
         take(tmp_path, share, dependencies=(header,))
 
 

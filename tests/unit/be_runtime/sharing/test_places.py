@@ -14,55 +14,63 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.errors import ArgumentError, CacheError
+from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.jax.coordination import JobStore
 from be_runtime.settings import Settings
-from be_runtime.store import archive
-from be_runtime.store.archive import Head, pack
+from be_runtime.store import signing
 from be_runtime.store.job import Job
 from be_runtime.store.keys import make_key
-from be_runtime.store.places import Exchange
+from be_runtime.store.places import Exchange, Imported
 from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
-from be_runtime.store.travelling import Imported, Roots, Shareable, WantedEntry
+from be_runtime.store.sharing import Roots, Shareable, Store, Wanted
 from be_toolchain.errors import PreferenceError
 from be_toolchain.settings import RemoteSource
-from tests.support.faulty_server import GOOD, FaultyServer, faulty_server
+from tests.support.artifacts import artifact, packed
+from tests.support.faulty_server import FaultyServer, faulty_server
 from tests.support.jobs import StoreClient
 from tests.support.machines import MemorySystem
 
 KEY = make_key("module", ("name", "add"))
-WANTED = WantedEntry(KEY, "add", lambda: False)
-OTHER = WantedEntry(make_key("module", ("name", "other")), "other", lambda: False)
+WANTED = Wanted(KEY, "add", lambda: False)
+OTHER = Wanted(make_key("module", ("name", "other")), "other", lambda: False)
+ARTIFACT = artifact(KEY)
 
 
-def test_imported_archives_are_for_the_user_alone(tmp_path: Path):
+def given(store: Store, wanted: Wanted = WANTED) -> bytes | None:
+    """Return what a store gives, as one file."""
+    found = store.get(wanted)
+    return found and found.packed
+
+
+def test_imported_artifacts_are_for_the_user_alone(tmp_path: Path):
     place = Imported(tmp_path / "cache")
-    assert (place.is_there, place.fetch(WANTED)) == (False, None)
-    for content in (b"one", b"two"):
+    assert (place.is_there, given(place)) == (False, None)
+    one, two = packed(KEY, b"one"), packed(KEY, b"two")
+    for content in (one, two):
         place.store(KEY.digest, content)
-    assert (place.fetch(WANTED), place.fetch(OTHER)) == (b"two", None)
+    assert (given(place), given(place, OTHER)) == (two, None)
     ((path, _),) = place.archives()
     for each, own, others in ((path, 0o600, 0o666), (path.parent, 0o700, 0o777), (place.folder, 0o700, 0o770)):
         assert each.stat().st_mode & 0o777 == own
         each.chmod(others)
-        assert place.fetch(WANTED) is None, "others could have written it"
+        assert given(place) is None, "others could have written it"
         each.chmod(own)
     for each in (path, place.folder):
         each.rename(tmp_path / each.name)
         each.symlink_to(tmp_path / each.name)
-        assert place.fetch(WANTED) is None
+        assert given(place) is None
         each.unlink()
         (tmp_path / each.name).rename(each)
-    assert place.fetch(WANTED) == b"two"
+    assert given(place) == two
     place.store(KEY.digest, b"")
-    assert place.fetch(WANTED) is None, "b'' is how a job says that the entry has come"
+    assert given(place) is None, "a crash may leave an empty file"
     path.unlink()
     os.mkfifo(path)
-    assert place.fetch(WANTED) is None
+    assert given(place) is None
     place.folder.rename(tmp_path / "elsewhere")
     place.folder.touch()
     with pytest.raises(CacheError):
-        place.store(KEY.digest, b"one")
+        place.store(KEY.digest, one)
     (tmp_path / "cache").chmod(0o777)
     with pytest.raises(CacheError):
         Imported(tmp_path / "cache")
@@ -87,7 +95,7 @@ OTHERS = (done(), done(pieces=-1), done(size=1 << 70), done(pieces=[]), done(err
 
 @pytest.mark.parametrize("text", [DEEP, b"\xff", b"[]", b"null", *OTHERS])
 def test_no_answer_of_a_builder_fails_a_load(text: bytes):
-    assert job({f"{HERE}/claim": DEEP, f"{HERE}/done": text, NAME: DEEP}).fetch(WANTED) is None
+    assert given(job({f"{HERE}/claim": DEEP, f"{HERE}/done": text, NAME: DEEP})) is None
 
 
 def test_without_threads_a_claim_ends_all_the_same(monkeypatch: pytest.MonkeyPatch):
@@ -100,9 +108,9 @@ def test_without_threads_a_claim_ends_all_the_same(monkeypatch: pytest.MonkeyPat
         started(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert place.fetch(WANTED) is None
-    place.offer(WANTED, b"archive")
-    assert json.loads(values[f"{HERE}/done"])["size"] == len(b"archive")
+    assert given(place) is None
+    place.put(WANTED, ARTIFACT)
+    assert json.loads(values[f"{HERE}/done"])["size"] == len(ARTIFACT.packed)
 
 
 class Remote:
@@ -135,60 +143,58 @@ class Remote:
 
 def test_what_is_put_can_be_got_by_who_says_so():
     remote, reader = Remote(), Remote(writes=False)
-    assert remote.place.fetch(WANTED) is None
-    remote.place.offer(WANTED, b"archive")
+    assert given(remote.place) is None
+    remote.place.put(WANTED, ARTIFACT)
     remote.link.finish(60)
-    assert remote.place.fetch(WANTED) == b"archive"
-    remote.place.abandon(WANTED, "no")
+    assert given(remote.place) == ARTIFACT.packed
     remote.files[KEY.digest] = b""
-    assert remote.place.fetch(WANTED) is None, "an empty file is a miss"
+    assert given(remote.place) is None, "an empty file is a miss"
     assert remote.said == []
-    reader.place.offer(WANTED, b"archive")
+    reader.place.put(WANTED, ARTIFACT)
     assert (reader.link.uploads, reader.asked) == ([], 0)
 
 
 def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     remote = Remote()
     for remote.error in ("a plug-in\nraises", "", "a plug-in\nraises"):  # after an answer the count begins anew
-        assert remote.place.fetch(WANTED) is None
-    assert [remote.place.fetch(WANTED) for _ in range(3)] == [None] * 3
+        assert given(remote.place) is None
+    assert [given(remote.place) for _ in range(3)] == [None] * 3
     assert remote.asked == 4
     fault = "remote cache: reading x://y: a plug-in\\x0araises"
     assert remote.said == [fault, f"{fault}; it is not asked for 60 s"]
     remote.error = ""
-    remote.place.offer(WANTED, b"archive")
+    remote.place.put(WANTED, ARTIFACT)
     remote.link.finish(60)
     assert remote.files, "reading and writing count apart"
 
 
-def test_an_archive_that_repeats_what_was_sent_is_described_without_it(tmp_path: Path):
+def test_an_artifact_that_repeats_what_was_sent_is_described_without_it(tmp_path: Path):
     sent = "dXNlcjpTM0NSM1Q= user:S3CR3T S3CR3T"
-    remote = Remote("https://user:S3CR3T@cache.example.org", writes=False)
-    head = Head(KEY.digest, sent, "", ((sent, 0, EMPTY),), (), (), (), "", 1.0)
-    remote.files[KEY.digest] = pack(head, {sent: b""})
-    share, said = Shareable(KEY, Roots(()), ("module.so",)), list[str]()
-    exchange = Exchange(WANTED, share, [remote.place], offers=False, sign=None, verify=None, say=said.append)
+    remote, said = Remote("https://user:S3CR3T@cache.example.org", writes=False), list[str]()
+    remote.files[KEY.digest] = packed(KEY, dependencies=((f"<{sent}>/a", ""),))
+    share = Shareable(KEY, Roots(()))
+    exchange = Exchange(WANTED, share, [remote.place], offers=False, sign=None, say=said.append)
     (tmp_path / "staging").mkdir()
-    assert not exchange.fetch(Mock(folder=tmp_path / "staging"), force=False)
-    problem = "damaged: it has ...= ... ..., which no ...= ... ... has; it is not used"
-    assert said == [f"add: the archive from https://...@cache.example.org is {problem}"]
+    assert not exchange.get(Mock(folder=tmp_path / "staging"), force=False)
+    problem = "was built with <...= ... ...>/a, and there is no such folder here; it is not used"
+    assert said == [f"add: the artifact from https://...@cache.example.org {problem}"]
 
 
 @pytest.mark.filterwarnings(r"ignore:.*fork\(\)")  # JAX's, and Python's
 def test_an_upload_keeps_nobody_waiting_and_a_fork_forgets_what_it_does_not_make():
     remote = Remote()
     remote.may_end.clear()
-    remote.place.offer(WANTED, b"archive")
+    remote.place.put(WANTED, ARTIFACT)
     child = os.fork()
     if child == 0:
         remote.link.finish(60)
-        os._exit(0 if remote.place.fetch(WANTED) is None else 1)
+        os._exit(0 if given(remote.place) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     remote.link.finish(0.01)
     assert remote.files == {}
     remote.may_end.set()
     remote.link.finish(60)
-    assert remote.files == {KEY.digest: b"archive"}
+    assert remote.files == {KEY.digest: ARTIFACT.packed}
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +214,9 @@ def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_sai
     said, url = list[str](), server.url.replace("://", "://ci:secret@")
     server.asked.clear()
     ways = ("good/", "miss", *["error500"] * 4)
-    assert [opened(f"{url}/{way}", said).fetch(WANTED) for way in ways] == [GOOD, *[None] * 5]
+    with pytest.raises(LoadError, match="is no exported program or artifact"):
+        given(opened(f"{url}/{ways[0]}", said))
+    assert [given(opened(f"{url}/{way}", said)) for way in ways[1:]] == [None] * 5
     assert [path for _, path, _ in server.asked] == [f"/{way.rstrip('/')}/be-1/ac/{KEY.digest}" for way in ways[:4]]
     shown = server.url.replace("://", "://...@")
     assert said[0] == f"remote cache: reading {shown}/error500: 500 Internal Server Error"
@@ -220,7 +228,7 @@ def test_an_upload_that_fails_is_said(server: FaultyServer):
     for how, says in (("error403", "403 "), ("error500", error), ("silent", ""), ("redirect", "")):
         said: list[str] = []
         place = opened(f"{server.url}/{how}", said, writes=True, timeout_s=0.4 if how == "silent" else 30)
-        place.offer(WANTED, GOOD)
+        place.put(WANTED, ARTIFACT)
         place.link.finish(60)
         assert said[0].startswith(f"remote cache: writing {server.url}/{how}: {says}")
 
@@ -243,8 +251,8 @@ def test_what_a_plug_in_quotes_is_not_shown(monkeypatch: pytest.MonkeyPatch, fol
     monkeypatch.setattr(fsspec, "get_filesystem_class", lambda scheme: EchoingFiles)
     monkeypatch.setattr(fsspec, "filesystem", lambda scheme, **options: EchoingFiles())
     place = opened(f"s3://KEYID:secret@bucket/{folder}", said, writes=True)
-    place.fetch(WANTED)
-    place.offer(WANTED, GOOD)
+    given(place)
+    place.put(WANTED, ARTIFACT)
     place.link.finish(60)
     for text, use in zip(said, ("reading", "writing"), strict=True):
         assert text.startswith(f"remote cache: {use} s3://...@bucket/{folder}: ")
@@ -321,7 +329,7 @@ def test_the_users_file_has_to_mean_something_and_to_be_theirs(text: str):
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
     uses: dict[tuple[str, str], Callable[[], object]] = {
         ("fsspec", "s3"): lambda: FsspecCache("s3://bucket", 1),
-        ("cryptography.hazmat.primitives.asymmetric", "signing"): archive.make_keys,
+        ("cryptography.hazmat.primitives.asymmetric", "signing"): signing.make_keys,
     }
     for (package, extra), use in uses.items():
         monkeypatch.setitem(sys.modules, package, None)

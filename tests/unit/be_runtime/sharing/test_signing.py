@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.settings import Settings
-from be_runtime.store.archive import ArchiveError, Head, pack, unpack
+from be_runtime.store.artifact import unpack
+from be_runtime.store.keys import make_key
 from be_runtime.store.remote import open_signer
 from be_toolchain.machine.local_system import LocalSystem
 
 pytest.importorskip("cryptography")
 
 from be_runtime.cli import cache_change as commands
-from be_runtime.store.archive import make_keys, read_signer, read_verifier
+from be_runtime.store.signing import make_keys, read_signer, read_verifier
 from tests.support.accounts import open_place
+from tests.support.artifacts import packed
 
 __all__ = ["open_place"]  # a fixture
 
@@ -39,10 +40,10 @@ def test_what_is_signed_by_a_key_is_known_by_its_other_half(keys: tuple[Path, st
     (tmp_path / "keys").write_text(f"# CI's\n{OTHER}\n\n{public}\n")
     signature = read_signer(private, "x")(b"data")
     for text in (public, f"{OTHER}, {tmp_path / 'keys'}", f"{OTHER},{public}"):
-        assert read_verifier(text, "x")(b"data", signature)
-    assert not read_verifier(OTHER, "x")(b"data", signature)
+        assert read_verifier(text, "x").check(b"data", signature)
+    assert not read_verifier(OTHER, "x").check(b"data", signature)
     forged = ((b"data!", signature), (b"data", bytes(64)), (b"data", signature[:-1] + bytes([signature[-1] ^ 1])))
-    assert not any(read_verifier(public, "x")(*each) for each in forged)
+    assert not any(read_verifier(public, "x").check(*each) for each in forged)
 
 
 def test_a_private_key_is_its_owners_alone_and_never_overwritten(keys: tuple[Path, str]):
@@ -96,19 +97,18 @@ def test_what_is_no_key(keys: tuple[Path, str], tmp_path: Path):
     assert caught.value.message.startswith("SETTING is 'private-ed25519:...', neither")
 
 
-def test_an_archive_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path):
+def test_an_artifact_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path):
     private, public = keys
-    archive = tmp_path / "archive"
-    rows = (("a", 3, hashlib.sha256(b"abc").hexdigest()),)
-    archive.write_bytes(pack(Head("digest", "module", "name", rows, (), (), (), "host", 1.0), {"a": b"abc"}))
-    commands.sign(argparse.Namespace(file=archive, key=private))
-    assert unpack(archive.read_bytes(), read_verifier(public, "x"))[1] == {"a": b"abc"}
-    with pytest.raises(ArchiveError, match="not signed by a key that is trusted here"):
-        unpack(archive.read_bytes(), read_verifier(OTHER, "x"))
+    file = tmp_path / "artifact"
+    file.write_bytes(packed(make_key("module")))
+    commands.sign(argparse.Namespace(file=file, key=private))
+    assert unpack(file.read_bytes(), "here", read_verifier(public, "x")).table.inputs
+    with pytest.raises(LoadError, match="not signed by a key that is trusted here"):
+        unpack(file.read_bytes(), "here", read_verifier(OTHER, "x"))
     for path in (tmp_path / "none", private):
         with pytest.raises(ArgumentError):
             commands.sign(argparse.Namespace(file=path, key=private))
-    assert sorted(os.listdir(tmp_path)) == ["archive", "key"]
+    assert sorted(os.listdir(tmp_path)) == ["artifact", "key"]
 
 
 def test_a_file_of_keys_that_others_may_write_or_could_exchange_is_refused(open_place: Path):

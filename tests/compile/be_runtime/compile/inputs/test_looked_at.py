@@ -285,4 +285,4 @@ def test_a_preloaded_sanitizer_stays_first(tmp_path: Path, monkeypatch: pytest.M
     apply(ONE_HEADER, tmp_path)
     source, flags = KERNEL.format(text=INCLUDES), [f"-I{tmp_path}/i"]
     module = be_runtime.load_cpp_inline("looked_at", source, extra_cflags=flags, auto_register=False)
-    assert str(tmp_path / "i/a.h") in (module.path.parent / "manifest.json").read_text()
+    assert str(tmp_path / "i/a.h") in (module.path.parents[1] / "manifest.json").read_text()

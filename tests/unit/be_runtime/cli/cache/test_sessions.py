@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform
 import re
@@ -24,11 +23,12 @@ from be_runtime.cli import main as cli
 from be_runtime.cli.parser import build_parser
 from be_runtime.load.identity import own_code_digest
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.store.archive import Head, pack
-from be_runtime.store.cache import BuildOutput, Entry, Store
+from be_runtime.store.artifact import write_images
+from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.keys import make_key
 from be_runtime.store.manifest import parse_manifest, render_manifest
-from be_runtime.store.travelling import ExportWriter
+from be_runtime.store.places import ExportWriter
+from tests.support.artifacts import CODE, packed, table
 from tests.unit.be_runtime.generate.golden_files import check_golden
 
 
@@ -54,7 +54,7 @@ def test_headers_of_another_release_are_in_an_environment_of_its_own(shell: Shel
         return BuildOutput(("m.so",), absent=(INCLUDE_DIR / "none.h",))
 
     key = make_key("module", ("name", "add"), ("generator", generator or own_code_digest()))
-    Store(shell.root).get_or_build(key, build)
+    Cache(shell.root).get_or_build(key, build)
     manifest = next(shell.root.rglob("manifest.json"))
     changed = parse_manifest(manifest.read_bytes())
     rows = tuple(row._replace(mtime_ns=0, names=("brainevent/common.h",)) for row in changed.absent)
@@ -74,7 +74,7 @@ def test_clear_removes_what_killed_builds_left(shell: Shell):
 
 
 def test_a_file_that_is_damaged_at_its_end_leaves_nothing_and_one_that_is_no_export_is_named(shell: Shell):
-    shell.archive("add", "scale")
+    shell.packed("add", "scale")
     path = shell.folder / "kernels.be"
     whole = bytearray(path.read_bytes())
     whole[whole.rindex(b"code")] ^= 1
@@ -115,7 +115,7 @@ def test_each_command_works_beside_a_process_that_clears_the_cache(shell: Shell)
         while not over.is_set():
             shell.put("a")
             shell.put("b")
-            Store(shell.root).clear()
+            Cache(shell.root).clear()
 
     thread = threading.Thread(target=build_and_clear)
     thread.start()
@@ -181,9 +181,12 @@ class Shell:
             (staging / "m.so").write_bytes(b"x" * int(size))
             return BuildOutput(outputs=("m.so",), dependencies=(self.header,))
 
-        store = Store(self.root / "toolchain" if kind == "handler" else self.root)
+        store = Cache(self.root / "toolchain" if kind == "handler" else self.root)
         fields = (("name", name), ("flags", flags), ("sources", ["int f();\n" * 40]), ("archs", ["sm_80", "sm_90"]))
-        self.entries[name] = store.get_or_build(make_key(kind, *fields), build)
+        self.entries[name] = entry = store.get_or_build(make_key(kind, *fields), build)
+        if threading.current_thread() is threading.main_thread() and not (entry.path / "images").exists():
+            index = table(make_key(kind))._replace(inputs=None)
+            write_images(entry.path, index, {index.image: CODE})  # no output: the sizes are the bytes of m.so
         self.use(name, "0")
         return self.entries[name]
 
@@ -227,15 +230,13 @@ class Shell:
         """Give an environment variable a value."""
         self.monkeypatch.setenv(name, value)
 
-    def archive(self, *names: str) -> None:
+    def packed(self, *names: str) -> None:
         """Write kernels.be, as an export of another machine, of the same size whatever the zlib."""
         self.monkeypatch.setattr(zlib, "compress", partial(zlib.compress, level=0))
         with ExportWriter(self.folder / "kernels.be") as export:
             for name in names:
-                digest = make_key("module", ("name", name)).digest
-                outputs = (("module.so", 4, hashlib.sha256(b"code").hexdigest()),)
-                head = Head(digest, "module", name, outputs, (), (), (), "ci", 0.5)
-                export.add(digest, pack(head, {"module.so": b"code"}))
+                key = make_key("module", ("name", name))
+                export.add(key.digest, packed(key, b"code", host="ci", seconds=0.5))
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from be_runtime.kernels.launcher import (
 from be_runtime.kernels.raw import Sizes, read_sizes
 from be_runtime.load.process import PROCESS
 from be_runtime.signature.model import Param, Role
-from be_runtime.store.cache import Store
+from be_runtime.store.cache import Cache
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
@@ -162,7 +162,7 @@ MADE = Compiled(IMAGES, compiler=SAID)
 
 def obtain(place: Path, made: Compiled = MADE, *, source: str = "f", folder: Path | None = None) -> Kernel:
     """A kernel out of a cache and by a key that belong to a place."""
-    session = PROCESS.session()._replace(module_store=Store(place / "cache"))
+    session = PROCESS.session()._replace(module_store=Cache(place / "cache"))
     origin = Origin(make_key("kernel", ("source", source)), () if folder is None else (folder,))
     key = make_key("kernel", ("place", str(place)))
     return obtain_kernel(key, origin, lambda _staging: made, "f", session)

@@ -1,38 +1,37 @@
-"""The index of a bundle: code images by hash, the FFI targets they serve, and the rows of kernels and modules. Pure.
-
-A bundle is a folder or zip with ``index.json`` and ``images/<sha256>.<ending>``. Packages, prebuilt modules and
-exported programs carry their code in bundles.
-"""
+"""The index of an artifact: code images by hash, the tables of functions, and what the code was made from."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
 from be_runtime.request.options import Language
-from be_runtime.store.contents import Handlers, parse_contents
 from be_runtime.store.folder import DIGEST
 from be_toolchain.arch import Arch
 
 INDEX, IMAGES = "index.json", "images"
-"""Names of the index and of the folder of images in a bundle."""
+"""Names of the index and of the folder of images in an artifact's folder."""
 
 FORMAT = 1
 """Raise it when an older reader would misunderstand the index."""
 
 LARGEST_INDEX = 1 << 22
-"""Most bytes of an index: parsing 64 MiB of brackets takes 12 s."""
+"""Most bytes of an index: parsing 64 MiB of brackets takes 12 s. With Thrust's headers, a module's index has 0.6 MB."""
 
 HASH_DIGITS = 32
 """Hexadecimal digits of an image's hash in the names of its targets."""
 
-Kind = Literal["library", "cubin", "ptx"]
-_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
+Kind = Literal["library", "cubin", "ptx", "program"]
+_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx", "program": "stablehlo"}
+
+_LONGEST_TEXT, _MOST_TEXTS, _MOST_FOLDERS = 1024, 30_000, 100_000
+"""Limits of `Inputs`. A module that includes Thrust has 9,000 texts."""
 
 T = TypeVar("T")
 
@@ -90,9 +89,10 @@ class CodeImage(NamedTuple):
 
     Parameters
     ----------
-    kind : {"library", "cubin", "ptx"}
+    kind : {"library", "cubin", "ptx", "program"}
+        A program is what ``jax.export`` serializes.
     platform : str
-        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
+        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``; empty for a program.
     size : int
         In bytes.
     archs : tuple of str
@@ -125,8 +125,36 @@ class ImageTarget(NamedTuple):
     stages: Mapping[str, str]
 
 
+class Inputs(NamedTuple):
+    """What an artifact was made from, for another machine; paths begin with names of `be_runtime.store.sharing.Roots`.
+
+    Parameters
+    ----------
+    digest, kind, name : str
+        Digest, kind and name of the movable key.
+    dependencies, others : tuple of (str, str)
+        Path and hash of each input, see `Manifest`.
+    absent : tuple of (str, int, tuple of str)
+        Folders, each with the names that the build did not find in it. The number is the position of the first row
+        for the same folder.
+    host : str
+        Machine of the build.
+    seconds : float
+        Duration of the build.
+    """
+
+    digest: str
+    kind: str
+    name: str
+    dependencies: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    absent: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
+    host: str = ""
+    seconds: float = 0.0
+
+
 class Index(NamedTuple):
-    """The index of a bundle.
+    """The index of an artifact.
 
     Parameters
     ----------
@@ -140,6 +168,8 @@ class Index(NamedTuple):
         Rows for calls from Python, by name; empty in an exported program.
     program : dict
         Description of an exported program; empty in a package.
+    inputs : Inputs or None
+        What the code was made from, if the artifact moves between machines.
     """
 
     machine: str
@@ -149,6 +179,19 @@ class Index(NamedTuple):
     modules: Mapping[str, Any] = {}
     functions: Mapping[str, Any] = {}
     program: Mapping[str, Any] = {}
+    inputs: Inputs | None = None
+
+    @property
+    def image(self) -> str:
+        """Hash of the only image.
+
+        Raises
+        ------
+        ValueError
+            There are several, or none.
+        """
+        (digest,) = self.images
+        return digest
 
 
 def target_name(image: str, symbol: str) -> str:
@@ -163,7 +206,7 @@ def target_name(image: str, symbol: str) -> str:
 
 
 def image_file(digest: str, image: CodeImage) -> str:
-    """Return the path of an image in a bundle.
+    """Return the path of an image in an artifact's folder.
 
     Examples
     --------
@@ -188,7 +231,10 @@ def render_index(index: Index) -> str:
         **index._asdict(),
         "images": {digest: image._asdict() for digest, image in index.images.items()},
         "targets": {name: target._asdict() for name, target in index.targets.items()},
+        "inputs": index.inputs and index.inputs._asdict(),
     }
+    if index.inputs is None:
+        del document["inputs"]
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if len(text) > LARGEST_INDEX:
         raise ArgumentError(
@@ -204,7 +250,7 @@ def parse_index(text: str | bytes, where: str) -> Index:
     ----------
     text : str or bytes
     where : str
-        Place of the bundle, for messages.
+        Place of the artifact, for messages.
 
     Raises
     ------
@@ -227,6 +273,7 @@ def parse_index(text: str | bytes, where: str) -> Index:
             images=images,
             targets={name: _target(name, row, images) for name, row in document["targets"].items()},
             **{name: typed(dict, document[name]) for name in ("kernels", "modules", "functions", "program")},
+            inputs=_inputs(document["inputs"]) if "inputs" in document else None,
         )
 
 
@@ -234,7 +281,7 @@ def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
     typed(int, image.size)
     _texts(image.platform, image.baseline, *typed(list, image.archs))
-    if image.kind not in _ENDINGS or not DIGEST.fullmatch(digest):  # the digest names a file
+    if image.kind not in _ENDINGS or not DIGEST.fullmatch(digest) or image.size < 0:  # the digest names a file
         raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
 
@@ -245,6 +292,32 @@ def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) 
     if images[target.image].kind != "library" or not name.startswith(target_name(target.image, "")):
         raise ValueError(f"the target {name!r} of the image {target.image!r}")
     return target
+
+
+def _inputs(row: Mapping[str, Any]) -> Inputs:
+    """Check the types and the limits of what another machine wrote."""
+    inputs = Inputs(**row)
+    inputs = inputs._replace(
+        dependencies=_rows(inputs.dependencies, str, str),
+        others=_rows(inputs.others, str, str),
+        absent=_rows(inputs.absent, str, int, list),
+    )
+    texts = [inputs.digest, inputs.kind, inputs.name, inputs.host]
+    texts += [text for pair in (*inputs.dependencies, *inputs.others) for text in pair]
+    texts += [text for folder, _, names in inputs.absent for text in (folder, *names)]
+    _texts(*texts)
+    is_small = len(texts) <= _MOST_TEXTS and sum(text.count("/") for text in texts) <= _MOST_FOLDERS
+    is_time = type(inputs.seconds) in (int, float) and math.isfinite(inputs.seconds)
+    if not is_small or max(map(len, texts)) > _LONGEST_TEXT or any(at < 0 for _, at, _ in inputs.absent) or not is_time:
+        raise ValueError("its inputs are not possible")
+    return inputs._replace(absent=tuple((folder, at, tuple(names)) for folder, at, names in inputs.absent))
+
+
+def _rows(rows: Any, *kinds: type) -> tuple[Any, ...]:
+    """Check a list of lists whose items have exactly these types."""
+    if any(type(row) is not list or (*map(type, row),) != kinds for row in typed(list, rows)):
+        raise TypeError(f"a row that is not of {len(kinds)} values of the right types")
+    return tuple(map(tuple, rows))
 
 
 def _texts(*values: object) -> None:
@@ -279,6 +352,68 @@ def reading(where: str) -> Iterator[None]:
         ) from error
 
 
+class Handlers(NamedTuple):
+    """One function of a module: the symbols of its handlers, and its call signature.
+
+    Parameters
+    ----------
+    plain, graph : str
+        Symbols of the handlers without and with the trait that lets a command buffer capture them.
+    warning : str
+        Warning to show when the module is loaded; empty for most functions.
+    call_name : str
+        Qualified C++ name of the function.
+    spec : tuple of str
+        Tokens of its arg_spec, with all types.
+    names : tuple of str
+        C++ name of the parameter for each token; empty if the names are unknown.
+    doc : str
+        The author's description.
+    instantiate : str
+        Symbol of the handler that makes the state; empty for a function without state.
+    """
+
+    plain: str
+    graph: str
+    warning: str = ""
+    call_name: str = ""
+    spec: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    doc: str = ""
+    instantiate: str = ""
+
+    def stages(self, *, captures_graphs: bool) -> dict[str, str]:
+        """Return the symbol of the handler for each stage.
+
+        Examples
+        --------
+        >>> Handlers("be_ffi_f", "be_graph_f").stages(captures_graphs=True)
+        {'execute': 'be_graph_f'}
+        """
+        execute = {"execute": self.graph if captures_graphs else self.plain}
+        return {"instantiate": self.instantiate, **execute} if self.instantiate else execute
+
+
+def render_contents(functions: Mapping[str, Handlers]) -> str:
+    """Write the functions of a module as JSON, so that a load reads no source."""
+    return json.dumps({"functions": functions})
+
+
+def parse_contents(text: str | bytes) -> dict[str, Handlers]:
+    """Read what `render_contents` wrote.
+
+    Examples
+    --------
+    >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_graph_f", spec=("arg", "ret"))}))["f"].spec
+    ('arg', 'ret')
+    """
+    rows: dict[str, list[Any]] = json.loads(text)["functions"]
+    return {
+        name: Handlers._make(tuple(each) if isinstance(each, list) else each for each in row)
+        for name, row in rows.items()
+    }
+
+
 class ModuleRecord(NamedTuple):
     """The row of a compiled module in an index.
 
@@ -288,7 +423,7 @@ class ModuleRecord(NamedTuple):
     image : str
         Hash of its library.
     functions : str
-        See `be_runtime.store.contents.render_contents`.
+        See `render_contents`.
     sources : dict of str to str
         Hash of each source file of the package.
     captures_graphs : bool

@@ -1,38 +1,29 @@
-"""Entries that travel between machines: movable keys, packing and unpacking, imported archives and export files.
+"""Artifacts that other machines use: movable keys, and cache entries as artifacts with what they were made from.
 
-An entry is found elsewhere by its movable key, in which names such as ``<toolkit>`` replace this machine's folders. Its
-archive is used only if a build here would read the same inputs. An export file is a zip of archives, each under its
-digest, with a member ``be-export`` that states the format.
+Another machine finds an artifact by its movable key, in which names such as ``<toolkit>`` replace this machine's
+folders. The artifact is used only if a build here would read the same inputs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fnmatch
 import os
 import re
 import shlex
-import stat
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import LoadError
 from be_runtime.own_files import HERE
-from be_runtime.store.archive import ArchiveError, Head, Sign, SignatureError, Verify, pack, unpack
+from be_runtime.store.artifact import Artifact, open_own, pack, write_images
 from be_runtime.store.cache import BuildOutput, Recorded
-from be_runtime.store.folder import DIGEST, cache_errors, make_way, own_folder
+from be_runtime.store.index import Inputs, render_index
 from be_runtime.store.keys import CacheKey
-from be_runtime.store.lookup import replace_private
 from be_runtime.store.manifest import NO_FILES, AbsentNames, FileRecord, Files, Manifest, group_absent
 from be_runtime.store.publish import build_began, record_dependency
+from be_runtime.store.signing import Sign, Verifier
 from be_toolchain.machine.local_system import stamp_path
-from be_toolchain.machine.trust import LARGEST, distrust_entry, open_archive, open_regular, read_member, read_regular
-
-COME = b""
-"""Answer of a place if the entry is in this machine's cache by now."""
 
 Say = Callable[[str], object]
 """Function that shows the user a message."""
@@ -59,49 +50,59 @@ _AUTHORS = ("sources", "source", "expression")
 """Labels of an author's texts."""
 
 _PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
-_MARK, _FORMAT = "be-export", b"1\n"
 
 
-class WantedEntry(NamedTuple):
-    """An entry to ask other places for before it is built.
+class Wanted(NamedTuple):
+    """An artifact to ask stores for before it is built.
 
     Parameters
     ----------
     key : CacheKey
-        The movable key, see `movable_key`. Its digest names the entry outside this machine.
+        The movable key, see `movable_key`.
     name : str
         Name for messages.
     has_come : callable
         Returns whether the entry is in this machine's cache by now: machines may share the cache's folder.
+    verify : Verifier, optional
+        The keys that are trusted.
     """
 
     key: CacheKey
     name: str
     has_come: Callable[[], bool]
+    verify: Verifier | None = None
 
 
-class EntryPlace(Protocol):
-    """A place to ask for an entry. It moves bytes and never fails a load: the caller checks each archive.
+class Store(Protocol):
+    """A place that may have an artifact. It never fails a load: the caller reports an error and asks the next store.
 
     Attributes
     ----------
-    label : str
-        Name in messages, such as ``"https://cache.example.org"``.
     secrets : tuple of str
-        Texts that the place receives and may repeat in its answers; no message shows them.
+        Texts that the store receives and may repeat in its answers; no message shows them.
     """
 
-    label: str
     secrets: tuple[str, ...]
 
-    def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """Return an archive of the entry, `COME`, or None to build it here."""
+    def describe(self) -> str:
+        """Return the store's name for messages, such as ``"https://cache.example.org"``."""
 
-    def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """Take an archive of an entry that was built here, or that came from another place."""
+    def get(self, wanted: Wanted) -> Artifact | None:
+        """Return the artifact, or None to build it here.
 
-    def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """Learn that there will be no archive: the build failed, or its result is for this machine alone."""
+        Raises
+        ------
+        LoadError
+            The artifact is damaged, or not signed by a key that is trusted here.
+        """
+
+    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+        """Take an artifact that was built here, or that came from another store."""
+
+
+def where_of(store: Store) -> str:
+    """Return the place of an artifact from a store, for messages."""
+    return f"the artifact from {store.describe()}"
 
 
 class Roots(NamedTuple):
@@ -240,112 +241,100 @@ def unnamed_paths(key: CacheKey) -> tuple[str, ...]:
 
 
 class Shareable(NamedTuple):
-    """The part of an entry that other machines can use.
+    """The part of an entry that other machines can use: its artifact.
 
     Parameters
     ----------
     key : CacheKey
-        The movable key.
+        The movable key. Its digest names the artifact outside this machine.
     roots : Roots
         Folders of this machine, with their names.
-    outputs : tuple of str
-        Patterns of the names of shared outputs; an archive has at least one output for each pattern, and no others.
-    known : tuple of (str, bytes)
-        Outputs with the content that a build here would write; an archive with other content is not of this entry.
+    functions : str or None
+        The list of functions that a build here would write; an artifact of a module with another list is not used.
     """
 
     key: CacheKey
     roots: Roots
-    outputs: tuple[str, ...]
-    known: tuple[tuple[str, bytes], ...] = ()
-
-    def takes(self, name: str) -> bool:
-        """Return whether an output is shared."""
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.outputs)
+    functions: str | None = None
 
 
 def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | None = None) -> bytes:
-    """Make an archive of an entry.
+    """Return the artifact of an entry as one file, with what it was made from.
 
     Raises
     ------
-    ArchiveError
+    LoadError
         The entry is for this machine alone, was removed, or has a file that can't be read.
     """
+    name = f"{manifest.name} {manifest.digest[:12]}"
     if manifest.uncertain:
-        raise ArchiveError(f"is for one process alone, since {manifest.uncertain[0]} may have changed during the build")
-    files = [record for record in manifest.outputs.records if share.takes(record.path)]
+        raise LoadError(
+            f"{name} is for one process alone, since {manifest.uncertain[0]} may have changed during the build"
+        )
     try:
-        outputs = {record.path: read_regular(folder / record.path, record.size) for record in files}
+        artifact = open_own(folder)._replace(is_checked=False)
+        images = {digest: artifact.image(digest) for digest in artifact.table.images}
     except OSError as error:
-        raise ArchiveError(f"can't be read: {error.strerror}: {error.filename}") from error
-    for name, data in outputs.items():
-        named = share.roots.named_in(data)
-        if named:
-            raise ArchiveError(f"is for this machine alone: its {name} names the folder {named}")
-    head = Head(
+        raise LoadError(f"{name} can't be read: {error.strerror}: {error.filename}") from error
+    except LoadError as error:
+        raise error if os.path.exists(folder) else LoadError(f"{name} was removed just now") from error
+    for what, data in (("index", render_index(artifact.table).encode()), *images.items()):
+        if named := share.roots.named_in(data):
+            raise LoadError(f"{name} is for this machine alone: its {what[:12]} names the folder {named}")
+    inputs = Inputs(
         digest=share.key.digest,
         kind=manifest.kind,
         name=manifest.name,
-        outputs=tuple((record.path, record.size, record.sha256) for record in files),
         dependencies=tuple(_named(manifest.dependencies, share.roots)),
         others=tuple(_named(manifest.others, share.roots)),
         absent=tuple(_absent(manifest.absent, share.roots)),
         host=manifest.made.host,
         seconds=manifest.made.seconds,
     )
-    return pack(head, outputs, sign)
+    return pack(artifact.table._replace(inputs=inputs), images, sign)
 
 
-def unpack_entry(
-    data: bytes, share: Shareable, staging: Path, source: str, verify: Verify | None = None
-) -> BuildOutput:
-    """Write the outputs of an archive into a folder, if a build here would read the same inputs.
+def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: str) -> BuildOutput:
+    """Write an artifact into a folder as the outputs of a build, if a build here would read the same inputs.
 
     Parameters
     ----------
-    data : bytes
-        The archive.
+    artifact : Artifact
     share : Shareable
-        The entry to unpack.
+        The entry to make.
     staging : Path
         Folder for the outputs.
     source : str
-        Place that the archive comes from, for the entry's record.
-    verify : callable, optional
-        Checks the archive's signature.
+        Place that the artifact comes from, for the entry's record.
 
     Raises
     ------
-    ArchiveError
-        The archive is damaged, not signed as required, of another entry, or made from other files than this machine's.
+    LoadError
+        The artifact is of another entry, or made from other files than this machine's.
     """
     began_ns = build_began(str(staging), time.time_ns())
-    head, outputs = unpack(data, verify)
-    if head.digest != share.key.digest:
-        raise ArchiveError("is of another entry")
-    if odd := next((name for name in outputs if not share.takes(name)), None):
-        raise ArchiveError(f"is damaged: it has {odd}, which no {head.kind} has")
-    if missing := next((pattern for pattern in share.outputs if not fnmatch.filter(outputs, pattern)), None):
-        raise ArchiveError(f"is damaged: it has no {missing}")
-    if other := next((name for name, content in share.known if outputs[name] != content), None):
-        raise ArchiveError(f"is damaged: its {other} is not what a build here would write")
+    where, table = artifact.where, artifact.table
+    inputs = table.inputs
+    if inputs is None or inputs.digest != share.key.digest:
+        raise LoadError(f"{where} is of another entry")
+    if share.functions is not None and [row.get("functions") for row in table.modules.values()] != [share.functions]:
+        raise LoadError(f"{where} is damaged: its list of functions is not what a build here would write")
     try:
         roots = _without_links(share.roots)
-        read, others = _local(head.dependencies, roots), _local(head.others, roots)
-        recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}))
-        absent = _absent_here(head.absent, roots)
-        for name, content in outputs.items():
-            (staging / name).write_bytes(content)
+        read, others = _local(inputs.dependencies, roots, where), _local(inputs.others, roots, where)
+        recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}, where))
+        absent = _absent_here(inputs.absent, roots, where)
+        images = {digest: artifact.image(digest) for digest in table.images}
+        names = write_images(staging, table._replace(inputs=None), images)
     except (OSError, ValueError) as error:  # such as a folder instead of a header, or a name that is not valid here
-        raise ArchiveError(f"can't be used here: {error}") from error
-    return BuildOutput(tuple(outputs), tuple(read), tuple(others), absent, recorded, source=source)
+        raise LoadError(f"{where} can't be used here: {error}") from error
+    return BuildOutput(names, tuple(read), tuple(others), absent, recorded, source=source)
 
 
-def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
+def _compared(files: Mapping[str, str], where: str) -> dict[str, FileRecord]:
     """Record files of this machine after a comparison of their hashes.
 
-    An archive may name any file, so there are limits. Devices and the kernel's files are no inputs of a build, and
+    An artifact may name any file, so there are limits. Devices and the kernel's files are no inputs of a build, and
     opening some of them has effects.
     """
     records, until = {}, time.monotonic() + _PATIENCE_S
@@ -353,9 +342,9 @@ def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
         stamp = None if NO_FILES.match(os.path.realpath(path)) else stamp_path(path)
         record = record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
         if record is None or record.sha256 != digest:
-            raise ArchiveError(f"was built with another {path} than the one here")
+            raise LoadError(f"{where} was built with another {path} than the one here")
         if time.monotonic() > until:
-            raise ArchiveError(f"is made from more than can be compared in {_PATIENCE_S:g} s")
+            raise LoadError(f"{where} is made from more than can be compared in {_PATIENCE_S:g} s")
         records[path] = record
     return records
 
@@ -374,32 +363,32 @@ def _without_links(roots: Roots) -> Roots:
     return Roots(tuple(first.values()))
 
 
-def _local(files: Iterable[tuple[str, str]], roots: Roots) -> dict[str, str]:
+def _local(files: Iterable[tuple[str, str]], roots: Roots, where: str) -> dict[str, str]:
     """Return the paths here and their expected hashes; of paths with one name all that exist: a build may read any."""
     found: dict[str, str] = {}
     for named, digest in files:
         paths = roots.paths(named)
         if not paths:
-            raise ArchiveError(f"was built with {named}, and there is no such folder here")
+            raise LoadError(f"{where} was built with {named}, and there is no such folder here")
         found |= dict.fromkeys([*filter(os.path.exists, paths)] or paths[:1], digest)
     return found
 
 
 def _absent(rows: Sequence[AbsentNames], roots: Roots) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Iterate over the absent names for an archive, see `Head.absent`."""
+    """Iterate over the absent names of a manifest, see `Inputs.absent`."""
     first = {row.inode: at for at, row in reversed([*enumerate(rows)])}
     for row in rows:  # each folder exists, so it has an inode
         yield roots.name(row.folder), first[row.inode], row.names
 
 
-def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots) -> tuple[str, ...]:
+def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots, where: str) -> tuple[str, ...]:
     """Return the paths that must be absent here, after a check that they are.
 
     Folders that were one folder on the machine of the build must be one here: compilers search a folder once.
     """
     folders = [roots.paths(named) for named, *_ in rows]
     if not all(folders):
-        raise ArchiveError("was built with folders that are not here")
+        raise LoadError(f"{where} was built with folders that are not here")
     paths = tuple(
         f"{folder.rstrip('/')}/{name}"
         for found, (_, _, names) in zip(folders, rows, strict=True)
@@ -408,11 +397,11 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots)
     )
     present = group_absent(paths)[1]
     if present:
-        raise ArchiveError(f"was built where there is no {present[0]}")
+        raise LoadError(f"{where} was built where there is no {present[0]}")
     inodes = [next(filter(None, map(_inode, found)), 0) for found in folders]
     pairs = {(row[1], inode) for row, inode in zip(rows, inodes, strict=True) if inode}
     if not len(pairs) == len({same for same, _ in pairs}) == len({inode for _, inode in pairs}):
-        raise ArchiveError("was built where other folders are links to one another")
+        raise LoadError(f"{where} was built where other folders are links to one another")
     return paths
 
 
@@ -422,164 +411,3 @@ def _inode(folder: str) -> int:
         return Path(folder).stat().st_ino
     except (OSError, ValueError):
         return 0
-
-
-class Imported:
-    """The imported archives of one cache, each under the digest of its movable key.
-
-    Parameters
-    ----------
-    root : Path
-        The cache's folder.
-
-    Raises
-    ------
-    CacheError
-        Another user could put files there.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.folder = Path(own_folder(str(root)), "imported")
-        self.label = str(self.folder)
-        self.secrets: tuple[str, ...] = ()
-
-    @property
-    def is_there(self) -> bool:
-        """True if anything was imported."""
-        return self.folder.is_dir()
-
-    def fetch(self, wanted: WantedEntry) -> bytes | None:
-        """See `EntryPlace.fetch`. An archive that another user could have written counts as missing."""
-        path = self._path(wanted.key.digest)
-        with contextlib.suppress(OSError):
-            for status in (self.folder.lstat(), path.parent.lstat()):
-                if not stat.S_ISDIR(status.st_mode) or distrust_entry(status, os.geteuid()):
-                    return None
-            # A crash may leave an empty file.
-            return read_regular(path, judge=distrust_entry, follows_link=False) or None
-        return None
-
-    def offer(self, wanted: WantedEntry, data: bytes) -> None:
-        """See `EntryPlace.offer`. It does nothing: only a person imports archives."""
-
-    def abandon(self, wanted: WantedEntry, problem: str) -> None:
-        """See `EntryPlace.abandon`. It does nothing."""
-
-    def store(self, digest: str, data: bytes) -> None:
-        """Keep an archive, and replace an older one of the same entry.
-
-        Raises
-        ------
-        CacheError
-            The archive can't be written.
-        """
-        path = self._path(digest)
-        with cache_errors(str(path)):
-            make_way(str(path.parent))
-            replace_private(str(path), data, is_new=True)
-
-    def archives(self) -> list[tuple[Path, os.stat_result]]:
-        """List the archives and their stats."""
-        found = []
-        for path in sorted(self.folder.glob("??/*")):
-            with contextlib.suppress(OSError):
-                found.append((path, path.lstat()))
-        return found
-
-    def _path(self, digest: str) -> Path:
-        return self.folder / digest[:2] / digest
-
-
-class ExportWriter:
-    """Write an export file, which gets its name once it is whole.
-
-    Raises
-    ------
-    ArgumentError
-        The file can't be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._partial = path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")
-        self._seen: set[str] = set()
-
-    def __enter__(self) -> Self:
-        with self._writing():
-            self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
-            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
-            self._zip.writestr(zipfile.ZipInfo(_MARK), _FORMAT)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            with self._writing():
-                self._zip.close()
-                self._file.close()
-                if kind is None:
-                    self._partial.replace(self._path)
-        finally:
-            self._partial.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                self._file.close()
-
-    def add(self, digest: str, data: bytes) -> None:
-        """Add an archive, unless the file has one of the same entry."""
-        if digest not in self._seen:
-            self._seen.add(digest)
-            with self._writing():
-                self._zip.writestr(zipfile.ZipInfo(digest), data)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise ArgumentError(f"{self._path} can't be written: {error.strerror}") from error
-
-
-def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head, bytes]]:
-    """Iterate over the archives in an export file; check the hashes of each, and its signature with `verify`.
-
-    Raises
-    ------
-    ArgumentError
-        The file does not exist, is damaged, has another format, or has an archive without a trusted signature.
-    """
-    try:
-        with open_regular(path) as file, open_archive(file) as opened:
-            members = opened.infolist()
-            names = [member.filename for member in members]
-            if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):
-                raise ArgumentError(f"{path} is no export of the cache", hints=("python -m be_runtime cache export",))
-            if opened.read(_MARK) != _FORMAT:
-                raise ArgumentError(f"{path} is of another release's format")
-            for member in members:
-                if member.filename != _MARK:
-                    yield _read_archive(opened, member, verify, path)
-    except zipfile.BadZipFile as error:
-        hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
-        raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
-    except (OSError, RuntimeError, EOFError) as error:
-        raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _read_archive(
-    opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | None, path: Path
-) -> tuple[Head, bytes]:
-    name = member.filename
-    if not DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-        raise ArgumentError(f"{path} has {name!r}, which is no archive of an entry")
-    try:
-        data = read_member(opened, name, LARGEST)
-    except ValueError as error:
-        raise ArgumentError(f"{path}: the archive {name[:12]} can't be read: {error}") from error
-    try:
-        head, _ = unpack(data, verify)
-    except ArchiveError as problem:
-        hints = ["nothing was taken from it"]
-        if isinstance(problem, SignatureError):
-            hints.append("--public-key, else BE_REMOTE_CACHE_PUBLIC_KEY, names who is trusted")
-        raise ArgumentError(f"{path}: the archive {name[:12]} {problem}", hints=tuple(hints)) from None
-    if head.digest != name:
-        raise ArgumentError(f"{path}: the archive {name[:12]} is not of the entry that its name gives")
-    return head, data

@@ -75,10 +75,10 @@ def pack(folder: Path) -> bytes:
 
 def main(commit: str) -> None:
     """Write the archive of a commit."""
-    written = NEUTRAL / "written"
-    written.mkdir(parents=True)
-    here = Path(__file__).parent
+    here, written = Path(__file__).parent, NEUTRAL / "written"
+    NEUTRAL.mkdir()  # refuses a folder of somebody else, which would be removed
     try:
+        written.mkdir()
         (NEUTRAL / "site").symlink_to(sysconfig.get_path("purelib"))
         (NEUTRAL / "src").mkdir()
         tree = subprocess.check_output(["git", "archive", commit], cwd=here.parents[1])

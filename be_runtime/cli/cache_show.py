@@ -89,7 +89,7 @@ def stats(_arguments: argparse.Namespace) -> Answer:
     sizes = [status.st_size for _, status in cache.imported.archives()]
     lines = [f"{cache.folder}", *(_part_text(name, part) for name, part in counted.items())]
     if sizes:
-        lines.append(f"imported: {many(len(sizes), 'archive')}, {size_text(sum(sizes))}")
+        lines.append(f"imported: {many(len(sizes), 'artifact')}, {size_text(sum(sizes))}")
     return Answer(
         "\n\n".join(lines),
         {

@@ -247,13 +247,13 @@ class Exchange:
 
     def _report(self, store: Store, problem: Exception) -> None:
         """Show the user the reason that an artifact is not used, without the store's secrets."""
-        text, hints = f"{where_of(store)} can't be used here: {problem!r}", ()
-        if isinstance(problem, BeRuntimeError):
-            text, hints = problem.message, problem.hints
+        if not isinstance(problem, BeRuntimeError):
+            problem = LoadError(f"{where_of(store)} can't be used here: {problem!r}")
+        text = problem.message
         for secret in store.secrets:
             text = text.replace(secret, "...")
         shown = printable_line(f"{self.wanted.name}: {text}"[:_LONGEST])
-        self.say("; ".join([shown, "it is not used", *hints]))
+        self.say("; ".join([shown, "it is not used", *problem.hints]))
 
     def put(self, entry: Entry) -> None:
         """Give an entry's artifact to the stores that did not have it."""

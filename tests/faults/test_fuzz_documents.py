@@ -238,7 +238,13 @@ def an_archive_from_a_server(folder: Path) -> Iterator[Reader]:
     share = Shareable(KEY, Roots(((str(folder), "<site>"),)))
     dependencies, others = (("<site>/a.h", "00"), ("/etc/passwd", "11")), (("/usr/bin/", "22"),)
     absent = (("/usr/include", 0, ("b.h", "sub/c.h")), ("<site>/jaxlib", 1, ()))
-    inputs = {"dependencies": dependencies, "others": others, "absent": absent, "host": "host", "seconds": 0.5}
+    inputs: dict[str, Any] = {
+        "dependencies": dependencies,
+        "others": others,
+        "absent": absent,
+        "host": "host",
+        "seconds": 0.5,
+    }
 
     def take(data: bytes) -> None:
         shutil.rmtree(folder / "staging", ignore_errors=True)

@@ -115,15 +115,14 @@ def test_in_an_old_cache_a_load_builds_beside_the_old_entries_and_commands_print
     assert [path for path in cache.rglob("*") if path.suffix in (".so", ".o")] == []
 
 
-def test_an_old_export_is_imported_and_a_load_builds(
+def test_an_old_export_is_refused_and_a_load_builds(
     old: Path, told: Told, tmp_cache: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """The entry is named by the old code's own digest, so no load asks for it."""
-    assert told("import", str(old / "exported.be")).startswith(f"1 entry in {tmp_cache}/imported, ")
+    said = told("import", str(old / "exported.be"), code=1)
+    assert "is of another release's format" in said
+    assert "hint: nothing was taken from it\nhint: make it again with this release\n" in said
     assert load(old).is_relative_to(tmp_cache / "kernels-v1")
     assert capsys.readouterr().err == ""
-    assert "imported: 1 archive" in told("stats")
-    assert "1 imported archive" in told("clear", "--all")
 
 
 class OneAnswer(dict[str, bytes]):
@@ -144,5 +143,5 @@ def test_an_old_entry_of_a_remote_cache_is_refused_in_one_line_and_a_load_builds
         assert load(old).is_relative_to(tmp_cache)
         (asked,) = server.hits
     assert not asked.endswith(entry.name)
-    refused = "is of another entry; it is not used"
-    assert capsys.readouterr().err == f"be_runtime: old_module: the archive from {server.url} {refused}\n"
+    refused = "is of another release's format; it is not used; make it again with this release"
+    assert capsys.readouterr().err == f"be_runtime: old_module: the artifact from {server.url} {refused}\n"

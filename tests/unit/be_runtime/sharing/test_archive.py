@@ -49,7 +49,7 @@ def trusts(data: bytes, signature: bytes) -> bool:
 
 TRUSTED = Verifier(trusts, "SETTING")
 KEY = make_key("module", ("name", "k"))
-FILES = {
+FILES: dict[str, Any] = {
     "dependencies": (("<site>/a.h", "00"),),
     "others": (("/usr/bin/g++", "11"),),
     "absent": (("/usr/include", 0, ("b.h",)),),

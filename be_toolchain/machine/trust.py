@@ -90,6 +90,8 @@ def read_part(file: Traversable, most_bytes: int) -> bytes:
     """Read a file of a package, which may be a part of a zip; see `read_regular`."""
     if isinstance(file, Path):
         return read_regular(file, most_bytes)
+    if not file.is_file():  # the error of a part of a zip has no text if the zip was opened by a descriptor
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file.name)
     with file.open("rb") as opened:
         data = opened.read(most_bytes + 1)
     if len(data) > most_bytes:

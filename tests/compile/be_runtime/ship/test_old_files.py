@@ -100,8 +100,8 @@ def test_in_an_old_cache_a_load_builds_beside_the_old_entries_and_commands_print
     written = set(cache.rglob("module.so"))
     assert len(written) == 3
     assert "5 entries" in told("list", "--all")
-    assert "not valid: /opt/be/src/be_runtime/include/" in told("show", "old_module")
-    assert "the next load builds again: /opt/be/src/be_runtime/include/" in told("why", "old_module")
+    assert "not valid: /" in told("show", "old_module")
+    assert "the next load builds again: /" in told("why", "old_module")
     assert "3 entries" in told("stats")
     assert "5 entries: 0 as built, 5 out of date, 0 damaged\n" in told("verify")
     assert "would remove 5 entries" in told("prune", "--stale", "--dry-run")

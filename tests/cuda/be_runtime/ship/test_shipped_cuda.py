@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from be_runtime import LoadError
 from be_runtime.jax import exporting
 from be_runtime.ship.build import build_package
 from be_runtime.ship.package import package_in
+from be_runtime.store.artifact import unpack
+from be_runtime.store.index import render_index
 from be_toolchain.arch import Arch
 from tests.support.cuda import ARCH
 
@@ -24,8 +25,7 @@ from tests.support.gpu_program import gpu_function
 
 
 def table(path: Path) -> Any:
-    with zipfile.ZipFile(path) as archive:
-        return json.loads(archive.read("index.json"))
+    return json.loads(render_index(unpack(path.read_bytes(), str(path)).table))
 
 
 def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: Path):
@@ -70,8 +70,8 @@ def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path
     function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
     path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")
     found = table(path)
-    with zipfile.ZipFile(path) as archive:
-        text = jax.export.deserialize(bytearray(archive.read("program.stablehlo"))).mlir_module()
+    program = unpack(path.read_bytes(), str(path)).image(found["program"]["image"])
+    text = jax.export.deserialize(bytearray(program)).mlir_module()
     (target,), (kernel,) = found["targets"], found["kernels"]
     assert {arch for image in found["images"].values() for arch in image["archs"]} == {str(Arch.parse(ARCH))}
     assert found["program"]["devices"] == 2

@@ -1,1 +1,1 @@
-"""Stores of compiled code: the cache, bundles, and what processes and machines share."""
+"""Stores of compiled code: artifacts, the cache, and the stores that share artifacts with other machines."""

@@ -110,7 +110,7 @@ class Artifact(NamedTuple):
             return self.data[digest]
         image = self.table.images[digest]
         with _reading(self.where, image_file(digest, image)):
-            data = read_part(self._at(digest), image.size)
+            data = _read(self.folder / IMAGES / self.path(digest).name, image.size)
         if not self.is_checked:
             self._require(hashlib.sha256(data).hexdigest() == digest, digest)
         return data
@@ -156,10 +156,6 @@ class Artifact(NamedTuple):
         """Return the file of an image, for messages; it exists if the artifact is a folder."""
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
-    def _at(self, digest: str) -> Traversable:
-        assert self.folder is not None, "the images are in memory"
-        return self.folder / IMAGES / self.path(digest).name
-
     def _map(self, digest: str) -> ctypes.CDLL:
         if not isinstance(self.folder, Path):
             return map_bytes(self._checked(digest), digest, self.where)
@@ -169,6 +165,13 @@ class Artifact(NamedTuple):
         if not self.is_checked:
             self.require_whole(digest)
         return map_file(str(path), self.where)
+
+
+def _read(file: Traversable, most_bytes: int) -> bytes:
+    """Read a file of a folder; a part of a zip may not grow without bound."""
+    if isinstance(file, zipfile.Path) and file.is_file():
+        return read_member(file.root, file.at, most_bytes)
+    return read_part(file, most_bytes)
 
 
 @contextlib.contextmanager
@@ -251,7 +254,7 @@ def open_folder(folder: Traversable, where: str = "") -> Artifact | None:
     where = where or str(folder)
     with _reading(where, INDEX):
         try:
-            text = read_part(folder / INDEX, LARGEST_INDEX)
+            text = _read(folder / INDEX, LARGEST_INDEX)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -14,6 +14,7 @@ from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
 from be_runtime.request.options import Language
 from be_runtime.store.folder import DIGEST
 from be_toolchain.arch import Arch
+from be_toolchain.machine.trust import LARGEST
 
 INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in an artifact's folder."""
@@ -281,7 +282,9 @@ def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
     typed(int, image.size)
     _texts(image.platform, image.baseline, *typed(list, image.archs))
-    if image.kind not in _ENDINGS or not DIGEST.fullmatch(digest) or image.size < 0:  # the digest names a file
+    if (
+        image.kind not in _ENDINGS or not DIGEST.fullmatch(digest) or not 0 <= image.size <= LARGEST
+    ):  # the digest names a file
         raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
 

@@ -21,6 +21,7 @@ from be_runtime.request.arguments import cpp_request, file_units
 from be_runtime.request.options import Unit
 from be_runtime.ship.declaration import read_source, read_table
 from be_runtime.ship.package import find_package
+from be_runtime.ship.show import describe_file
 from be_runtime.store.artifact import open_folder, pack, unpack
 from be_runtime.store.index import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
 from be_runtime.store.signing import read_signer, read_verifier
@@ -177,3 +178,16 @@ def test_an_index_of_more_than_it_may_have_is_neither_written_nor_read():
 def test_a_program_that_is_none_is_an_error_of_ours(data: bytes):
     with pytest.raises(LoadError, match=r"can't read the program, which JAX 0\.6\.0 exported"):
         read_program(data, {"jax": "0.6.0", "devices": 1})
+
+
+def test_an_image_in_a_wheel_is_not_unpacked_to_gigabytes(tmp_path: Path):
+    size = LARGE + 1
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    index = Index("x86_64", {digest: CodeImage("library", "cpu", size)})
+    with zipfile.ZipFile(tmp_path / "a.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("pkg/_kernels/index.json", render_index(index))
+        wheel.writestr(f"pkg/_kernels/{image_file(digest, index.images[digest])}", bytes(size))
+    with refused_at_once(most_bytes=32 << 20), pytest.raises(LoadError, match=f"it would have {size} bytes"):
+        describe_file(tmp_path / "a.whl")
+    with pytest.raises(LoadError, match="damaged index"):
+        parse_index(render_index(Index("x86_64", {digest: CodeImage("library", "cpu", 1 << 40)})), "here")

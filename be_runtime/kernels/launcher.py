@@ -24,7 +24,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.settings import require_jit
-from be_runtime.store.artifact import open_own, write_images
+from be_runtime.store.artifact import write_images
 from be_runtime.store.cache import BuildOutput, Entry
 from be_runtime.store.images import library_bytes
 from be_runtime.store.index import Carried, CodeImage, Demand, Index, carried_library, reading, runs_on, typed
@@ -304,7 +304,7 @@ def obtain_kernel(
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=attempts.anew)
         with attempts.using(entry):
-            artifact = open_own(entry.path)
+            artifact = entry.artifact()
             with reading(artifact.where):
                 (row,) = artifact.table.kernels.values()
                 kernel = kernel_of(_identify(origin, row["compiler"], entry), {**row, "name": name}, artifact.image)

@@ -27,17 +27,17 @@ from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
-from be_runtime.store.artifact import Artifact, open_own
+from be_runtime.store.artifact import Artifact
 from be_runtime.store.cache import BuildOutput, Entry
 from be_runtime.store.images import read_image
 from be_runtime.store.index import CodeImage, Demand, ModuleRecord, reading
 from be_runtime.store.keys import CacheKey
 from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
     from be_runtime.compile.plan import BuildOrder
+    from be_runtime.load.prebuilt import PrebuiltFolder
     from be_runtime.report import ModuleReport
     from be_runtime.store.sharing import Shareable
 
@@ -172,7 +172,7 @@ def open_module(
     """Load the library of an entry."""
     if options.verbose or session.settings.verbose:
         _say_origin(entry, key, session)
-    artifact = open_own(entry.path)
+    artifact = entry.artifact()
     record = ModuleRecord.read(artifact.table.modules.get(request.name, {}), artifact.where)
     record = record._replace(content=content_hash(key, entry), origin=origin_hash(key, entry))
     made = describe_module(request.name, record, artifact)
@@ -244,7 +244,7 @@ def build_library(
     while attempts.again():
         entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
         with attempts.using(entry):
-            artifact = open_own(entry.path)
+            artifact = entry.artifact()
             data = read_image(artifact.path(artifact.table.image))
             record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
     image = artifact.table.images[record.image]._replace(size=len(data), baseline=baseline)
@@ -277,22 +277,17 @@ def report_module(
 
 
 def load_prebuilt(
-    request: BuildRequest,
-    options: LoadOptions,
-    *,
-    folder: Path,
-    wanted: tuple[Arch, ...],
-    registry: Registry,
-    memory: str = "",
+    request: BuildRequest, options: LoadOptions, store: PrebuiltFolder, registry: Registry
 ) -> CompiledModule | None:
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
-    from be_runtime.load import prebuilt
+    from be_runtime.load.prebuilt import wanted_of
 
-    found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted, memory)
-    if found is None:
+    artifact = store.get(wanted_of(request))
+    if artifact is None:
         return None
-    artifact, captures = found.artifact, options.allow_cuda_graph
-    module = open_prebuilt(request.name, found.record, artifact, registry, captures_graphs=captures, mode=options.mode)
+    record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
+    captures = options.allow_cuda_graph
+    module = open_prebuilt(request.name, record, artifact, registry, captures_graphs=captures, mode=options.mode)
     register_names(module, request, options, registry)
     return module
 
@@ -362,13 +357,6 @@ class PrebuiltRemaker(NamedTuple):
 
     def checked(self) -> None:
         """Return None: there are no sources to compile."""
-
-
-def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
-    """Explain in one line why `load_prebuilt` found no module."""
-    from be_runtime.load import prebuilt
-
-    return prebuilt.explain(folder, prebuilt.wanted_of(request), wanted)
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:

@@ -18,7 +18,7 @@ from be_runtime.load.obtain import Attempts, find_or_build, shareable
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
-from be_runtime.store.artifact import keep_library, open_own
+from be_runtime.store.artifact import keep_library
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.images import read_image
 from be_runtime.store.index import CodeImage
@@ -55,7 +55,7 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     while attempts.again():
         entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
-            artifact = open_own(entry.path)
+            artifact = entry.artifact()
             library = open_library(artifact.path(artifact.table.image))
     return library
 
@@ -67,7 +67,7 @@ def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> by
     while attempts.again():
         entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
-            artifact = open_own(entry.path)
+            artifact = entry.artifact()
             image = read_image(artifact.path(artifact.table.image))
     return image
 

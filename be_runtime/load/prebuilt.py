@@ -12,7 +12,7 @@ Loading only reads the folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from be_runtime.load.identity import content_hash, origin_hash, own_code_digest,
 from be_runtime.load.registry import Registry, Target
 from be_runtime.own_files import HERE
 from be_runtime.request.options import BuildRequest
-from be_runtime.store.artifact import Artifact, open_folder, open_own, write_folder
+from be_runtime.store.artifact import Artifact, open_folder, write_folder
 from be_runtime.store.cache import Cache, Entry
 from be_runtime.store.images import mapped_bytes
 from be_runtime.store.index import (
@@ -85,14 +85,6 @@ class Wanted(NamedTuple):
     texts: tuple[str, ...] = ()
 
 
-class Prebuilt(NamedTuple):
-    """A prebuilt module: its artifact, its row in the index, and the key of its request."""
-
-    artifact: Artifact
-    record: ModuleRecord
-    key: CacheKey
-
-
 def wanted_of(request: BuildRequest) -> Wanted:
     """Return the key and folders that find the prebuilt module of a request. Pure."""
     return _wanted(make_key(_MODULE, *request_fields(request)))
@@ -113,53 +105,124 @@ def _wanted(key: CacheKey) -> Wanted:
     return Wanted(CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
 
 
-def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") -> Prebuilt | None:
-    """Find the prebuilt module of a request that runs on all architectures, or any module without `archs`.
+class PrebuiltFolder(NamedTuple):
+    """A folder of prebuilt modules, as a store of artifacts.
 
     Parameters
     ----------
     root : Path
-    wanted : Wanted
-    archs : sequence of Arch
+    archs : tuple of Arch
+        Architectures that a module's device code must run on; empty if any will do.
     memory : str
         Folder that remembers checks, see `be_runtime.store.images.is_whole`; empty to remember nothing.
-
-    Raises
-    ------
-    CacheError
-        The folder does not exist, or another user could put libraries there.
     """
-    _require_safe(root)
-    system = LocalSystem()
-    facts = system.folder_facts(root)
-    if facts.doubtful:  # another user could exchange the folder by way of the folders above it
-        raise CacheError(
-            f"prebuilt modules are not loaded: {root} {facts.obstacle}", hints=(how_to_vouch(system, facts.doubtful),)
+
+    root: Path
+    archs: tuple[Arch, ...] = ()
+    memory: str = ""
+
+    def get(self, wanted: Wanted) -> Artifact | None:
+        """Return the artifact of a request's module; None if there is none that can be used.
+
+        Raises
+        ------
+        CacheError
+            The folder does not exist, or another user could put libraries there.
+        """
+        _require_safe(self.root)
+        system = LocalSystem()
+        facts = system.folder_facts(self.root)
+        if facts.doubtful:  # another user could exchange the folder by way of the folders above it
+            raise CacheError(
+                f"prebuilt modules are not loaded: {self.root} {facts.obstacle}",
+                hints=(how_to_vouch(system, facts.doubtful),),
+            )
+        for artifact in self._of(wanted.key):
+            if not self._obstacle(artifact._replace(memory=self.memory), wanted):
+                return artifact._replace(is_checked=True)
+        return None
+
+    def put(self, key: CacheKey, entry: Entry) -> Path | None:
+        """Write the artifact of a cached module, and return its folder; None if another process removed the module."""
+        wanted = _wanted(key)
+        try:
+            artifact = entry.artifact()
+            data = artifact.image(artifact.table.image)
+        except (FileNotFoundError, LoadError):
+            return None
+        record = ModuleRecord.read(artifact.table.modules[key.name], artifact.where)._replace(
+            sources={
+                name: file.sha256
+                for file in entry.manifest.dependencies.records
+                if (name := _source_name(Path(file.path), wanted))
+            },
+            content=content_hash(key, entry),
+            origin=origin_hash(key, entry),
+            request=wanted.key.to_json(),
         )
-    for found in _variants(root, wanted.key):
-        remembering = found._replace(artifact=found.artifact._replace(memory=memory))
-        if not _obstacle(remembering, wanted, archs):
-            return found._replace(artifact=found.artifact._replace(is_checked=True))
-    return None
+        table = artifact.table._replace(modules={key.name: record._asdict()})
+        archs = [Arch.parse(arch).sm for arch in table.images[record.image].archs]
+        parent = self.root / key.name
+        parent.mkdir(parents=True, exist_ok=True)
+        for place in (self.root, parent):
+            place.chmod(0o755)
+        folder = parent / f"{_stem(wanted.key)}{'.'.join(archs) or 'host'}"
+        write_folder(folder, table, {record.image: data})
+        return folder
+
+    def describe(self) -> str:
+        """Return the folder, for messages."""
+        return str(self.root)
+
+    def explain(self, wanted: Wanted) -> str:
+        """Return the reason that `get` found nothing, in one line."""
+        key = wanted.key
+        reasons: list[str] = []
+        try:
+            reasons += filter(None, (self._obstacle(found, wanted) for found in self._of(key)))
+            if not reasons:
+                for _, other in [*_modules_in(self.root / key.name, "", reasons)]:
+                    labels = [line.split(":", 1)[0] for line in other.explain(key)]
+                    reasons.append(f"{key.name} is there with other {', '.join(labels)}")
+        except (CacheError, LoadError) as error:
+            reasons.append(error.message)
+        language = " ".join(key.texts("language"))
+        found = "; ".join(dict.fromkeys(reasons)) or f"none named {key.name}"
+        return f"{self.root} holds no such {language} module: {found}"
+
+    def _of(self, key: CacheKey) -> Iterator[Artifact]:
+        """Iterate over the modules of a request, one for each set of architectures.
+
+        Raises
+        ------
+        CacheError
+            Another user could put libraries there.
+        """
+        for artifact, its_key in _modules_in(self.root / key.name, _stem(key), []):
+            if its_key.digest == key.digest:
+                yield artifact
+
+    def _obstacle(self, artifact: Artifact, wanted: Wanted) -> str:
+        """Return the reason that a module of the right request can't be used; empty if it can."""
+        name = wanted.key.name
+        try:
+            with reading(artifact.where):
+                record = ModuleRecord.read(artifact.table.modules[name], artifact.where)
+                lacking = lacking_arch(artifact.table.images[record.image].archs, self.archs)
+                if lacking:
+                    return f"{name} is there, and {lacking}"
+                artifact.require_whole(record.image)
+                for relative, digest in record.sources.items():
+                    number, _, rest = relative.partition("/")
+                    path = wanted.folders[int(number)] / rest if number else Path(relative)
+                    if file_sha256(path) not in (None, digest):
+                        return f"{path} changed since {name} was built"
+        except LoadError as error:
+            return error.message
+        return ""
 
 
-def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
-    """Return the reason that `find` found nothing, in one line."""
-    key = wanted.key
-    reasons: list[str] = []
-    try:
-        reasons += filter(None, (_obstacle(found, wanted, archs) for found in _variants(root, key)))
-        if not reasons:
-            for other in [*_modules_in(root / key.name, "", reasons)]:
-                labels = [line.split(":", 1)[0] for line in other.key.explain(key)]
-                reasons.append(f"{key.name} is there with other {', '.join(labels)}")
-    except (CacheError, LoadError) as error:
-        reasons.append(error.message)
-    language = " ".join(key.texts("language"))
-    return f"{root} holds no such {language} module: " + ("; ".join(dict.fromkeys(reasons)) or f"none named {key.name}")
-
-
-def export(store: Cache, folder: Path) -> tuple[Path, ...]:
+def export(cache: Cache, folder: Path) -> tuple[Path, ...]:
     """Copy every valid module of a cache into a folder of prebuilt modules.
 
     Returns
@@ -172,7 +235,7 @@ def export(store: Cache, folder: Path) -> tuple[Path, ...]:
     CacheError
         The cache has no module, a module runs on this machine's CPU only, or the folder can't be written.
     """
-    entries = dict(_cached(store))
+    entries = dict(_cached(cache))
     native = sorted({key.name for key in entries if any(key.texts("native"))})
     if native:
         raise CacheError(
@@ -180,14 +243,15 @@ def export(store: Cache, folder: Path) -> tuple[Path, ...]:
             hints=("load the modules to export without native=True, with a separate cache folder",),
         )
     try:
-        written = sorted(path for key, entry in entries.items() if (path := _export(folder, key, entry)) is not None)
+        store = PrebuiltFolder(folder)
+        written = sorted(filter(None, (store.put(key, entry) for key, entry in entries.items())))
     except OSError as error:
         raise CacheError(f"{error.filename or folder} can't be written: {error.strerror}") from error
     except ArgumentError as error:
         raise CacheError(error.message, hints=error.hints) from error
     if not written:
         raise CacheError(
-            f"there is nothing to export: the cache {store.root} holds no modules",
+            f"there is nothing to export: the cache {cache.root} holds no modules",
             hints=("load the modules first, with the same cache folder",),
         )
     return tuple(written)
@@ -203,35 +267,6 @@ def _cached(store: Cache) -> Iterator[tuple[CacheKey, Entry]]:
             entry = store.get(key) if key and key.texts("generator") == (own_code_digest(),) else None
             if key and entry:
                 yield key, entry
-
-
-def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
-    """Write the artifact of one module, and return its folder; None if another process has removed the module."""
-    wanted = _wanted(key)
-    try:
-        artifact = open_own(entry.path)
-        data = artifact.image(artifact.table.image)
-    except (FileNotFoundError, LoadError):
-        return None
-    record = ModuleRecord.read(artifact.table.modules[key.name], artifact.where)._replace(
-        sources={
-            name: file.sha256
-            for file in entry.manifest.dependencies.records
-            if (name := _source_name(Path(file.path), wanted))
-        },
-        content=content_hash(key, entry),
-        origin=origin_hash(key, entry),
-        request=wanted.key.to_json(),
-    )
-    table = artifact.table._replace(modules={key.name: record._asdict()})
-    archs = [Arch.parse(arch).sm for arch in table.images[record.image].archs]
-    parent = root / key.name
-    parent.mkdir(parents=True, exist_ok=True)
-    for place in (root, parent):
-        place.chmod(0o755)
-    folder = parent / f"{_stem(wanted.key)}{'.'.join(archs) or 'host'}"
-    write_folder(folder, table, {record.image: data})
-    return folder
 
 
 def _source_name(path: Path, wanted: Wanted) -> str:
@@ -250,21 +285,8 @@ def _stem(key: CacheKey) -> str:
     return f"{key.digest[:_DIGITS]}-"
 
 
-def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
-    """Iterate over the modules of a request, one for each set of architectures.
-
-    Raises
-    ------
-    CacheError
-        Another user could put libraries there.
-    """
-    for found in _modules_in(root / key.name, _stem(key), []):
-        if found.key.digest == key.digest:
-            yield found
-
-
-def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[Prebuilt]:
-    """Iterate over the modules of one name, and add the reason for each unusable one, such as a later ABI.
+def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[tuple[Artifact, CacheKey]]:
+    """Iterate over the modules of one name, each with its request's key; add the reason for each unusable one.
 
     Raises
     ------
@@ -286,7 +308,7 @@ def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[Prebui
                 record = ModuleRecord.read(artifact.table.modules[parent.name], artifact.where)
                 with reading(artifact.where):
                     key = CacheKey.from_json(record.request)
-                yield Prebuilt(artifact, record, key)
+                yield artifact, key
         except LoadError as error:
             problems.append(f"{error.message}; {'; '.join(error.hints)}")
 
@@ -308,22 +330,3 @@ def _require_safe(path: Path) -> None:
             else "export the modules as yourself or root"
         )
         raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
-
-
-def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str:
-    """Return the reason that a module of the right request can't be used; empty if it can."""
-    record, name = found.record, wanted.key.name
-    try:
-        with reading(found.artifact.where):
-            lacking = lacking_arch(found.artifact.table.images[record.image].archs, archs)
-            if lacking:
-                return f"{name} is there, and {lacking}"
-            found.artifact.require_whole(record.image)
-            for relative, digest in record.sources.items():
-                number, _, rest = relative.partition("/")
-                path = wanted.folders[int(number)] / rest if number else Path(relative)
-                if file_sha256(path) not in (None, digest):
-                    return f"{path} changed since {name} was built"
-    except LoadError as error:
-        return error.message
-    return ""

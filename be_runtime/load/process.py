@@ -154,17 +154,16 @@ class Process:
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
             return load_module.load(request, options, self.session(options.build_directory)).module
-        wanted = self._wanted(request, settings)
-        memory = self.image_memory(settings)
-        found = load_module.load_prebuilt(
-            request, options, folder=folder, wanted=wanted, registry=self.registry, memory=memory
-        )
+        from be_runtime.load.prebuilt import PrebuiltFolder, wanted_of
+
+        store = PrebuiltFolder(folder, self._wanted(request, settings), self.image_memory(settings))
+        found = load_module.load_prebuilt(request, options, store, self.registry)
         if found is not None:
             return found
         try:
             return load_module.load(request, options, self.session(options.build_directory)).module
         except (ToolchainError, CacheError, LoadError) as error:
-            error.hints = (load_module.explain_prebuilt(request, folder, wanted), *error.hints)
+            error.hints = (store.explain(wanted_of(request)), *error.hints)
             raise
 
     def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:

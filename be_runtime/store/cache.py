@@ -22,6 +22,7 @@ from be_runtime.store.lookup import look_up
 from be_runtime.store.manifest import FileRecord, Manifest
 
 if TYPE_CHECKING:
+    from be_runtime.store.artifact import Artifact
     from be_runtime.store.eviction import EntryInfo
     from be_runtime.store.publish import Building
 
@@ -110,6 +111,18 @@ class Entry(NamedTuple):
         if name not in self.manifest.outputs.paths:
             raise KeyError(name)
         return self.path / name
+
+    def artifact(self) -> Artifact:
+        """Open the artifact of an entry that has one.
+
+        Raises
+        ------
+        OSError, LoadError
+            The entry was removed, or is damaged.
+        """
+        from be_runtime.store.artifact import open_own
+
+        return open_own(self.path)
 
     def is_there(self) -> bool:
         """Return whether the entry can be opened: a removed one may still have its stat on a network file system."""

@@ -20,7 +20,7 @@ from typing import Self
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
-from be_runtime.store.artifact import Artifact, open_own, unpack
+from be_runtime.store.artifact import Artifact, unpack
 from be_runtime.store.cache import Entry
 from be_runtime.store.folder import DIGEST, cache_errors, make_way, own_folder
 from be_runtime.store.job import Job
@@ -267,7 +267,7 @@ class Exchange:
             self.abandon(problem.message)
             return
         for store in self._asked:
-            store.put(self.wanted, open_own(entry.path)._replace(packed=packed))
+            store.put(self.wanted, entry.artifact()._replace(packed=packed))
 
     def abandon(self, problem: str) -> None:
         """Tell the job's processes, if they were asked, that this process will not put the artifact."""

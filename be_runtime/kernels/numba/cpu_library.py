@@ -22,7 +22,6 @@ from be_runtime.load.native_library import build_library
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
-from be_runtime.store.artifact import open_own
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.images import read_image
 from be_runtime.store.index import Carried, CodeImage, carried_library
@@ -96,7 +95,7 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
         build = partial(_build, name, plan, order, session)
         entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
         with attempts.using(entry):
-            artifact = open_own(entry.path)
+            artifact = entry.artifact()
             data = read_image(artifact.path(artifact.table.image))
     image = CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
     return carried_library(image, data, {"execute": symbol})

@@ -13,12 +13,13 @@ import pytest
 from be_runtime.errors import CacheError
 from be_runtime.load import identity, prebuilt
 from be_runtime.load.identity import module_key
+from be_runtime.load.prebuilt import PrebuiltFolder
 from be_runtime.own_files import ABI
 from be_runtime.request.arguments import cuda_request, inline_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
-from be_runtime.store.artifact import keep_library
+from be_runtime.store.artifact import Artifact, keep_library
 from be_runtime.store.cache import BuildOutput, Cache, Entry
 from be_runtime.store.eviction import EntryInfo
 from be_runtime.store.index import IMAGES, INDEX, CodeImage, Handlers, ModuleRecord, render_contents, serves
@@ -37,12 +38,12 @@ FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 Fill = Callable[..., Path]
 
 
-def find(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> prebuilt.Prebuilt | None:
-    return prebuilt.find(folder, wanted, parse_archs(archs) if archs else ())
+def find(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> Artifact | None:
+    return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).get(wanted)
 
 
 def explain(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> str:
-    return prebuilt.explain(folder, wanted, parse_archs(archs) if archs else ())
+    return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).explain(wanted)
 
 
 @pytest.fixture
@@ -94,9 +95,9 @@ def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_
     folder = fill("7.5", "9.0a", version="99.0")
     found = find(folder, archs="9.0a")
     assert found is not None
-    assert found.artifact.where.endswith("sm_90a")
-    assert found.artifact.image(found.record.image) == b"code"
-    assert found.record.contents() == FUNCTIONS
+    assert found.where.endswith("sm_90a")
+    assert found.image(found.table.image) == b"code"
+    assert ModuleRecord(**found.table.modules["kernels"]).contents() == FUNCTIONS
     assert find(folder) is not None, "any module serves where nothing says what it runs on"
     assert all(words in explain(fill("9.0"), archs="7.0") for words in ("for sm_90", "sm_70"))
     assert explain(folder, wanted_of(REQUEST._replace(name="strange"))).endswith("none named strange")

@@ -16,7 +16,7 @@ import be_runtime
 from be_runtime.cli.main import main
 from be_runtime.errors import ArgumentError, LoadError, SourceNotFoundError
 from be_runtime.jax.exporting import read_program
-from be_runtime.load import prebuilt
+from be_runtime.load.prebuilt import PrebuiltFolder, wanted_of
 from be_runtime.request.arguments import cpp_request, file_units
 from be_runtime.request.options import Unit
 from be_runtime.ship.declaration import read_source, read_table
@@ -33,7 +33,7 @@ from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"
 RAW = read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1})
-WANTED = prebuilt.wanted_of(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
+WANTED = wanted_of(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
 PREBUILT = f"prebuilt/ops/{WANTED.key.digest[:32]}-host/index.json"
 
 
@@ -53,8 +53,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def load_prebuilt(root: Path) -> None:
-    assert prebuilt.find(root / "prebuilt", WANTED, ()) is None
-    raise LoadError(prebuilt.explain(root / "prebuilt", WANTED, ()))
+    assert PrebuiltFolder(root / "prebuilt").get(WANTED) is None
+    raise LoadError(PrebuiltFolder(root / "prebuilt").explain(WANTED))
 
 
 def run(*words: str | Path) -> None:
@@ -102,9 +102,9 @@ def test_an_index_that_others_may_write_is_not_opened_and_a_toolchains_record_th
     for kind in KINDS[:2]:
         plant(root / PREBUILT, kind).chmod(0o666)
         with refused_at_once(), pytest.raises(be_runtime.CacheError, match="can be written by other users"):
-            prebuilt.find(root / "prebuilt", WANTED, ())
+            PrebuiltFolder(root / "prebuilt").get(WANTED)
         with refused_at_once():
-            assert "can be written by other users" in prebuilt.explain(root / "prebuilt", WANTED, ())
+            assert "can be written by other users" in PrebuiltFolder(root / "prebuilt").explain(WANTED)
 
 
 CODE = b"code" * 2**18

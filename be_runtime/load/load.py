@@ -29,7 +29,6 @@ from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.cache import BuildOutput, Entry
-from be_runtime.store.images import read_image
 from be_runtime.store.index import CodeImage, Demand, ModuleRecord, reading
 from be_runtime.store.keys import CacheKey
 from be_toolchain import Toolchain, ToolchainRequest, resolve
@@ -239,6 +238,8 @@ def build_library(
     request: BuildRequest, options: LoadOptions, session: Session, baseline: str
 ) -> tuple[BuiltLibrary, str, Entry]:
     """Return the bytes of a request's library, from the cache or built now, its table of functions, and its entry."""
+    from be_runtime.store.images import read_image
+
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
     attempts = Attempts(session)
     while attempts.again():

@@ -22,10 +22,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
-from be_runtime.store.images import is_whole, map_bytes, map_file, require_baseline, require_machine
 from be_runtime.store.index import (
     IMAGES,
     INDEX,
@@ -37,7 +36,6 @@ from be_runtime.store.index import (
     parse_index,
     render_index,
 )
-from be_runtime.store.signing import Sign, Verifier
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.trust import (
     LARGE,
@@ -50,6 +48,9 @@ from be_toolchain.machine.trust import (
     read_part,
     read_regular,
 )
+
+if TYPE_CHECKING:
+    from be_runtime.store.signing import Sign, Verifier
 
 MAGIC = b"be-artifact-1\n"
 _SIGNED, _HASHED = b"s", b"h"
@@ -128,6 +129,8 @@ class Artifact(NamedTuple):
             return
         image = self.table.images[digest]
         with _reading(self.where, image_file(digest, image)):
+            from be_runtime.store.images import is_whole  # a load from the cache has no need of it
+
             self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
 
     def _require(self, is_whole: bool, digest: str) -> None:
@@ -145,6 +148,8 @@ class Artifact(NamedTuple):
         LoadError
             The image is missing, damaged, for another machine, or could be changed by another user.
         """
+        from be_runtime.store.images import require_baseline, require_machine
+
         with _mapping:
             if digest not in _mapped:
                 require_machine(self.table.machine, self.where)
@@ -157,6 +162,8 @@ class Artifact(NamedTuple):
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
+        from be_runtime.store.images import map_bytes, map_file
+
         if not isinstance(self.folder, Path):
             return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)

@@ -97,7 +97,7 @@ $(VENV)/ready: pyproject.toml
 
 system-python:
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed, PYTHON is %s" % sys.version)'
-	@$(RUN) -c 'import jax, jaxlib, ninja, packaging, pytest, rich, shtab' || { \
+	@$(RUN) -c 'import jax, jaxlib, ninja, packaging, platformdirs, pytest, rich, shtab' || { \
 	  echo "error: BE_SYSTEM_PYTHON is set, so nothing is installed, and $(RUN) lacks a package that is needed." >&2; \
 	  exit 1; }
 

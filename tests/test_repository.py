@@ -26,6 +26,7 @@ PAGES = {
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
 READERS_OF_ENVIRON = {
+    "be_toolchain/machine/files.py",  # is a mapping this process's?
     *("be_runtime/load/process.py", "be_runtime/compile/execute.py", "be_toolchain/machine/local_system.py"),
 }
 PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")

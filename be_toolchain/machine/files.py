@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from binascii import crc32
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,6 +62,10 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     if named.startswith("/"):
         return Path(named)
     data = _user_folder(environ, "XDG_DATA_HOME", ".local/share")
+    if data is not None and environ is os.environ:
+        import platformdirs  # a load that finds its toolchain's record has no need of it
+
+        return platformdirs.user_data_path(APP) / "toolchains"
     return data and data / APP / "toolchains"
 
 
@@ -73,6 +78,10 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     '/home/ada/.config/be_toolchain/be-toolchain.toml'
     """
     settings = _user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    if settings is not None and environ is os.environ:
+        import platformdirs
+
+        return platformdirs.user_config_path(APP) / FILE
     return settings and settings / APP / FILE
 
 
@@ -90,8 +99,9 @@ def usual_cache(environ: Mapping[str, str]) -> Path:
 def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
     """Return a user's folder as in https://specifications.freedesktop.org/basedir-spec, which ignores relative paths.
 
-    A test compares the folders with `platformdirs`, which a warm load would pay for, and which asks the user database
-    when there is no HOME.
+    `platformdirs` places the folders of this process's user, and asks the user database if HOME is not set. A warm load
+    would pay for it, so the cache's folder comes from here, and so do the folders of other environments. A test shows
+    that both agree.
     """
     named, home = (environ.get(name, "").strip() for name in (variable, "HOME"))
     if named.startswith("/"):

@@ -1,4 +1,4 @@
-"""Fresh environments in which nothing but this checkout, `packaging` and what a test installs is."""
+"""Fresh environments in which nothing but this checkout, `packaging`, `platformdirs` and what a test installs is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import packaging
+import platformdirs
 import pytest
 
 from be_toolchain.machine.local_system import LocalSystem
@@ -82,5 +83,6 @@ def make_environment(folder: Path, *options: str) -> Environment:
     """Make one in a folder, with options of ``python -m venv``."""
     subprocess.run((sys.executable, "-m", "venv", *options, str(folder / "env")), check=True, capture_output=True)
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    (site / "packaging").symlink_to(Path(packaging.__file__).parent)
+    for module in (packaging, platformdirs):
+        (site / module.__name__).symlink_to(Path(module.__file__).parent)
     return Environment(python=folder / "env" / "bin" / "python", site=site, store=folder / "store")

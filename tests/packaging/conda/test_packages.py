@@ -86,7 +86,7 @@ def test_the_base_holds_the_code_and_its_metadata(lab: Lab):
     (metadata,) = site.glob("brainevent_toolchain-*.dist-info/METADATA")
     required = Parser().parsestr(metadata.read_text()).get_all("Requires-Dist", [])
     plain = {text.partition(">")[0] for text in required if "extra ==" not in text}
-    wanted = {"flatbuffers", "jax", "jaxlib", "numpy", "packaging", "rich", "shtab"}
+    wanted = {"flatbuffers", "jax", "jaxlib", "numpy", "packaging", "platformdirs", "rich", "shtab"}
     assert plain == wanted, "conda's ninja is a program that pip does not know"
     said = prefix.run("be-toolchain", "--version")
     assert said.stdout == f"be_toolchain {be_toolchain.__version__}\n", said.stderr

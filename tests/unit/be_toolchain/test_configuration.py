@@ -7,6 +7,7 @@ import stat
 from contextlib import nullcontext
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
@@ -247,12 +248,11 @@ def test_home_in_an_entry():
 
 @pytest.mark.parametrize("named", ["/fast", "/fast/", "relative", ""])
 def test_the_users_folders_are_where_platformdirs_has_them(named: str, monkeypatch: pytest.MonkeyPatch):
-    platformdirs = pytest.importorskip("platformdirs", reason="platformdirs is not installed")
     environ = {"HOME": "/home/ada"} | dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), named)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert store_dir(environ) == platformdirs.user_data_path(APP) / "toolchains"
-    assert user_file(environ) == platformdirs.user_config_path(APP) / FILE
+    assert store_dir(environ) == store_dir(os.environ) == platformdirs.user_data_path(APP) / "toolchains"
+    assert user_file(environ) == user_file(os.environ) == platformdirs.user_config_path(APP) / FILE
     assert usual_cache(environ) == platformdirs.user_cache_path(CACHE)
 
 

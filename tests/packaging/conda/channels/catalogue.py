@@ -22,7 +22,7 @@ def add_catalogue(channel: Channel) -> None:
 
 
 def _pythons() -> Iterator[Package]:
-    for name in ("ninja", "numpy", "packaging", "python-flatbuffers", "rich", "shtab"):
+    for name in ("ninja", "numpy", "packaging", "platformdirs", "python-flatbuffers", "rich", "shtab"):
         yield Package(name, "99.0")
     yield Package("jax", JAX, ("python >=3.11", f"jaxlib >={JAX},<={JAX}"), noarch="generic")
     for version in PYTHONS:

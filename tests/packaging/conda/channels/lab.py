@@ -17,7 +17,19 @@ from release.dist import copy_sources
 from tests.packaging.conda.channels import compilers, cuda, interpreter, solver, wheels
 from tests.packaging.conda.channels.channel import Channel
 
-NEEDED = ("flatbuffers", "jax", "jaxlib", "ninja", "numpy", "packaging", "pip", "rich", "setuptools", "shtab")
+NEEDED = (
+    "flatbuffers",
+    "jax",
+    "jaxlib",
+    "ninja",
+    "numpy",
+    "packaging",
+    "pip",
+    "platformdirs",
+    "rich",
+    "setuptools",
+    "shtab",
+)
 """All that the recipe names, but for Python and compilers."""
 
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from be_runtime.cli.main import Answer, refusal
-from be_runtime.debugging.check import check_program, choose_tools, lacking_tools
-from be_runtime.debugging.sanitizers import Invocation, as_json, find_detectors, render
+from be_runtime.debugging.check import as_json, check_program, choose_tools, lacking_tools, render
+from be_runtime.debugging.sanitizers import Invocation, find_detectors
 from be_runtime.errors import ArgumentError
 from be_runtime.load.process import PROCESS
 from be_toolchain.find.record import device_archs

@@ -568,38 +568,3 @@ def distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for each in findings:
         found.setdefault((each.kernel, each.kind, each.message), each)
     return tuple(found.values())
-
-
-def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
-    """Return the report as text: the findings of each kernel with their lines, notes, and the tools that ran."""
-    kernels = dict.fromkeys(each.kernel for each in findings)
-    blocks = [
-        _kernel_block(number, kernel, [each for each in findings if each.kernel == kernel])
-        for number, kernel in enumerate(kernels, start=1)
-    ]
-    blocks += [f"note ({run.tool}): {note}" for run in runs for note in run.notes]
-    ran = ", ".join(f"{run.tool} {run.seconds:.1f} s" for run in runs if run.outcome != "missing") or "no tool ran"
-    count = f"faults in {len(kernels)} kernel{'s' * (len(kernels) != 1)}" if findings else "nothing found"
-    return "\n".join([*blocks, f"{count} ({ran})"])
-
-
-def _kernel_block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
-    callers = dict.fromkeys(each.caller for each in findings if each.caller)
-    lines = [f"{number}. {kernel or 'native code'}" + (f", called at {'; '.join(callers)}" if callers else "")]
-    for each in findings:
-        told = each.message.removeprefix(each.kernel).removeprefix(":").strip()
-        place = f"{each.source}: " if each.source and each.source not in told else ""
-        lines.append(f"   {each.tool}: {place}{told}{'' if each.certain else ' (maybe)'}")
-    lines += dict.fromkeys(f"   hint: {hint}" for each in findings for hint in each.hints)
-    return "\n".join(lines)
-
-
-def as_json(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> dict[str, object]:
-    """Return the report as JSON data."""
-    return {
-        "findings": [each._asdict() for each in findings],
-        "tools": [
-            {"tool": run.tool, "outcome": run.outcome, "seconds": round(run.seconds, 2), "notes": list(run.notes)}
-            for run in runs
-        ],
-    }

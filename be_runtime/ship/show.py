@@ -14,7 +14,8 @@ from be_runtime.kernels.launcher import archs_of
 from be_runtime.ship.package import KERNELS
 from be_runtime.store.artifact import Artifact, open_folder, unpack
 from be_runtime.store.index import INDEX, ModuleRecord, reading
-from be_toolchain.machine.trust import open_archive, open_regular
+from be_toolchain.machine.trust import open_regular
+from be_toolchain.machine.zips import open_archive
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:

@@ -43,8 +43,6 @@ from be_toolchain.machine.trust import (
     distrust_entry,
     is_open,
     is_trusted_owner,
-    open_archive,
-    read_member,
     read_part,
     read_regular,
 )
@@ -177,6 +175,8 @@ class Artifact(NamedTuple):
 def _read(file: Traversable, most_bytes: int) -> bytes:
     """Read a file of a folder; a part of a zip may not grow without bound."""
     if isinstance(file, zipfile.Path) and file.is_file():
+        from be_toolchain.machine.zips import read_member
+
         return read_member(file.root, file.at, most_bytes)
     return read_part(file, most_bytes)
 
@@ -330,6 +330,8 @@ def unpack(data: bytes, where: str, verify: Verifier | None = None) -> Artifact:
 
 def _unpack_zip(data: bytes, where: str) -> Artifact:
     """Open an exported program of an earlier release, a zip of the same files, whose images are not compressed."""
+    from be_toolchain.machine.zips import open_archive, read_member  # few programs are that old
+
     with _reading(where, "the zip"):
         archive = open_archive(io.BytesIO(data))
         table = parse_index(read_member(archive, INDEX, LARGEST_INDEX), where)

@@ -30,7 +30,8 @@ from be_runtime.store.remote import name_remote, open_remote, open_signer, open_
 from be_runtime.store.sharing import Say, Shareable, Store, Wanted, pack_entry, unpack_entry, where_of
 from be_runtime.store.signing import Sign, Verifier
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import LARGEST, distrust_entry, open_archive, open_regular, read_member, read_regular
+from be_toolchain.machine.trust import LARGEST, distrust_entry, open_regular, read_regular
+from be_toolchain.machine.zips import open_archive, read_member
 from be_toolchain.terminal import printable_line
 
 _LONGEST = 600

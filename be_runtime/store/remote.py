@@ -19,7 +19,8 @@ from be_runtime.store.sharing import Say, Wanted, where_of
 from be_runtime.store.signing import Sign, Verifier, read_signer, read_verifier
 from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System
-from be_toolchain.settings import FOLDER, RUNTIME, RemoteSource, find_remote
+from be_toolchain.remote import FOLDER, RemoteSource, find_remote
+from be_toolchain.settings import RUNTIME
 from be_toolchain.terminal import printable_line, shown_url, url_secrets
 
 T = TypeVar("T")

@@ -15,9 +15,8 @@ from be_toolchain.install.facts import gather_situation
 from be_toolchain.install.installers import Installer, find_installer
 from be_toolchain.install.managed import ManagedStore, sweep
 from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan, require_store
-from be_toolchain.machine.files import ENV_STORE, misnamed_store
+from be_toolchain.machine.files import ENV_STORE, OTHER_STORE, find_store, misnamed_store
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import OTHER_STORE, find_store
 from be_toolchain.terminal import INTERRUPTED_BY_USER, WORKS, say
 
 FAILED = 1

@@ -215,8 +215,7 @@ def _explain(code: str | None) -> int:
 
 def _list_names(system: System) -> None:
     """Print the names in the store; a shell runs this while somebody types."""
-    from be_toolchain.machine.files import PREFIXES
-    from be_toolchain.machine.trust import distrust_managed, find_managed, find_store
+    from be_toolchain.machine.files import PREFIXES, distrust_managed, find_managed, find_store
 
     store = find_store(system).path
     if store is not None:

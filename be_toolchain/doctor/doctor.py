@@ -17,15 +17,8 @@ from be_toolchain.find.record import encode
 from be_toolchain.find.survey import Survey, survey
 from be_toolchain.known.versions import version_key
 from be_toolchain.machine.system import System
-from be_toolchain.settings import (
-    FOLDER,
-    RUNTIME,
-    PassedOver,
-    RemoteSource,
-    find_configuration,
-    find_remote,
-    read_setting,
-)
+from be_toolchain.remote import FOLDER, RemoteSource, find_remote
+from be_toolchain.settings import RUNTIME, PassedOver, find_configuration, read_setting
 from be_toolchain.terminal import NO_CUDA, NO_CXX, WORKS, printable, printable_line, shown_key
 from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain, ToolchainRequest, Warned
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from be_toolchain.errors import Probe, correct
 from be_toolchain.known import layouts
 from be_toolchain.known.versions import parse_host_version, version_key
-from be_toolchain.machine.files import ZIG_PREFIX
+from be_toolchain.machine.files import OTHER_STORE, ZIG_PREFIX, distrust_managed, find_managed, find_store
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.settings import Preferences
 from be_toolchain.values import HostCompiler
 

@@ -11,10 +11,10 @@ from typing import Any
 from be_toolchain import values
 from be_toolchain.arch import Arch, parse_archs, render_archs
 from be_toolchain.known.layouts import PROC_DRIVER
-from be_toolchain.machine.files import seal, unseal
+from be_toolchain.machine.files import find_store, seal, unseal
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
-from be_toolchain.machine.trust import LARGE, SMALL, distrust_owner, find_store, read_regular
+from be_toolchain.machine.trust import LARGE, SMALL, distrust_owner, read_regular
 from be_toolchain.settings import RECORD_VARIABLES, ConfigurationFile, find_configuration, warn_of
 from be_toolchain.values import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 

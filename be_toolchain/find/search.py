@@ -11,9 +11,17 @@ from be_toolchain.find.compilers import Candidate, Found, conda_prefixes
 from be_toolchain.known import layouts
 from be_toolchain.known.layouts import Layout, parse_dist_infos
 from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
-from be_toolchain.machine.files import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
+from be_toolchain.machine.files import (
+    CUDA_PREFIX,
+    ENV_STORE,
+    OTHER_STORE,
+    SELECTED,
+    distrust_managed,
+    find_managed,
+    find_store,
+    misnamed_store,
+)
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.settings import GROUPS, Preferences
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")

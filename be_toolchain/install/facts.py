@@ -14,9 +14,8 @@ from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.plan import Situation
 from be_toolchain.known import layouts
 from be_toolchain.known.layouts import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
-from be_toolchain.machine.files import INTERRUPTED
+from be_toolchain.machine.files import INTERRUPTED, find_store
 from be_toolchain.machine.system import System, distribution_of
-from be_toolchain.machine.trust import find_store
 from be_toolchain.settings import parse_preferences
 
 _CUDA_WHEELS = frozenset(row.pip for row in layouts.COMPONENTS)

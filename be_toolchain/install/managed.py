@@ -18,10 +18,10 @@ from be_toolchain.errors import StoreError
 from be_toolchain.find.record import make_private
 from be_toolchain.install.installers import check_wheel
 from be_toolchain.known.versions import release_of
-from be_toolchain.machine.files import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
+from be_toolchain.machine.files import CUDA_PREFIX, MANIFEST, OTHER_STORE, PREFIXES, SELECTED, find_store, version_in
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import LARGE, OTHER_STORE, SMALL, find_store, how_to_vouch, read_regular, version_in
+from be_toolchain.machine.trust import LARGE, SMALL, how_to_vouch, read_regular
 
 _LOCK = "lock"
 

@@ -9,20 +9,17 @@ import os
 import re
 import shlex
 import stat
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.files import ENV_STORE, MANIFEST, parse_toml, store_dir, user_file
+from be_toolchain.machine.files import parse_toml, user_file
 from be_toolchain.machine.system import FolderFacts, System
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-    from packaging.version import Version
 
 
 SMALL, LARGE = 1 << 16, 1 << 26
@@ -319,66 +316,6 @@ def against_building(facts: FolderFacts) -> Iterator[str]:
         yield "is mounted noexec: libraries built there can't be loaded"
 
 
-OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
-"""The hint for a folder that is not trusted."""
-
-
-class StoreFolder(NamedTuple):
-    """The folder of managed toolchains.
-
-    Parameters
-    ----------
-    path : Path or None
-        The folder, or the user's own part of it if it is for all users; None when there is no home.
-    problem : str
-        The reason why nothing in it is used; empty when it is used, or does not exist yet.
-    """
-
-    path: Path | None
-    problem: str = ""
-
-
-def find_store(system: System) -> StoreFolder:
-    """Find the folder of managed toolchains, and judge it."""
-    named = store_dir(system.environ)
-    if named is None or not system.is_dir(named):
-        return StoreFolder(named)
-    facts = system.folder_facts(named)
-    return StoreFolder(facts.own_part or named, facts.obstacle and f"{named} {facts.obstacle}")
-
-
-def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ...]:
-    """List the names in the store that begin with a prefix, newest first; none if the store is not trusted."""
-    store = find_store(system)
-    if store.path is None or store.problem:
-        return ()
-    names = [name for name in system.list_dir(store.path) if name.startswith(prefix)]
-    return tuple(sorted(names, key=version_in, reverse=True))
-
-
-def version_in(name: str) -> Version:
-    """Return the version in a managed toolchain's name, for comparing; any other text sorts below all versions.
-
-    Examples
-    --------
-    >>> version_in("cuda-13.1.0rc1") < version_in("cuda-13.1.0")
-    True
-    """
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(name.partition("-")[2])
-    except InvalidVersion:
-        return Version("0.dev0")
-
-
-def distrust_managed(system: System, folder: Path) -> str:
-    """Return why a toolchain in the store is not used: never finished, or writable by others; else empty."""
-    if not system.is_file(folder / MANIFEST):
-        return f"not a managed toolchain: no {MANIFEST}"
-    return system.folder_facts(folder).obstacle
-
-
 ENV_SAFE = "BE_SAFE_FOLDERS"
 """The variable that lists safe folders, separated by ``:``; ``*`` is every folder, ``/folder/*`` every one below it."""
 
@@ -638,47 +575,3 @@ def read_own_settings(system: System) -> OwnSettings:
         if not isinstance(table.get(key, ""), str):
             raise PreferenceError(f"{key} in {path} is {table[key]!r}", hints=("it has to be a text",))
     return OwnSettings(path, tuple(safe), table.get(REMOTE_CACHE, "").strip(), table.get(REMOTE_CACHE_KEY, "").strip())
-
-
-MOST_FILES = 50_000
-"""The largest number of files in a zip: zipfile makes an object of a kilobyte for each."""
-
-_ROW = b"PK\1\2"
-_PIECE_BYTES = 1 << 20
-_MOST_UNPACKED = 16
-"""The largest ratio of compression of a large file: machine code shrinks to a tenth, zeros to a thousandth."""
-
-
-def open_archive(file: BinaryIO) -> zipfile.ZipFile:
-    """Open a zip.
-
-    Raises
-    ------
-    zipfile.BadZipFile
-        It is damaged, or has too many files. `zipfile` raises other errors for some damage too.
-    """
-    file.seek(0)
-    count, end = 0, b""
-    while piece := file.read(_PIECE_BYTES):
-        count += (end + piece).count(_ROW)
-        end = piece[1 - len(_ROW) :]
-    if count > MOST_FILES:
-        raise zipfile.BadZipFile(f"it has more than {MOST_FILES} files")
-    return zipfile.ZipFile(file)
-
-
-def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
-    """Read a file in a zip.
-
-    Raises
-    ------
-    ValueError
-        It would be too large, or its ratio of compression is too high for code.
-    Exception
-        It is missing or damaged.
-    """
-    info = archive.getinfo(name)
-    if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):
-        raise ValueError(f"it would have {info.file_size} bytes")
-    with archive.open(info) as file:
-        return file.read(info.file_size)  # and no more, whatever the compressed bytes hold

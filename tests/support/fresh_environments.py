@@ -84,5 +84,5 @@ def make_environment(folder: Path, *options: str) -> Environment:
     subprocess.run((sys.executable, "-m", "venv", *options, str(folder / "env")), check=True, capture_output=True)
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     for module in (packaging, platformdirs):
-        (site / module.__name__).symlink_to(Path(module.__file__).parent)
+        (site / module.__name__).symlink_to(Path(str(module.__file__)).parent)
     return Environment(python=folder / "env" / "bin" / "python", site=site, store=folder / "store")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from be_runtime.cli.main import main
-from be_runtime.debugging.check import check_program
-from be_runtime.debugging.sanitizers import Detectors, Invocation, render
+from be_runtime.debugging.check import check_program, render
+from be_runtime.debugging.sanitizers import Detectors, Invocation
 from tests.compile.be_runtime.include.conftest import KERNELS
 from tests.support.planted.try_all import PROGRAM, kernels
 from tests.support.requirements import in_full

@@ -16,7 +16,7 @@ from be_runtime.store.artifact import pack, unpack
 from be_runtime.store.cache import Cache
 from be_runtime.store.lookup import read_manifest
 from be_runtime.store.remote import open_remote
-from be_toolchain.settings import RemoteSource
+from be_toolchain.remote import RemoteSource
 from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.file_server import FileServer, serving

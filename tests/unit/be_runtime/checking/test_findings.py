@@ -11,20 +11,18 @@ import pytest
 
 from be_runtime import ArgumentError, Findings, checks
 from be_runtime.checks import CHECKS, Checks, Finding, call_text, parse_checks
-from be_runtime.debugging.check import choose_tools, offset_of
+from be_runtime.debugging.check import as_json, choose_tools, offset_of, render
 from be_runtime.debugging.sanitizers import (
     TOOLS,
     Detectors,
     Invocation,
     Tool,
     ToolRun,
-    as_json,
     distinct,
     entry_points,
     plan_child,
     read_device_report,
     read_host_report,
-    render,
     with_callers,
     with_names,
 )

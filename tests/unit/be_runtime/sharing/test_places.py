@@ -24,7 +24,7 @@ from be_runtime.store.places import Exchange, Imported
 from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
 from be_runtime.store.sharing import Roots, Shareable, Store, Wanted
 from be_toolchain.errors import PreferenceError
-from be_toolchain.settings import RemoteSource
+from be_toolchain.remote import RemoteSource
 from tests.support.artifacts import artifact, packed
 from tests.support.faulty_server import FaultyServer, faulty_server
 from tests.support.jobs import StoreClient

@@ -28,7 +28,8 @@ from be_runtime.store.signing import read_signer, read_verifier
 from be_runtime.tune.winners import write_package
 from be_toolchain.find.record import load_record, record_path
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import LARGE, MOST_FILES
+from be_toolchain.machine.trust import LARGE
+from be_toolchain.machine.zips import MOST_FILES
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"

@@ -21,10 +21,9 @@ from be_toolchain.errors import HostCompilerNotFoundError, StoreError, Unsupport
 from be_toolchain.install.apply import wipe
 from be_toolchain.install.installers import check_wheel
 from be_toolchain.install.managed import WORK, ManagedStore, find_dead, make_workplace, sweep_dead
-from be_toolchain.machine.files import store_dir
+from be_toolchain.machine.files import distrust_managed, find_managed, find_store, store_dir
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.machine.trust import distrust_managed, find_managed, find_store
 from tests.support.accounts import STRANGER, make, needs_root, open_place
 from tests.support.machines import MemorySystem, cuda_of, healthy, with_compiler
 

@@ -125,7 +125,6 @@ XLA_FFI_DataType code_of(DType dtype) noexcept {
 #define BE_CODE(dtype, value, type, name, bytes, xla, ...) \
   case DType::dtype: return XLA_FFI_DataType_##xla;
     BE_INTERNAL_ELEMENT_TYPES(BE_CODE, )
-#undef BE_CODE
     case DType::Invalid: break;
   }
   return XLA_FFI_DataType_INVALID;

@@ -61,7 +61,6 @@ static_assert(offsetof(XLA_FFI_CallFrame, attrs) == offsetof(XlaFrame, be_attrs)
 #define BE_CHECK_CODE(dtype, value, type, name, bits, xla, code, ...) \
   static_assert(XLA_FFI_DataType_##xla == code, "the number of " #name);
 BE_INTERNAL_ELEMENT_TYPES(BE_CHECK_CODE, )
-#undef BE_CHECK_CODE
 
 /// The name of one of XLA's element types, for messages.
 const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
@@ -139,7 +138,6 @@ bool is_real(XLA_FFI_DataType dtype) noexcept {
 bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
 #define BE_READ(T) *number = number_at<T>(scalar.value); return true
   BE_WITH_SCALAR_TYPE(scalar.dtype, BE_READ)
-#undef BE_READ
   return false;
 }
 
@@ -152,7 +150,6 @@ __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar
   const bool may_round = is_real(scalar.dtype);
 #define BE_WRITE(T) return write_number<T>(number, may_round, room)
   BE_WITH_SCALAR_TYPE(dtype, BE_WRITE)
-#undef BE_WRITE
   return false;
 }
 

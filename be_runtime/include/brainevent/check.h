@@ -9,8 +9,6 @@
 #include <new>  // std::exception, far cheaper than <exception>
 
 #include "brainevent/dtype.h"
-#include "brainevent/portability.h"
-#include "brainevent/stream_to_text.h"
 #include "brainevent/text.h"
 
 namespace BE {

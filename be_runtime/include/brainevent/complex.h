@@ -7,8 +7,7 @@
 /// that of `std::complex`, `cuComplex` and numpy: the real part, then the imaginary part. Pointers may be cast between
 /// them; values convert from any class with `real()` and `imag()`, and explicitly back.
 
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 

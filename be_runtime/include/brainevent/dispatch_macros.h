@@ -31,7 +31,6 @@
 
 #include "brainevent/check.h"
 #include "brainevent/dtype.h"
-#include "brainevent/type_names.h"
 
 namespace BE {
 namespace internal {

@@ -5,7 +5,6 @@
 
 #include "brainevent/complex.h"
 #include "brainevent/dtype.h"
-#include "brainevent/element_types.h"
 #include "brainevent/float8.h"
 #include "brainevent/half.h"
 #include "brainevent/packed.h"
@@ -23,7 +22,6 @@ struct CppType;
     using type = cpp_type;                                \
   };
 BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
-#undef BE_INTERNAL_CPP_TYPE
 
 }  // namespace internal
 

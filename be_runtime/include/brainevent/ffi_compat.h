@@ -19,7 +19,6 @@ constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
 #define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bits, xla, ...) \
   case XLA_FFI_DataType_##xla: return DType::dtype;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_FROM_XLA, )
-#undef BE_INTERNAL_FROM_XLA
     default: return DType::Invalid;
   }
 }
@@ -30,7 +29,6 @@ constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
 #define BE_INTERNAL_TO_XLA(dtype, value, type, name, bits, xla, ...) \
   case DType::dtype: return XLA_FFI_DataType_##xla;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_TO_XLA, )
-#undef BE_INTERNAL_TO_XLA
     case DType::Invalid: break;
   }
   return XLA_FFI_DataType_INVALID;

@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "brainevent/detail/float_bits.h"
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {

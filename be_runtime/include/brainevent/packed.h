@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 #include "brainevent/float8.h"
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {

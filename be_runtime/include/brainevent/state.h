@@ -8,7 +8,7 @@
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
-#include "brainevent/element_types.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 

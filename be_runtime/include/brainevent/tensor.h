@@ -8,9 +8,6 @@
 
 #include "brainevent/check.h"
 #include "brainevent/dtype.h"
-#include "brainevent/element_types.h"
-#include "brainevent/index.h"
-#include "brainevent/portability.h"
 
 #if defined(BE_INTERNAL_CHECKED)
 #include "brainevent/detail/checked.h"
@@ -23,6 +20,21 @@ namespace BE {
 
 /// The most dimensions of a tensor.
 constexpr int kMaxDim = 8;
+
+#if defined(BE_INTERNAL_CHECKED)
+/// An index, and the place in the source where it was written.
+struct Index {
+  BE_HD Index(int64_t number, const char* path = __builtin_FILE(), int at = __builtin_LINE()) noexcept  // NOLINT
+      : value(number), file(path), line(at) {}
+  BE_HD operator int64_t() const noexcept { return value; }  // NOLINT: implicit on purpose
+
+  int64_t value;
+  const char* file;
+  int line;
+};
+#else
+using Index = int64_t;
+#endif
 
 namespace internal {
 
@@ -44,11 +56,16 @@ namespace internal {
 
 }  // namespace internal
 
-#if defined(BE_DEVICE_PASS)
+#if defined(BE_INTERNAL_CHECKED)
+#define BE_INTERNAL_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) check_element_type<T>(__PRETTY_FUNCTION__, file, line)
+#elif defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_PLACE
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
 #else
+#define BE_INTERNAL_PLACE
 /// A shift of a constant, and in place: a function for it would take longer to compile than the test itself.
-#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                          \
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                       \
   if (!(internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1)) \
   be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
 #endif
@@ -111,29 +128,16 @@ class Tensor {
   /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
   ///
   /// Throws `CheckError` on the host for any other `T`. In device code it is checked in a checked build alone.
-#if defined(BE_INTERNAL_CHECKED)
   template <typename T>
-  BE_HD T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
-    return static_cast<T*>(data_);
-  }
-  template <typename T>
-  BE_HD const T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
-    return static_cast<const T*>(data_);
-  }
-#else
-  template <typename T>
-  BE_HD T* data_ptr() {
+  BE_HD T* data_ptr(BE_INTERNAL_PLACE) {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<T*>(data_);
   }
   template <typename T>
-  BE_HD const T* data_ptr() const {
+  BE_HD const T* data_ptr(BE_INTERNAL_PLACE) const {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<const T*>(data_);
   }
-#endif
 
   /// The element at as many indices as there are dimensions: `x.at<float>(row, column)`.
   ///
@@ -223,7 +227,7 @@ class Tensor {
 
 #if defined(BE_INTERNAL_CHECKED)
   template <typename T>
-  BE_HD void checked_element_type(const char* function, const char* file, int line) const {
+  BE_HD void check_element_type(const char* function, const char* file, int line) const {
     if (internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1) return;
     report(internal::Access::kType, false, function, file, line);
   }

@@ -5,7 +5,7 @@
 ///
 /// An error that every source could throw by itself would nearly double the time that a small one takes to compile.
 
-#include "brainevent/detail/access.h"
+#include "brainevent/detail/checked.h"
 #include "brainevent/tensor.h"
 
 namespace BE {

@@ -6,7 +6,7 @@
 /// begin with `be_`, as in brainevent/detail/xla_frame.h.
 
 #include "brainevent/detail/entry.h"
-#include "brainevent/element_types.h"
+#include "brainevent/dtype.h"
 #include "brainevent/span.h"
 
 #pragma pack(push, 8)

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "brainevent/portability.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {

@@ -54,7 +54,6 @@ inline DType be_dtype_of(int be_code) noexcept {
 #define BE_INTERNAL_OF_CODE(dtype, value, type, name, bits, xla, code, ...) \
   case code: return DType::dtype;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_OF_CODE, )
-#undef BE_INTERNAL_OF_CODE
     default: return DType::Invalid;
   }
 }

@@ -8,7 +8,7 @@
 
 #include "axes.h"
 #include "brainevent/detail/scratch_call.h"
-#include "taken_error.h"
+#include "xla_call.h"
 
 namespace BE::detail {
 
@@ -142,35 +142,22 @@ struct DevicePiece {
 };
 
 __attribute__((noinline)) void* allocate_on_device(AskedMemory& memory, size_t bytes) {
-  XLA_FFI_CallFrame* frame = memory.be_frame;
-  XLA_FFI_DeviceMemory_Allocate_Args asked{};
-  asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
-  asked.ctx = frame->ctx;
-  asked.size = bytes;
-  asked.alignment = 16;  // XLA takes no more
   DevicePiece* piece = new DevicePiece{memory.be_last, nullptr, bytes};
-  if (XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+  if (XLA_FFI_Error* error = be_xla::allocate(memory.be_frame, bytes, &piece->data)) {
     delete piece;
     Message message;
-    message.add("%s", be_xla::message_of(frame, error));
-    be_xla::drop_error(frame, error);
+    message.add("%s", be_xla::message_of(memory.be_frame, error));
+    be_xla::drop_error(memory.be_frame, error);
     throw_exhausted(bytes, message.text);
   }
-  piece->data = asked.data;
   memory.be_last = piece;
-  return asked.data;
+  return piece->data;
 }
 
-/// Gives back what a call has of a GPU, in the order of its stream: work that is under way may still use it.
+/// Return a call's memory of a GPU.
 __attribute__((noinline)) void free_on_device(AskedMemory& memory) noexcept {
   while (DevicePiece* piece = static_cast<DevicePiece*>(memory.be_last)) {
-    XLA_FFI_DeviceMemory_Free_Args freed{};
-    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
-    freed.ctx = memory.be_frame->ctx;
-    freed.size = piece->size;
-    freed.data = piece->data;
-    if (XLA_FFI_Error* error = memory.be_frame->api->XLA_FFI_DeviceMemory_Free(&freed))
-      be_xla::drop_error(memory.be_frame, error);
+    be_xla::free(memory.be_frame, piece->data, piece->size);
     memory.be_last = piece->below;
     delete piece;
   }
@@ -179,17 +166,16 @@ BE_END_COLD
 
 }  // namespace BE::detail
 
-void be_open_memory(BE::detail::AskedMemory& memory) noexcept {
+void be_open_memory(AskedMemory& memory) noexcept {
   if (memory.be_frame != nullptr) return;
-  BE::detail::Arena& arena = BE::detail::arena;
   memory.be_arena = &arena;
   memory.be_last = arena.top();
   memory.be_used = arena.used();
 }
 
-void be_close_memory(BE::detail::AskedMemory& memory) noexcept {
-  if (memory.be_frame != nullptr) return BE::detail::free_on_device(memory);
-  static_cast<BE::detail::Arena*>(memory.be_arena)->drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
+void be_close_memory(AskedMemory& memory) noexcept {
+  if (memory.be_frame != nullptr) return free_on_device(memory);
+  static_cast<Arena*>(memory.be_arena)->drop(static_cast<Block*>(memory.be_last), memory.be_used);
 }
 
 BE_BEGIN_COLD
@@ -199,7 +185,7 @@ void* be_refuse_data() {
 }
 
 void be_refuse_size(size_t size, size_t declared) {
-  BE::detail::Message message;
+  Message message;
   message.add("the scratch memory is declared with %zu bytes, and the call passes %zu", declared, size);
   throw BE::CheckError(message.text);
 }
@@ -210,13 +196,13 @@ __attribute__((cold, noinline)) static void refuse_allocate() {
 }
 BE_END_COLD
 
-void* be_allocate(BE::detail::AskedMemory* asked, int64_t count, size_t size) {
+void* be_allocate(AskedMemory* asked, int64_t count, size_t size) {
   if (__builtin_expect(asked == nullptr, 0)) refuse_allocate();
-  BE::detail::AskedMemory& memory = *asked;
+  AskedMemory& memory = *asked;
   int64_t bytes;
-  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > BE::detail::kAbsurd)
-    BE::detail::throw_absurd(count, size);
+  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > kAbsurd)
+    throw_absurd(count, size);
   if (bytes == 0) return nullptr;
   const size_t room = static_cast<size_t>(bytes);
-  return memory.be_frame != nullptr ? BE::detail::allocate_on_device(memory, room) : BE::detail::arena.take(room);
+  return memory.be_frame != nullptr ? allocate_on_device(memory, room) : arena.take(room);
 }

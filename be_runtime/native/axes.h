@@ -7,7 +7,18 @@
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
+#include "xla_call.h"
 
+// What only runs when a call is wrong is not optimised: g++ would spend twice the handler's own time on it.
+#if defined(__GNUC__) && !defined(__clang__)
+#define BE_BEGIN_COLD _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0\")")
+#define BE_END_COLD _Pragma("GCC pop_options")
+#else
+#define BE_BEGIN_COLD
+#define BE_END_COLD
+#endif
+
+BE_BEGIN_COLD
 namespace BE::detail {
 
 /// Where an axis got its extent from.
@@ -140,16 +151,17 @@ struct AxesCheck {
 
 }  // namespace BE::detail
 
+using namespace BE::detail;
+
 /// Throws `CheckError` where an array has other axes than are declared.
 ///
 /// \param declared  a row for each argument, then for each result
 /// \param names  of the axes, with spaces between them
-void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* declared, int args, int rets,
+void be_check_axes(const Call& call, const AxesSpec* declared, int args, int rets,
                    const char* names) {
-  using namespace BE::detail;
   int count = 1, first = -1;
   for (const char* at = names; *at != 0; ++at) count += *at == ' ';
-  BoundAxis* bound = static_cast<BoundAxis*>(__builtin_alloca(sizeof(BoundAxis) * static_cast<size_t>(count)));
+  BoundAxis* bound = BE_STACK_ROOM(BoundAxis, count);
   for (int i = 0; i < count; ++i) bound[i] = BoundAxis{0, -1, 0};
   const AxesCheck check{call, args, names, bound};
   for (int index = 0; index < args + rets; ++index) {
@@ -159,7 +171,7 @@ void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* dec
     if (first >= 0) check.check_leading(first, index, declared);
     else first = index;
   }
-  int64_t* extents = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(count)));
+  int64_t* extents = BE_STACK_ROOM(int64_t, count);
   for (int i = 0; i < count; ++i) extents[i] = bound[i].extent;
   for (int index = 0; index < args + rets; ++index)
     if (declared[index].computed != nullptr) check.check_computed(index, declared[index], extents);
@@ -168,7 +180,7 @@ void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* dec
 /// Arithmetic on extents; `kComputed` where there is no result. `|` divides without a remainder, `/` rounds down, and `^`
 /// rounds up.
 __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) noexcept {
-  constexpr int64_t kNone = BE::detail::kComputed;
+  constexpr int64_t kNone = kComputed;
   int64_t result = kNone;
   if (a == kNone || b == kNone) return kNone;
   const bool divides = operation == '/' || operation == '|' || operation == '^' || operation == '%';
@@ -189,3 +201,4 @@ __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) n
   }
   return overflows ? kNone : result;
 }
+BE_END_COLD

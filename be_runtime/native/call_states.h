@@ -2,14 +2,13 @@
 
 /// \file
 /// The objects behind BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
-///
-/// Included where native/handler.cc has what it says of bad attributes.
 
 #include <pthread.h>
 #include <stdio.h>
 
+#include "attributes.h"
+#include "brainevent/ffi_compat.h"
 #include "brainevent/state.h"
-#include "taken_error.h"
 
 namespace BE::detail {
 namespace {
@@ -119,16 +118,6 @@ Declared find_declared(const Attributes& attributes, const char* name) noexcept 
   const bool is_known = find_declared(attributes, name).row != nullptr;
   throw CheckError(message.add(is_known ? "its default is none" : "the call has no attribute of this name").text);
 }
-
-XLA_FFI_DataType code_of(DType dtype) noexcept {
-  switch (dtype) {
-#define BE_CODE(dtype, value, type, name, bytes, xla, ...) \
-  case DType::dtype: return XLA_FFI_DataType_##xla;
-    BE_INTERNAL_ELEMENT_TYPES(BE_CODE, )
-    case DType::Invalid: break;
-  }
-  return XLA_FFI_DataType_INVALID;
-}
 BE_END_COLD
 
 }  // namespace
@@ -147,7 +136,7 @@ void be_read_number(const BE::Attributes& attributes, const char* name, BE::DTyp
   if (found.kind == AttrKind::kEnum) carried = XLA_FFI_DataType_S64;
   if (found.kind == AttrKind::kDType) carried = XLA_FFI_DataType_S32;
   const XLA_FFI_Scalar scalar{carried, const_cast<void*>(found.value)};
-  if (!convert_scalar(scalar, code_of(dtype), value)) throw_attribute(attributes, name, BE::dtype_name(dtype));
+  if (!convert_scalar(scalar, BE::dtype_to_xla(dtype), value)) throw_attribute(attributes, name, BE::dtype_name(dtype));
 }
 
 const void* be_read_items(const BE::Attributes& attributes, const char* name, BE::DType dtype, size_t* count) {
@@ -164,7 +153,7 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
     *count = strcspn(choice, " ");
     return choice;
   }
-  const bool has_type = !is_text && found.row != nullptr && found.row->dtype == code_of(dtype);
+  const bool has_type = !is_text && found.row != nullptr && found.row->dtype == BE::dtype_to_xla(dtype);
   if (has_type && found.kind == AttrKind::kArray) {
     const Numbers* array = static_cast<const Numbers*>(found.value);
     *count = array->be_size;
@@ -182,8 +171,8 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
 /// What XLA calls for each call site when it compiles a program, and to ask what this is.
 XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, StateRecord& record) noexcept {
   if (be_answer(frame, 0)) return answer_with_type(frame, entry, record);
-  const void** values = static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
-  int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
+  const void** values = BE_STACK_ROOM(const void*, entry.attr_count + 1);
+  int64_t* room = BE_STACK_ROOM(int64_t, entry.attr_count + 1);
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
   void* state;

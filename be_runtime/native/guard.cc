@@ -4,15 +4,49 @@
 /// be_runtime/load/checked_mode.py puts them in front of registered targets. A call is checked if it has the attribute
 /// `be_check`, or if its slot checks calls without it; all others pass through.
 
+#include <atomic>
 #include <exception>
+#include <mutex>
+#include <utility>
 
 #include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"
 #include "guard/device_memory.h"
-#include "guard/watchers.h"
 
 namespace be_guard {
 namespace {
+
+/// A GPU of the process: one checked call at a time runs on it, and none after a fault.
+struct Device {
+  std::mutex mutex;
+  std::string lost_by;  ///< the call whose fault has ended the GPU's context; empty while it works
+};
+
+constexpr int kDeviceCount = 64;
+Device* const devices = new Device[kDeviceCount];  // calls may run while the process ends
+
+constexpr int kSlotCount = 256;
+
+struct Slot {
+  Handler* execute = nullptr;
+  Handler* instantiate = nullptr;
+  bool is_gpu = false;
+  bool has_usual = false;
+  Check usual;                            ///< for calls without the attribute `be_check`
+  std::atomic<uint32_t> inner_traits{0};  ///< what the code says of itself
+};
+
+Slot* const slots = new Slot[kSlotCount];  // calls may run while the process ends
+std::atomic<int64_t> slot_count{0};
+
+/// Answers XLA's question about a handler as the code behind it does, but for the traits: a checked call waits, and so
+/// can't be recorded.
+XLA_FFI_Error* answer(Slot& slot, Handler* inner, XLA_FFI_CallFrame* frame, be_xla::Metadata* metadata) {
+  XLA_FFI_Error* error = inner(frame);
+  if (inner == slot.execute) slot.inner_traits.store(metadata->traits, std::memory_order_relaxed);
+  metadata->traits = 0;
+  return error;
+}
 
 XLA_FFI_Error* execute_on_host(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner) {
   HostMemory memory;
@@ -29,14 +63,12 @@ XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Che
   Handler* const inner = slot.execute;
   const DeviceDriver& cuda = device_driver();
   if (!cuda.problem.empty()) return run_plainly(frame, check, inner, cuda.problem);
-  XLA_FFI_Stream_Get_Args stream{};
-  stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
-  stream.ctx = frame->ctx;
-  if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
+  Stream stream = nullptr;
+  if (XLA_FFI_Error* error = be_xla::get_stream(frame, &stream)) return error;
   int number = 0, is_capturing = 0;
   if (cuda.cuCtxGetDevice(&number) != 0 || number < 0 || number >= kDeviceCount)
     return run_plainly(frame, check, inner, "no CUDA context is current");
-  if (cuda.cuStreamIsCapturing(stream.stream, &is_capturing) == 0 && is_capturing != 0)
+  if (cuda.cuStreamIsCapturing(stream, &is_capturing) == 0 && is_capturing != 0)
     return run_plainly(frame, check, inner, "its stream is being recorded");
   Device& device = devices[number];
   const std::lock_guard<std::mutex> alone(device.mutex);
@@ -44,9 +76,9 @@ XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Che
     return be_xla::fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION,
                         "%s can't run: the GPU's context was lost by %s\nhint: restart the process", check.label.c_str(),
                         device.lost_by.c_str());
-  DeviceMemory memory(frame, stream.stream, cuda);
+  DeviceMemory memory(frame, stream, cuda);
   const bool can_hold = slot.inner_traits.load() & XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
-  return CheckedCall(frame, check, &memory, &device, "cuda:" + std::to_string(number), can_hold).run(inner);
+  return CheckedCall(frame, check, &memory, &device.lost_by, "cuda:" + std::to_string(number), can_hold).run(inner);
 }
 
 XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
@@ -94,8 +126,6 @@ Handlers handlers_of(int64_t index, std::integer_sequence<int, K...>) {
 }  // namespace be_guard
 
 using namespace be_guard;
-
-#define BE_EXPORT extern "C" __attribute__((visibility("default")))
 
 /// Puts a new slot in front of code, which lives as long as the process.
 ///

@@ -121,7 +121,7 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
     if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel.name, message);
   }
-  int64_t* position = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(batch.rank)));
+  int64_t* position = BE_STACK_ROOM(int64_t, batch.rank);
   __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
   for (int64_t element = 0; element < batch.count; ++element) {
     if (kernel.function(data, extents, message) != 0)
@@ -151,7 +151,7 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
 
   const size_t steps_size = sizeof(int64_t) * static_cast<size_t>(count * batch.rank);
   batch.steps = static_cast<int64_t*>(__builtin_alloca(steps_size + 1));
-  void** data = static_cast<void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(count + 1)));
+  void** data = BE_STACK_ROOM(void*, count + 1);
   int64_t* extents =
       static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(kernel.extent_count) + 1));
   int64_t* next = extents;

@@ -128,7 +128,7 @@ XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t c
       return fail(target.frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", target.kernel->name.c_str(),
                   problem.c_str());
   }
-  void** params = static_cast<void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(count + 1)));
+  void** params = BE_STACK_ROOM(void*, count + 1);
   for (int64_t i = 0; i < count; ++i) params[i] = words + i;
   unsigned grid[3];
   for (int i = 0; i < 3; ++i) grid[i] = static_cast<unsigned>(g.grid[i]);
@@ -287,7 +287,7 @@ XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
 
   const Target target{frame, &call, kernel, device, stream.stream};
   if (batched != nullptr) return Batch(target, batched->dims, rank).run();
-  uint64_t* words = static_cast<uint64_t*>(__builtin_alloca(sizeof(uint64_t) * static_cast<size_t>(word_count + 1)));
+  uint64_t* words = BE_STACK_ROOM(uint64_t, word_count + 1);
   uint64_t* word = words;
   for (int64_t i = 0; i < call.param_count; ++i) {
     const Param& param = call.params[i];

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <string>
 
-#include "../faults.h"
+#include "../fault_names.h"
 #include "memory.h"
 
 namespace be_guard {

@@ -9,29 +9,24 @@
 #include <utility>
 #include <vector>
 
-#include "check.h"
-#include "devices.h"
 #include "memory.h"
-#include "own_frame.h"
-#include "patterns.h"
 #include "report.h"
-#include "slots.h"
-#include "stack.h"
-#include "values.h"
 #include "watchers.h"
 
 namespace be_guard {
 
+using Handler = XLA_FFI_Error*(XLA_FFI_CallFrame*);
+
 class CheckedCall {
  public:
-  /// \param device  null on the CPU
+  /// \param lost_by  place for the call whose fault ends the GPU's context; null on the CPU
   /// \param can_hold  whether the code may be recorded instead of run
-  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory, Device* device, const std::string& name,
+  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory, std::string* lost_by, const std::string& name,
               bool can_hold)
       : frame_(frame),
         check_(check),
         memory_(memory),
-        device_(device),
+        lost_by_(lost_by),
         can_hold_(can_hold && check.has(kStream)),
         report_(check, name),
         arrays_(arrays_of(frame, check)),
@@ -151,7 +146,7 @@ class CheckedCall {
   /// Tells valgrind that arguments are set, before a run, and finds results of which it knows that they are not.
   void ask_valgrind_of(bool has_run) {
     Bytes room;
-    for (size_t i = 0; i < arrays_.size() && device_ == nullptr; ++i) {
+    for (size_t i = 0; i < arrays_.size() && lost_by_ == nullptr; ++i) {
       const Block& block = blocks_[i];
       if (is_filled(i) != has_run) continue;
       const unsigned char* bits = has_run ? read_undefined(block.data(), block.bytes, &room) : nullptr;
@@ -383,8 +378,8 @@ class CheckedCall {
   /// The error after which this process can't use the GPU; on the CPU nothing fails so.
   XLA_FFI_Error* fail_lost(const std::string& what) {
     is_lost_ = true;
-    if (device_ != nullptr)
-      device_->lost_by = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
+    if (lost_by_ != nullptr)
+      *lost_by_ = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
     report_.add_failure("fault", what + memory_->problem,
                         {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
                          "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
@@ -394,7 +389,7 @@ class CheckedCall {
   XLA_FFI_CallFrame* frame_;
   const Check& check_;
   Memory* memory_;
-  Device* device_;
+  std::string* lost_by_;
   bool can_hold_;
   Report report_;
   std::vector<Array> arrays_;

@@ -1,13 +1,54 @@
 #pragma once
 
 /// \file
-/// Copies of a call's arrays on a GPU, and what the call puts on its stream.
+/// The functions of the CUDA driver for checked calls, copies of a call's arrays on a GPU, and the work that the call puts on
+/// its stream.
 
-#include "../taken_error.h"
-#include "device_driver.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "../cuda_driver.h"
+#include "../xla_call.h"
 #include "memory.h"
 
 namespace be_guard {
+
+using be_cuda::Result;
+using Address = uint64_t;
+using Stream = void*;
+using Graph = void*;
+using GraphExec = void*;
+
+constexpr unsigned kNonBlocking = 1;
+constexpr int kRelaxedCapture = 2;
+inline Stream const kLegacyStream = reinterpret_cast<Stream>(1);
+inline Stream const kThreadStream = reinterpret_cast<Stream>(2);
+
+/// The driver's functions; `problem` says why there are none.
+struct DeviceDriver : be_cuda::DriverLibrary {
+  Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
+  Result (*cuMemAlloc)(Address*, size_t) = find("cuMemAlloc_v2");
+  Result (*cuMemFree)(Address) = find("cuMemFree_v2");
+  Result (*cuMemsetD8Async)(Address, unsigned char, size_t, Stream) = find("cuMemsetD8Async");
+  Result (*cuMemcpyDtoDAsync)(Address, Address, size_t, Stream) = find("cuMemcpyDtoDAsync_v2");
+  Result (*cuMemcpyDtoHAsync)(void*, Address, size_t, Stream) = find("cuMemcpyDtoHAsync_v2");
+  Result (*cuStreamCreate)(Stream*, unsigned) = find("cuStreamCreate");
+  Result (*cuStreamDestroy)(Stream) = find("cuStreamDestroy_v2");
+  Result (*cuStreamSynchronize)(Stream) = find("cuStreamSynchronize");
+  Result (*cuStreamIsCapturing)(Stream, int*) = find("cuStreamIsCapturing");
+  Result (*cuStreamBeginCapture)(Stream, int) = find("cuStreamBeginCapture_v2");
+  Result (*cuStreamEndCapture)(Stream, Graph*) = find("cuStreamEndCapture");
+  Result (*cuGraphInstantiateWithFlags)(GraphExec*, Graph, unsigned long long) = find("cuGraphInstantiateWithFlags");
+  Result (*cuGraphLaunch)(GraphExec, Stream) = find("cuGraphLaunch");
+  Result (*cuGraphExecDestroy)(GraphExec) = find("cuGraphExecDestroy");
+  Result (*cuGraphDestroy)(Graph) = find("cuGraphDestroy");
+};
+
+/// Opened on first use, never closed.
+inline const DeviceDriver& device_driver() {
+  static const DeviceDriver* const opened = new DeviceDriver;
+  return *opened;
+}
 
 class DeviceMemory final : public Memory {
  public:
@@ -24,31 +65,19 @@ class DeviceMemory final : public Memory {
       block->begin = reinterpret_cast<char*>(address);
       return true;
     }
-    XLA_FFI_DeviceMemory_Allocate_Args asked{};
-    asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
-    asked.ctx = frame_->ctx;
-    asked.size = block->room();
-    asked.alignment = 16;  // XLA takes no more; what it gives is aligned to 256 bytes
-    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+    void* data = nullptr;
+    if (XLA_FFI_Error* error = be_xla::allocate(frame_, block->room(), &data)) {
       problem = be_xla::message_of(frame_, error);
       be_xla::drop_error(frame_, error);
       return false;
     }
-    block->begin = static_cast<char*>(asked.data);
+    block->begin = static_cast<char*>(data);
     return true;
   }
 
   void drop(const Block& block) override {
-    if (exact_blocks) {
-      cuda_.cuMemFree(reinterpret_cast<Address>(block.begin));
-      return;
-    }
-    XLA_FFI_DeviceMemory_Free_Args freed{};
-    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
-    freed.ctx = frame_->ctx;
-    freed.size = block.size();
-    freed.data = block.begin;
-    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Free(&freed)) be_xla::drop_error(frame_, error);
+    if (exact_blocks) cuda_.cuMemFree(reinterpret_cast<Address>(block.begin));
+    else be_xla::free(frame_, block.begin, block.size());
   }
 
   bool fill(void* at, unsigned char byte, size_t size) override {

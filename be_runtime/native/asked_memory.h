@@ -7,34 +7,31 @@
 #include <stdlib.h>
 
 #include "axes.h"
-#include "brainevent/detail/scratch_call.h"
+#include "brainevent/workspace.h"
 #include "xla_call.h"
 
 namespace BE::detail {
 
 /// There is no more memory.
-class AllocationError : public std::exception {
- public:
-  explicit AllocationError(const char* message) noexcept { what_.append(message); }
-  const char* what() const noexcept override { return what_.c_str(); }
-
- private:
-  internal::Text what_;
+struct AllocationError : std::exception {
+  Message message;
+  const char* what() const noexcept override { return message.text; }
 };
 
 /// More than any machine addresses.
 constexpr int64_t kAbsurd = int64_t{1} << 47;
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {
-  Message message;
-  throw AllocationError(message.add("allocate of %zu bytes: %s", bytes, reason).text);
+  AllocationError error;
+  error.message.add("allocate of %zu bytes: %s", bytes, reason);
+  throw error;
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_absurd(int64_t count, size_t size) {
   Message message;
-  message.add("allocate of %lld", static_cast<long long>(count));
+  message.add("allocate of %ld", count);
   if (size != 1) message.add(" objects of %zu", size);
-  message.add(" bytes: a size lies between 0 and %lld bytes", static_cast<long long>(kAbsurd));
+  message.add(" bytes: a size lies between 0 and %ld bytes", kAbsurd);
   throw CheckError(message.text);
 }
 
@@ -124,8 +121,7 @@ class ArenaMark {
  public:
   ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
   ~ArenaMark() { arena_->drop(top_, used_); }
-  ArenaMark(const ArenaMark&) = delete;
-  ArenaMark& operator=(const ArenaMark&) = delete;
+  ArenaMark& operator=(ArenaMark&&) = delete;
 
  private:
   Arena* arena_;

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <limits>
+
 #include "axes.h"
 #include "brainevent/detail/attr_values.h"
 #include "brainevent/detail/xla_frame.h"
@@ -39,26 +41,14 @@ long double number_at(const void* value) noexcept {
   return static_cast<long double>(number);
 }
 
-/// The greatest number that a T holds.
-template <class T>
-constexpr long double kGreatest = sizeof(T) == 8 ? (T(-1) < T(0) ? __INT64_MAX__ : __UINT64_MAX__)
-                                                 : (1ULL << (8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0))) - 1;
-template <>
-constexpr long double kGreatest<bool> = 1;
-template <>
-constexpr long double kGreatest<float> = __FLT_MAX__;
-template <>
-constexpr long double kGreatest<double> = __DBL_MAX__;
-
-/// Writes a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
+/// Write a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
 template <class T>
 bool write_number(long double number, bool may_round, void* room) noexcept {
-  constexpr bool kHasFractions = T(0.5) != T(0) && T(2) != T(1);
-  constexpr long double kLeast = kHasFractions ? -kGreatest<T> : T(-1) < T(0) ? -kGreatest<T> - 1 : 0;
+  using Limits = std::numeric_limits<T>;
   const bool is_finite = number - number == 0;
-  if (is_finite ? number < kLeast || number > kGreatest<T> : !kHasFractions) return false;
+  if (is_finite ? number < Limits::lowest() || number > Limits::max() : Limits::is_integer) return false;
   const T value = static_cast<T>(number);
-  if (is_finite && static_cast<long double>(value) != number && !(may_round && kHasFractions)) return false;
+  if (is_finite && static_cast<long double>(value) != number && (!may_round || Limits::is_integer)) return false;
   memcpy(room, &value, sizeof(T));
   return true;
 }

@@ -62,7 +62,7 @@ struct AxesCheck {
   int place(int index) const { return index < args ? index : index - args; }
 
   void add_axis(Message& message, const BoundAxis& at) const noexcept {
-    message.add("%lld in %s %d (axis %d)", static_cast<long long>(at.extent), kind(at.array), place(at.array), at.axis);
+    message.add("%ld in %s %d (axis %d)", at.extent, kind(at.array), place(at.array), at.axis);
   }
 
   [[noreturn]] __attribute__((cold, noinline)) void fail_rank(int index, const AxesSpec& declared) const {
@@ -70,7 +70,7 @@ struct AxesCheck {
     Message message;
     message.add("%s %d has the shape (", kind(index), place(index));
     for (int i = 0; i < tensor.ndim(); ++i)
-      message.add(i == 0 ? "%lld" : ", %lld", static_cast<long long>(extent(tensor, i)));
+      message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
       message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
@@ -89,7 +89,7 @@ struct AxesCheck {
       add_axis(message, bound[~expected]);
       message.add(" and ");
     } else {
-      message.add("an axis is declared as %lld and is ", static_cast<long long>(expected));
+      message.add("an axis is declared as %ld and is ", expected);
     }
     add_axis(message, at);
     throw CheckError(message.text);
@@ -100,7 +100,7 @@ struct AxesCheck {
     Message message;
     message.add("its axes are declared as [%s], which makes axis %d ", declared.text, at.axis);
     if (expected < 0) message.add("no extent");
-    else message.add("%lld", static_cast<long long>(expected));
+    else message.add("%ld", expected);
     message.add(", and it is ");
     add_axis(message, at);
     throw CheckError(message.text);

@@ -20,8 +20,7 @@ class MakingGuard {
  public:
   MakingGuard() noexcept { pthread_mutex_lock(&making); }
   ~MakingGuard() { pthread_mutex_unlock(&making); }
-  MakingGuard(const MakingGuard&) = delete;
-  MakingGuard& operator=(const MakingGuard&) = delete;
+  MakingGuard& operator=(MakingGuard&&) = delete;
 };
 
 /// The entry of a copy of XLA in a record, or a free one; null where all are taken.

@@ -50,7 +50,7 @@ XLA_FFI_Error* answer(Slot& slot, Handler* inner, XLA_FFI_CallFrame* frame, be_x
 
 XLA_FFI_Error* execute_on_host(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner) {
   HostMemory memory;
-  return CheckedCall(frame, check, &memory, nullptr, "cpu", false).run(inner);
+  return CheckedCall(frame, check, &memory).run(inner);
 }
 
 /// Runs a call of a GPU without its checks, and says why.
@@ -76,9 +76,9 @@ XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Che
     return be_xla::fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION,
                         "%s can't run: the GPU's context was lost by %s\nhint: restart the process", check.label.c_str(),
                         device.lost_by.c_str());
-  DeviceMemory memory(frame, stream, cuda);
   const bool can_hold = slot.inner_traits.load() & XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
-  return CheckedCall(frame, check, &memory, &device.lost_by, "cuda:" + std::to_string(number), can_hold).run(inner);
+  DeviceMemory memory(frame, stream, "cuda:" + std::to_string(number), &device.lost_by, can_hold);
+  return CheckedCall(frame, check, &memory).run(inner);
 }
 
 XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
@@ -101,24 +101,15 @@ XLA_FFI_Error* instantiate(Slot& slot, XLA_FFI_CallFrame* frame) {
   return slot.instantiate(OwnFrame(frame, {}).get());
 }
 
-template <int K>
-XLA_FFI_Error* execute_at(XLA_FFI_CallFrame* frame) {
-  return execute(slots[K], frame);
+template <int K, XLA_FFI_Error* (*Stage)(Slot&, XLA_FFI_CallFrame*)>
+XLA_FFI_Error* run_at(XLA_FFI_CallFrame* frame) {
+  return Stage(slots[K], frame);
 }
 
-template <int K>
-XLA_FFI_Error* instantiate_at(XLA_FFI_CallFrame* frame) {
-  return instantiate(slots[K], frame);
-}
-
-struct Handlers {
-  Handler* execute;
-  Handler* instantiate;
-};
-
+/// Return the two handlers of a slot, execute and instantiate.
 template <int... K>
-Handlers handlers_of(int64_t index, std::integer_sequence<int, K...>) {
-  static constexpr Handlers kHandlers[] = {{execute_at<K>, instantiate_at<K>}...};
+Handler* const* handlers_of(int64_t index, std::integer_sequence<int, K...>) {
+  static constexpr Handler* kHandlers[][2] = {{run_at<K, execute>, run_at<K, instantiate>}...};
   return kHandlers[index];
 }
 
@@ -142,9 +133,8 @@ BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu
   slot.is_gpu = is_gpu != 0;
   slot.has_usual = usual != nullptr;
   if (slot.has_usual) slot.usual = parse_check(usual);
-  const Handlers own = handlers_of(index, std::make_integer_sequence<int, kSlotCount>());
-  handlers[0] = reinterpret_cast<void*>(own.execute);
-  handlers[1] = reinterpret_cast<void*>(own.instantiate);
+  Handler* const* own = handlers_of(index, std::make_integer_sequence<int, kSlotCount>());
+  for (int stage = 0; stage < 2; ++stage) handlers[stage] = reinterpret_cast<void*>(own[stage]);
   return 1;
 }
 

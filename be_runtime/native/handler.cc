@@ -23,7 +23,7 @@
 #include "axes.h"
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
-#include "brainevent/detail/general_call.h"
+#include "brainevent/detail/attr_values.h"
 #include "brainevent/detail/xla_frame.h"
 #include "call_states.h"
 #include "fault_names.h"
@@ -132,7 +132,7 @@ BE_BEGIN_COLD
 void print_count(Message& message, const char* what, const char* arrays, int count, uint64_t present) noexcept {
   const int64_t fixed = count_fixed(arrays, count, present);
   const bool is_open = __builtin_memchr(arrays, '*', static_cast<size_t>(count)) != nullptr;
-  message.add("%s%lld %s%s", is_open ? "at least " : "", static_cast<long long>(fixed), what, fixed == 1 ? "" : "s");
+  message.add("%s%ld %s%s", is_open ? "at least " : "", fixed, what, fixed == 1 ? "" : "s");
 }
 
 /// Says how many arrays a call should have.
@@ -143,8 +143,8 @@ __attribute__((cold)) XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, 
   print_count(message, "argument", spec.be_arrays, entry.arg_count, present);
   message.add(" and ");
   print_count(message, "result", spec.be_arrays + entry.arg_count, entry.ret_count, 0);
-  message.add(", but the call passes %lld and %lld", static_cast<long long>(frame->args.size),
-              static_cast<long long>(frame->rets.size));
+  message.add(", but the call passes %ld and %ld", frame->args.size,
+              frame->rets.size);
   if (spec.be_present >= 0)
     message.add("; the bits of the attribute be_present say which optional arguments are among them");
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes %s", entry.name, message.text);
@@ -163,19 +163,19 @@ BE_BEGIN_COLD
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const int64_t args = frame->args.size, rets = frame->rets.size;
   if (args != entry.arg_count || rets != entry.ret_count)
-    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %lld and %lld%s", entry.name,
-                entry.arg_count, entry.ret_count, static_cast<long long>(args), static_cast<long long>(rets),
+    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name,
+                entry.arg_count, entry.ret_count, args, rets,
                 rets < entry.ret_count && args > entry.arg_count
                     ? "; a BE::Tensor that is not const is a result: is a const missing?" : "");
   for (int64_t i = 0; i < args + rets; ++i) {
     const XLA_FFI_Buffer* buffer = be_xla::buffer_at(frame, i);
     if (be_holds(reinterpret_cast<const XlaBuffer*>(buffer))) continue;
     const char* const what = i < args ? "argument" : "result";
-    const long long index = i < args ? i : i - args;
+    const int64_t index = i < args ? i : i - args;
     if (buffer->rank > BE::Tensor::kMaxDims)
-      return fail(frame, kInvalid, "%s: %s %lld has %lld dimensions; a BE::Tensor has at most %d", entry.name, what, index,
-                  static_cast<long long>(buffer->rank), BE::Tensor::kMaxDims);
-    return fail(frame, kInvalid, "%s: %s %lld is of %s, which a BE::Tensor can't hold; cast it to one of %s", entry.name,
+      return fail(frame, kInvalid, "%s: %s %ld has %ld dimensions; a BE::Tensor has at most %d", entry.name, what, index,
+                  buffer->rank, BE::Tensor::kMaxDims);
+    return fail(frame, kInvalid, "%s: %s %ld is of %s, which a BE::Tensor can't hold; cast it to one of %s", entry.name,
                 what, index, element_type_name(buffer->dtype), &(BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_LISTED, ))[2]);
   }
   return fail_attrs(frame, entry);
@@ -190,8 +190,8 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
     for (int64_t i = 0; i < args + rets && error.data() != nullptr; ++i) {
       const XLA_FFI_Buffer* buffer = be_xla::buffer_at(frame, i);
       if (buffer->data == error.data() && be_dtype_of(buffer->dtype) == error.dtype())
-        return fail(frame, kInvalid, "%s: %s %lld: %s", entry.name, i < args ? "argument" : "result",
-                    static_cast<long long>(i < args ? i : i - args), error.what());
+        return fail(frame, kInvalid, "%s: %s %ld: %s", entry.name, i < args ? "argument" : "result",
+                    i < args ? i : i - args, error.what());
     }
     return fail(frame, kInvalid, "%s: %s", entry.name, error.what());
   } catch (const BE::CheckError& error) {

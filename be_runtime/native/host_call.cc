@@ -20,8 +20,7 @@
 
 namespace {
 
-using be_xla::buffer_at;
-using be_xla::fail;
+using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
 /// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
 /// room for a message. Anything but 0 is a failure that the message tells about.
@@ -58,12 +57,6 @@ struct Batch {
   int64_t count;
 };
 
-int64_t product(const int64_t* extents, int64_t count) {
-  int64_t result = 1;
-  for (int64_t i = 0; i < count; ++i) result *= extents[i];
-  return result;
-}
-
 /// Whether a buffer is what the kernel takes there, in the batch or the same for all of it.
 bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, bool is_result) {
   const int64_t more = buffer->rank - parameter.rank;
@@ -78,7 +71,7 @@ bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch&
 /// Fills a buffer's steps along the batch.
 void set_steps(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, int64_t* steps) {
   const int64_t more = buffer->rank - parameter.rank;
-  int64_t size = parameter.item_size * product(buffer->dims + more, parameter.rank);
+  int64_t size = parameter.item_size * element_count(buffer->dims + more, parameter.rank);
   for (int64_t i = batch.rank - 1; i >= 0; --i) {
     const bool moves = more != 0 && buffer->dims[i] != 1;
     steps[i] = moves ? size : 0;
@@ -90,11 +83,11 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
   const XLA_FFI_Buffer* buffer = buffer_at(frame, index);
   const Parameter& parameter = kernel.parameters[index];
   const bool is_result = index >= kernel.arg_count;
-  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-              "%s: %s %lld has %lld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
+  return fail(frame, kInvalid,
+              "%s: %s %ld has %ld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
               "type %d, with the same extents before them in all buffers of a batch",
               kernel.name, is_result ? "result" : "argument",
-              static_cast<long long>(is_result ? index - kernel.arg_count : index), static_cast<long long>(buffer->rank),
+              is_result ? index - kernel.arg_count : index, buffer->rank,
               static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
 
@@ -125,8 +118,8 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
   __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
   for (int64_t element = 0; element < batch.count; ++element) {
     if (kernel.function(data, extents, message) != 0)
-      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %lld of a batch of %lld)", kernel.name,
-                  message, static_cast<long long>(element), static_cast<long long>(batch.count));
+      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %ld of a batch of %ld)", kernel.name,
+                  message, element, batch.count);
     advance(batch, kernel.parameter_count, position, data);
   }
   return nullptr;
@@ -139,21 +132,19 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
-    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name,
-                static_cast<long long>(kernel.arg_count), static_cast<long long>(count - kernel.arg_count),
-                static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+    return fail(frame, kInvalid,
+                "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld", kernel.name,
+                kernel.arg_count, count - kernel.arg_count,
+                frame->args.size, frame->rets.size);
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;
   if (batch_rank < 0) return fail_buffer(frame, kernel, kernel.arg_count);
-  Batch batch{batch_rank, first->dims, nullptr, product(first->dims, batch_rank)};
+  Batch batch{batch_rank, first->dims, nullptr, element_count(first->dims, batch_rank)};
 
-  const size_t steps_size = sizeof(int64_t) * static_cast<size_t>(count * batch.rank);
-  batch.steps = static_cast<int64_t*>(__builtin_alloca(steps_size + 1));
+  batch.steps = BE_STACK_ROOM(int64_t, count * batch.rank + 1);
   void** data = BE_STACK_ROOM(void*, count + 1);
-  int64_t* extents =
-      static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(kernel.extent_count) + 1));
+  int64_t* extents = BE_STACK_ROOM(int64_t, kernel.extent_count + 1);
   int64_t* next = extents;
   bool all_empty = true;
   for (int64_t i = 0; i < count; ++i) {
@@ -165,25 +156,16 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
     const int64_t* own = buffer->dims + (buffer->rank - parameter.rank);
     for (int32_t d = 0; d < parameter.rank; ++d) *next++ = own[d];
     if (batch.rank != 0) set_steps(buffer, parameter, batch, batch.steps + i * batch.rank);
-    if (is_result) all_empty &= product(own, parameter.rank) == 0;
+    if (is_result) all_empty &= element_count(own, parameter.rank) == 0;
   }
   // Nothing to compute, and addresses that may be null.
   if (all_empty || batch.count == 0) return nullptr;
-  if (kernel.has_stream) {
-    XLA_FFI_Stream_Get_Args stream{};
-    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
-    stream.ctx = frame->ctx;
-    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
-    data[count] = stream.stream;
-  }
+  if (kernel.has_stream)
+    if (XLA_FFI_Error* error = be_xla::get_stream(frame, data + count)) return error;
   return run(frame, kernel, batch, data, extents);
 }
 
 }  // namespace
-
-#ifndef BE_EXPORT
-#define BE_EXPORT extern "C" __attribute__((visibility("default")))
-#endif
 
 /// Makes what `be_host_call` needs to know about a function. It lives as long as the process, as XLA's handlers do.
 ///

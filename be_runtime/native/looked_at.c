@@ -45,6 +45,10 @@ static pid_t process;
     return result;                                                            \
   }
 
+// Define a function and the one of the same name with 64, by a macro of rows.
+#define BOTH(row, name, ...) row(name, __VA_ARGS__) row(name##64, __VA_ARGS__)
+#define BOTH_TYPES(row, name, type) row(name, type) row(name##64, type##64)
+
 // Report that the log is incomplete, by the one channel that needs no disk; `inputs.py` reads the message.
 static void say_lost(void) {
   static const char full[] = "be_runtime: records of files are lost: No space left on device\n";
@@ -229,10 +233,8 @@ static char opened(int is_written, int there) { return is_written ? 'w' : there 
 #define IS_WRITTEN ((flags & O_ACCMODE) == O_WRONLY || (flags & (O_CREAT | O_TRUNC)))
 #define OPENS(name, declared, passed, folder) \
   WRAP(int, name, declared, passed, MODE, note(folder, path, opened(IS_WRITTEN, result >= 0)))
-OPENS(open, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
-OPENS(open64, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
-OPENS(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
-OPENS(openat64, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
+BOTH(OPENS, open, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+BOTH(OPENS, openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
 int creat(const char *path, mode_t mode) { return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 
 // The C library's headers call these with FORTIFY_SOURCE.
@@ -243,10 +245,8 @@ int __openat64_2(int folder, const char *path, int flags) { return openat64(fold
 
 #define OPENS_FILE(name, declared, passed) \
   WRAP(FILE *, name, declared, passed, , note(AT_FDCWD, path, opened(*mode != 'r', result != NULL)))
-OPENS_FILE(fopen, (const char *path, const char *mode), (path, mode))
-OPENS_FILE(fopen64, (const char *path, const char *mode), (path, mode))
-OPENS_FILE(freopen, (const char *path, const char *mode, FILE *file), (path, mode, file))
-OPENS_FILE(freopen64, (const char *path, const char *mode, FILE *file), (path, mode, file))
+BOTH(OPENS_FILE, fopen, (const char *path, const char *mode), (path, mode))
+BOTH(OPENS_FILE, freopen, (const char *path, const char *mode, FILE *file), (path, mode, file))
 
 static void note_folder(int folder) {
   int kept = errno;
@@ -263,37 +263,30 @@ WRAP(DIR *, fdopendir, (int folder), (folder), , note_folder(folder))
        (const char *path, struct entry ***names, int (*filter)(const struct entry *),      \
         int (*compare)(const struct entry **, const struct entry **)),                     \
        (path, names, filter, compare), , note(AT_FDCWD, path, result >= 0 ? 'l' : '-'))
-SCANS(scandir, dirent)
-SCANS(scandir64, dirent64)
+BOTH_TYPES(SCANS, scandir, dirent)
 
 // Asking.
 
 #define ASKS(type, name, declared, passed, folder, there) \
   WRAP(type, name, declared, passed, , note(folder, path, (there) ? '+' : '-'))
 #define STATS(name, type) ASKS(int, name, (const char *path, struct type *to), (path, to), AT_FDCWD, result == 0)
-STATS(stat, stat)
-STATS(lstat, stat)
-STATS(stat64, stat64)
-STATS(lstat64, stat64)
+BOTH_TYPES(STATS, stat, stat)
+BOTH_TYPES(STATS, lstat, stat)
 
 #define STATS_OLD(name, type) \
   ASKS(int, name, (int version, const char *path, struct type *to), (version, path, to), AT_FDCWD, result == 0)
-STATS_OLD(__xstat, stat)
-STATS_OLD(__lxstat, stat)
-STATS_OLD(__xstat64, stat64)
-STATS_OLD(__lxstat64, stat64)
+BOTH_TYPES(STATS_OLD, __xstat, stat)
+BOTH_TYPES(STATS_OLD, __lxstat, stat)
 
 #define STATS_AT(name, type)                                                       \
   ASKS(int, name, (int folder, const char *path, struct type *to, int flags), (folder, path, to, flags), folder, \
        result == 0)
-STATS_AT(fstatat, stat)
-STATS_AT(fstatat64, stat64)
+BOTH_TYPES(STATS_AT, fstatat, stat)
 
 #define STATS_AT_OLD(name, type)                                                       \
   ASKS(int, name, (int version, int folder, const char *path, struct type *to, int flags), \
        (version, folder, path, to, flags), folder, result == 0)
-STATS_AT_OLD(__fxstatat, stat)
-STATS_AT_OLD(__fxstatat64, stat64)
+BOTH_TYPES(STATS_AT_OLD, __fxstatat, stat)
 
 // A program of an older C library asks for it by name, and does without it.
 #define NO_STATX if (!real) { errno = ENOSYS; return -1; }
@@ -326,28 +319,24 @@ char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
 
 // Making and removing: a build does not depend on files that it wrote itself.
 
-#define MAKES(type, name, declared, passed, folder) WRAP(type, name, declared, passed, , note(folder, path, 'w'))
-MAKES(int, unlink, (const char *path), (path), AT_FDCWD)
-MAKES(int, remove, (const char *path), (path), AT_FDCWD)
-MAKES(int, rmdir, (const char *path), (path), AT_FDCWD)
-MAKES(int, mkdir, (const char *path, mode_t mode), (path, mode), AT_FDCWD)
-MAKES(int, rename, (const char *from, const char *path), (from, path), AT_FDCWD)
-MAKES(int, link, (const char *from, const char *path), (from, path), AT_FDCWD)
-MAKES(int, symlink, (const char *from, const char *path), (from, path), AT_FDCWD)
-MAKES(int, mkstemp, (char *path), (path), AT_FDCWD)
-MAKES(int, mkstemp64, (char *path), (path), AT_FDCWD)
-MAKES(int, mkstemps, (char *path, int suffix), (path, suffix), AT_FDCWD)
-MAKES(int, mkstemps64, (char *path, int suffix), (path, suffix), AT_FDCWD)
-MAKES(int, mkostemp, (char *path, int flags), (path, flags), AT_FDCWD)
-MAKES(int, mkostemps, (char *path, int suffix, int flags), (path, suffix, flags), AT_FDCWD)
-MAKES(int, mkostemp64, (char *path, int flags), (path, flags), AT_FDCWD)
-MAKES(int, mkostemps64, (char *path, int suffix, int flags), (path, suffix, flags), AT_FDCWD)
-MAKES(char *, mkdtemp, (char *path), (path), AT_FDCWD)
-MAKES(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags), folder)
-MAKES(int, mkdirat, (int folder, const char *path, mode_t mode), (folder, path, mode), folder)
-MAKES(int, symlinkat, (const char *from, int folder, const char *path), (from, folder, path), folder)
-MAKES(int, renameat, (int of, const char *from, int folder, const char *path), (of, from, folder, path), folder)
-MAKES(int, renameat2, (int of, const char *from, int folder, const char *path, unsigned flags),
+#define MAKES(name, type, declared, passed, folder) WRAP(type, name, declared, passed, , note(folder, path, 'w'))
+MAKES(unlink, int, (const char *path), (path), AT_FDCWD)
+MAKES(remove, int, (const char *path), (path), AT_FDCWD)
+MAKES(rmdir, int, (const char *path), (path), AT_FDCWD)
+MAKES(mkdir, int, (const char *path, mode_t mode), (path, mode), AT_FDCWD)
+MAKES(rename, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+MAKES(link, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+MAKES(symlink, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+BOTH(MAKES, mkstemp, int, (char *path), (path), AT_FDCWD)
+BOTH(MAKES, mkstemps, int, (char *path, int suffix), (path, suffix), AT_FDCWD)
+BOTH(MAKES, mkostemp, int, (char *path, int flags), (path, flags), AT_FDCWD)
+BOTH(MAKES, mkostemps, int, (char *path, int suffix, int flags), (path, suffix, flags), AT_FDCWD)
+MAKES(mkdtemp, char *, (char *path), (path), AT_FDCWD)
+MAKES(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags), folder)
+MAKES(mkdirat, int, (int folder, const char *path, mode_t mode), (folder, path, mode), folder)
+MAKES(symlinkat, int, (const char *from, int folder, const char *path), (from, folder, path), folder)
+MAKES(renameat, int, (int of, const char *from, int folder, const char *path), (of, from, folder, path), folder)
+MAKES(renameat2, int, (int of, const char *from, int folder, const char *path, unsigned flags),
       (of, from, folder, path, flags), folder)
-MAKES(int, linkat, (int of, const char *from, int folder, const char *path, int flags),
+MAKES(linkat, int, (int of, const char *from, int folder, const char *path, int flags),
       (of, from, folder, path, flags), folder)

@@ -228,7 +228,9 @@ def _head(cursor: Cursor) -> str:
         depth += (word in "(<[") - (word in ")>]")
         if token.kind.name != "COMMENT" and word not in NOISE:
             words.append(word)
-    if cursor.kind is CursorKind.FUNCTION_DECL and cursor.spelling not in words:  # made by a macro
+    if cursor.kind is CursorKind.STRUCT_DECL and cursor.spelling not in words:  # made by a macro, as the next
+        return _qualify(cursor, cursor.spelling)
+    if cursor.kind is CursorKind.FUNCTION_DECL and cursor.spelling not in words:
         arguments = ", ".join(f"{each.type.spelling} {each.spelling}" for each in cursor.get_arguments())
         return f"{cursor.result_type.spelling} {cursor.spelling}({arguments})"
     text = re.sub(r"alignas \( .*? \) \) ", "", " ".join(words))

@@ -20,9 +20,6 @@ class CheckError : public std::exception {
  public:
   explicit CheckError(const char* message) { what_.append(message); }
   explicit CheckError(const internal::Text& message) noexcept : what_(message) {}
-  CheckError(const CheckError&) noexcept = default;
-  CheckError& operator=(const CheckError&) noexcept = default;
-  ~CheckError() override = default;
 
   const char* what() const noexcept override { return what_.c_str(); }
 
@@ -36,9 +33,6 @@ class CheckError : public std::exception {
 class CudaError : public std::exception {
  public:
   CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
-  CudaError(const CudaError&) noexcept = default;
-  CudaError& operator=(const CudaError&) noexcept = default;
-  ~CudaError() override = default;
 
   const char* what() const noexcept override { return what_.c_str(); }
   int code() const noexcept { return code_; }

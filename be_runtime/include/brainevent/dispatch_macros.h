@@ -46,41 +46,24 @@ namespace internal {
 }  // namespace BE
 
 #define BE_DISPATCH_FLOATING(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING", BE_INTERNAL_FLOATING_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...)                                                            \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING_AND_HALF", BE_INTERNAL_FLOATING_AND_HALF_TYPES, DTYPE, #DTYPE, NAME, \
-                       __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(FLOATING, FLOATING, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH(FLOATING_AND_HALF, FLOATING_AND_HALF, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...)                                                                    \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, \
-                       __VA_ARGS__)
-
-#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_COMPLEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_ALL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL", BE_INTERNAL_SCALAR_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_FLOAT8(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOAT8", BE_INTERNAL_FLOAT8_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_PACKED(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_PACKED", BE_INTERNAL_PACKED_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(INTEGRAL, INTEGRAL_AND_BOOL, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH(ALL_TYPES, FLOATING_AND_INTEGRAL, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(COMPLEX, COMPLEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_ALL(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(ALL, SCALAR, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_FLOAT8(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(FLOAT8, FLOAT8, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_PACKED(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(PACKED, PACKED, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(SIGNED_INDEX, INDEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_CSR_INDPTR(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_CSR_INDPTR", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                                        \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_A, #DTYPE_A, NAME_A,         \
-                       return BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_B, \
-                                                   #DTYPE_B, NAME_B, __VA_ARGS__);)
+  BE_INTERNAL_DISPATCH(CSR_INDPTR, INDEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                   \
+  BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_A, #DTYPE_A, NAME_A,                    \
+                       return BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_B, #DTYPE_B, NAME_B, __VA_ARGS__);)
 
 /// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the tensor holds int32.
 #define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
@@ -100,14 +83,15 @@ namespace internal {
   BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES(X, __VA_ARGS__)
 
 // The parameter is named after the alias, so that nested uses do not shadow each other's.
-#define BE_INTERNAL_DISPATCH(MACRO, TYPES, DTYPE, EXPRESSION, NAME, ...)                                      \
-  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                        \
-    switch (be_internal_dtype_of_##NAME) {                                                                    \
-      TYPES(BE_INTERNAL_CASE, NAME, __VA_ARGS__)                                                              \
-      default:                                                                                                \
-        ::BE::internal::throw_unsupported_dtype(MACRO, &(TYPES(BE_INTERNAL_LISTED, ))[2],                     \
-                                                be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, __LINE__); \
-    }                                                                                                         \
+#define BE_INTERNAL_DISPATCH(MACRO, GROUP, DTYPE, EXPRESSION, NAME, ...)                                          \
+  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                            \
+    switch (be_internal_dtype_of_##NAME) {                                                                        \
+      BE_INTERNAL_##GROUP##_TYPES(BE_INTERNAL_CASE, NAME, __VA_ARGS__)                                            \
+      default:                                                                                                    \
+        ::BE::internal::throw_unsupported_dtype("BE_DISPATCH_" #MACRO,                                            \
+                                                &(BE_INTERNAL_##GROUP##_TYPES(BE_INTERNAL_LISTED, ))[2],          \
+                                                be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, __LINE__);     \
+    }                                                                                                             \
   }(DTYPE)
 
 #define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BITS, XLA, CODE, NAME, ...)  \

@@ -201,28 +201,9 @@ BE_INTERNAL_DTYPE_OF(Float8E5M2, , ::__nv_fp8_e5m2, )
 BE_INTERNAL_DTYPE_OF(Float8E4M3FN, , ::__nv_fp8_e4m3, )
 BE_INTERNAL_DTYPE_OF(Float8E8M0FNU, , ::__nv_fp8_e8m0, )
 
-/// Of `long` and `long long` one is int64_t. This is the other, where it is as wide.
-template <class T>
-struct OtherInt64;
-template <>
-struct OtherInt64<long> {
-  using type = long long;
-  using unsigned_type = unsigned long long;
-};
-template <>
-struct OtherInt64<long long> {
-  using type = long;
-  using unsigned_type = unsigned long;
-};
-
-template <>
-struct DTypeOf<OtherInt64<int64_t>::type> {
-  static constexpr DType value = sizeof(long) == 8 ? DType::Int64 : DType::Int32;
-};
-template <>
-struct DTypeOf<OtherInt64<int64_t>::unsigned_type> {
-  static constexpr DType value = sizeof(long) == 8 ? DType::UInt64 : DType::UInt32;
-};
+// As wide as long, which is int64_t on every system that JAX runs on.
+BE_INTERNAL_DTYPE_OF(Int64, , long long, )
+BE_INTERNAL_DTYPE_OF(UInt64, , unsigned long long, )
 
 template <class T>
 struct DTypeOf<const T> : DTypeOf<T> {};
@@ -374,6 +355,24 @@ constexpr DTypeSet pointed_into(const volatile T*) noexcept {
 /// The element types of the buffers that a `T*` may point into.
 template <class T>
 constexpr DTypeSet kPointedInto = pointed_into(static_cast<const volatile T*>(nullptr));
+
+// The bits of a float, and their rounding.
+
+template <class To, class From>
+BE_HD inline To bits_as(From value) noexcept {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To result;
+  __builtin_memcpy(&result, &value, sizeof(To));
+  return result;
+}
+
+/// Drops the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
+BE_HD constexpr uint32_t shift_right_rounded(uint32_t value, int count) noexcept {
+  const uint32_t kept = value >> count;
+  const uint32_t dropped = value & ((uint32_t{1} << count) - 1);
+  const uint32_t half = uint32_t{1} << (count - 1);
+  return kept + (dropped > half || (dropped == half && (kept & 1) != 0) ? 1 : 0);
+}
 
 }  // namespace internal
 }  // namespace BE

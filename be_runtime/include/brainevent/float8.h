@@ -9,7 +9,6 @@
 
 #include <stdint.h>
 
-#include "brainevent/detail/float_bits.h"
 #include "brainevent/dtype.h"
 
 namespace BE {
@@ -100,31 +99,18 @@ struct Float8 {
 
 }  // namespace internal
 
-// Each says how many bits its exponent and its fraction have, and the exponent's bias.
-
-struct float8_e5m2_t : internal::Float8<internal::SmallFloat<5, 2, 15, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e4m3fn_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kFn>> {
-  using Float8::Float8;
-};
-struct float8_e4m3b11fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 11, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e5m2fnuz_t : internal::Float8<internal::SmallFloat<5, 2, 16, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e4m3fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 8, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e4m3_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e3m4_t : internal::Float8<internal::SmallFloat<3, 4, 3, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e8m0fnu_t : internal::Float8<internal::PowerOfTwo> {
-  using Float8::Float8;
-};
+/// A row for each type: how many bits its exponent and its fraction have, the exponent's bias, and its special numbers.
+#define BE_INTERNAL_FLOAT8(type, ...)                     \
+  struct type : internal::Float8<internal::__VA_ARGS__> { \
+    using Float8::Float8;                                 \
+  };
+BE_INTERNAL_FLOAT8(float8_e5m2_t, SmallFloat<5, 2, 15, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e4m3fn_t, SmallFloat<4, 3, 7, internal::Specials::kFn>)
+BE_INTERNAL_FLOAT8(float8_e4m3b11fnuz_t, SmallFloat<4, 3, 11, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e5m2fnuz_t, SmallFloat<5, 2, 16, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e4m3fnuz_t, SmallFloat<4, 3, 8, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e4m3_t, SmallFloat<4, 3, 7, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e3m4_t, SmallFloat<3, 4, 3, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e8m0fnu_t, PowerOfTwo)
 
 }  // namespace BE

@@ -12,7 +12,6 @@
 
 #else
 
-#include "brainevent/detail/float_bits.h"
 
 namespace BE {
 

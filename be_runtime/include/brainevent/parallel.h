@@ -46,8 +46,7 @@ class EnteredCall {
   EnteredCall(XLA_FFI_CallFrame* be_frame, const char* be_kernel) noexcept
       : be_here_{be_frame, be_kernel}, be_before_(be_enter(&be_here_)) {}
   ~EnteredCall() { be_enter(be_before_); }
-  EnteredCall(const EnteredCall&) = delete;
-  EnteredCall& operator=(const EnteredCall&) = delete;
+  EnteredCall& operator=(EnteredCall&&) = delete;
 
  private:
   const Entered be_here_;

@@ -187,8 +187,7 @@ class OnDevice {
     cudaThreadExchangeStreamCaptureMode(&mode_);
     cudaSetDevice(before_);
   }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  OnDevice& operator=(OnDevice&&) = delete;
 
  private:
   int before_ = 0;
@@ -220,8 +219,7 @@ class PerDevice {
       delete static_cast<T*>(objects_[device]);
     }
   }
-  PerDevice(const PerDevice&) = delete;
-  PerDevice& operator=(const PerDevice&) = delete;
+  PerDevice& operator=(PerDevice&&) = delete;
 
   /// The object of the current device. If there is none it is made of these arguments.
   template <class... Arguments>

@@ -56,6 +56,13 @@ namespace internal {
 
 }  // namespace internal
 
+/// Ends the kernel in device code; calls a function that throws on the host.
+#if defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_TRAP_OR(call) __trap()
+#else
+#define BE_INTERNAL_TRAP_OR(call) call
+#endif
+
 #if defined(BE_INTERNAL_CHECKED)
 #define BE_INTERNAL_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) check_element_type<T>(__PRETTY_FUNCTION__, file, line)
@@ -176,13 +183,7 @@ class Tensor {
   /// brainevent/packed.h.
   BE_HD size_t element_size() const {
     const size_t size = dtype_size(dtype_);
-    if (size == 0 && dtype_ != DType::Invalid) {
-#if defined(BE_DEVICE_PASS)
-      __trap();
-#else
-      internal::throw_no_element_size(dtype_);
-#endif
-    }
+    if (size == 0 && dtype_ != DType::Invalid) BE_INTERNAL_TRAP_OR(internal::throw_no_element_size(dtype_));
     return size;
   }
 
@@ -195,13 +196,7 @@ class Tensor {
   /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
   /// does not fit.
   BE_HD int numel_checked_int() const {
-    if (numel_ > INT32_MAX) {
-#if defined(BE_DEVICE_PASS)
-      __trap();
-#else
-      internal::throw_numel_exceeds_int(numel_);
-#endif
-    }
+    if (numel_ > INT32_MAX) BE_INTERNAL_TRAP_OR(internal::throw_numel_exceeds_int(numel_));
     return static_cast<int>(numel_);
   }
 

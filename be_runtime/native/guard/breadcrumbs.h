@@ -57,8 +57,7 @@ class SignalStack {
     set(SS_DISABLE);
     munmap(room_, kSize);
   }
-  SignalStack(const SignalStack&) = delete;
-  SignalStack& operator=(const SignalStack&) = delete;
+  SignalStack& operator=(SignalStack&&) = delete;
 
  private:
   static constexpr size_t kSize = size_t{64} << 10;
@@ -93,8 +92,7 @@ class Breadcrumb {
     memset(at_, 0, kCrumbSize);
     crumb_taken[taken_].store(false);
   }
-  Breadcrumb(const Breadcrumb&) = delete;
-  Breadcrumb& operator=(const Breadcrumb&) = delete;
+  Breadcrumb& operator=(Breadcrumb&&) = delete;
 
  private:
   char* at_ = nullptr;

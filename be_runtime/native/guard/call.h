@@ -161,8 +161,7 @@ class OwnFrame {
     frame_.args.args = args_.data();
     frame_.rets.rets = rets_.data();
   }
-  OwnFrame(const OwnFrame&) = delete;
-  OwnFrame& operator=(const OwnFrame&) = delete;
+  OwnFrame& operator=(OwnFrame&&) = delete;
 
   void point(size_t array, void* data) { buffers_[array].data = data; }
   XLA_FFI_CallFrame* get() { return &frame_; }

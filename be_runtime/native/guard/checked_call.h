@@ -19,16 +19,12 @@ using Handler = XLA_FFI_Error*(XLA_FFI_CallFrame*);
 
 class CheckedCall {
  public:
-  /// \param lost_by  place for the call whose fault ends the GPU's context; null on the CPU
-  /// \param can_hold  whether the code may be recorded instead of run
-  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory, std::string* lost_by, const std::string& name,
-              bool can_hold)
+  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory)
       : frame_(frame),
         check_(check),
         memory_(memory),
-        lost_by_(lost_by),
-        can_hold_(can_hold && check.has(kStream)),
-        report_(check, name),
+        can_hold_(memory->can_hold && check.has(kStream)),
+        report_(check, memory->device),
         arrays_(arrays_of(frame, check)),
         own_(frame, arrays_),
         blocks_(arrays_.size()) {
@@ -39,8 +35,7 @@ class CheckedCall {
     for (size_t i = 0; i < made_; ++i)
       if (owner_[i] == i && !is_lost_) memory_->drop(blocks_[i]);
   }
-  CheckedCall(const CheckedCall&) = delete;
-  CheckedCall& operator=(const CheckedCall&) = delete;
+  CheckedCall& operator=(CheckedCall&&) = delete;
 
   XLA_FFI_Error* run(Handler* inner) {
     bool is_empty = true;
@@ -65,7 +60,7 @@ class CheckedCall {
       find_maybe_unwritten(first);
     }
     if (check_.has(kValues)) find_values(first);
-    if (!give_results()) return fail_lost(check_.label + " failed on the GPU: ");
+    if (!give_results()) return fail_lost();
     return report_.close(frame_);
   }
 
@@ -104,7 +99,7 @@ class CheckedCall {
   /// Runs the code with the call's own arrays, and waits for it.
   XLA_FFI_Error* run_alone(Handler* inner) {
     if (XLA_FFI_Error* error = inner(own_.get())) return fail_inner(error);
-    return memory_->wait() ? nullptr : fail_lost(check_.label + " failed on the GPU: ");
+    return memory_->wait() ? nullptr : fail_lost();
   }
 
   bool prepare(const Fill& fill) {
@@ -128,55 +123,51 @@ class CheckedCall {
   }
 
   XLA_FFI_Error* run_once(Handler* inner, const Fill& fill, Contents* results, bool is_held = false) {
-    const std::string failed = check_.label + " failed on the GPU: ";
-    if (!prepare(fill)) return fail_lost(failed);
+    if (!prepare(fill)) return fail_lost();
     if (is_on_valgrind()) ask_valgrind_of(false);
     bool is_done = false;
-    if (is_held && memory_->hold()) {
+    if (is_held && memory_->hold())
       if (XLA_FFI_Error* error = run_held(inner, fill, &is_done)) return error;
-    }
     if (!is_done) {
       if (XLA_FFI_Error* error = call(inner, fill)) return fail_inner(error);
-      if (!memory_->wait()) return fail_lost(failed);
+      if (!memory_->wait()) return fail_lost();
     }
     if (is_on_valgrind()) ask_valgrind_of(true);
-    return look(fill, results) ? nullptr : fail_lost(failed);
+    return look(fill, results) ? nullptr : fail_lost();
   }
 
   /// Tells valgrind that arguments are set, before a run, and finds results of which it knows that they are not.
   void ask_valgrind_of(bool has_run) {
     Bytes room;
-    for (size_t i = 0; i < arrays_.size() && lost_by_ == nullptr; ++i) {
+    for (size_t i = 0; i < arrays_.size() && memory_->lost_by == nullptr; ++i) {
       const Block& block = blocks_[i];
       if (is_filled(i) != has_run) continue;
       const unsigned char* bits = has_run ? read_undefined(block.data(), block.bytes, &room) : nullptr;
       const Elements found = bits == nullptr || arrays_[i].is_hidden
                                  ? Elements{}
                                  : changed(arrays_[i], bits, Bytes(block.bytes + 1).data());
-      if (found.count != 0)
-        report_.add_elements("unset", arrays_[i], found, " gives values of memory that nobody has set in ",
-                             "come from there, or were never written",
-                             {"look for a local array, scratch or memory of malloc that is read before it is written"});
+      report_.add_elements("unset", arrays_[i], found, " gives values of memory that nobody has set in ",
+                           "come from there, or were never written",
+                           {"look for a local array, scratch or memory of malloc that is read before it is written"});
       set_defined(block.data(), block.bytes);
     }
   }
 
   /// Runs the code while its stream is held, so that what is written meanwhile was not put there.
   XLA_FFI_Error* run_held(Handler* inner, const Fill& fill, bool* is_done) {
-    const std::string failed = check_.label + " failed on the GPU: ";
     XLA_FFI_Error* error = call(inner, fill);
     const bool is_kept = memory_->keep();
     if (error != nullptr || !is_kept) {
       if (error != nullptr) be_xla::drop_error(frame_, error);
       report_.note(" was not checked for its stream: what it does can't be recorded" +
                    (is_kept ? "" : ", " + memory_->hold_problem));
-      return prepare(fill) ? nullptr : fail_lost(failed);
+    } else {
+      find_early(fill);
+      *is_done = memory_->let_go();
+      if (*is_done) return memory_->wait() ? nullptr : fail_lost();
+      report_.note(" was not run as it was recorded: " + memory_->hold_problem);
     }
-    find_early(fill);
-    *is_done = memory_->let_go();
-    if (*is_done) return memory_->wait() ? nullptr : fail_lost(failed);
-    report_.note(" was not run as it was recorded: " + memory_->hold_problem);
-    return prepare(fill) ? nullptr : fail_lost(failed);
+    return prepare(fill) ? nullptr : fail_lost();
   }
 
   /// Finds results that were written although the call's stream is held.
@@ -188,7 +179,6 @@ class CheckedCall {
       if (early == nullptr) return report_.note(" was not checked for its stream: " + memory_->hold_problem);
       const Bytes untouched(arrays_[i].bytes + 1, fill.within);
       const Elements found = changed(arrays_[i], early, untouched.data());
-      if (found.count == 0) continue;
       report_.add_elements("stream", arrays_[i], found, " writes outside of the call's stream to ", "are written so",
                            {"launch each kernel on the stream that the entry point gets: declare `stream`, and pass it "
                             "in <<<grid, block, shared, stream>>> and to each function of CUDA"});
@@ -210,11 +200,9 @@ class CheckedCall {
       } else if (check_.has(kInputs) && !is_taken_over(i)) {
         const unsigned char* original = memory_->read(arrays_[i].buffer->data, block.bytes, &original_room);
         if (original == nullptr) return false;
-        const Elements found = changed(arrays_[i], original, data);
-        if (found.count != 0)
-          report_.add_elements("inputs", arrays_[i], found, " writes to ", "are changed",
-                               {"write to a result instead: other operations may use the argument's memory",
-                                "or declare that a result takes it over: with_options(input_output_aliases={...})"});
+        report_.add_elements("inputs", arrays_[i], changed(arrays_[i], original, data), " writes to ", "are changed",
+                             {"write to a result instead: other operations may use the argument's memory",
+                              "or declare that a result takes it over: with_options(input_output_aliases={...})"});
       }
     }
     return true;
@@ -224,21 +212,18 @@ class CheckedCall {
     const Block& block = blocks_[index];
     const Array& array = arrays_[index];
     const int64_t bits = static_cast<int64_t>(array.bits);
-    const Written behind = written_around(all + block.before + block.bytes, block.behind, 1, fill);
-    const Written before = written_around(all + block.before, block.before, -1, fill);
-    if (behind.count != 0) {
-      const int64_t element = array.elements + behind.distance * 8 / bits;
-      report_.add("guards", array, {element}, behind.count,
-                  " writes " + std::to_string(behind.count) + " bytes behind " + array.described() +
-                      "; the first would be its element " + std::to_string(element) + " in memory",
-                  {"compare the kernel's indices with the array's extents before it writes"});
-    }
-    if (before.count != 0) {
-      const int64_t element = -1 - before.distance * 8 / bits;
-      report_.add("guards", array, {element}, before.count,
-                  " writes " + std::to_string(before.count) + " bytes before " + array.described() +
-                      "; the nearest would be its element " + std::to_string(element) + " in memory",
-                  {"look for a negative index, or for an unsigned one that wrapped around"});
+    for (const int step : {1, -1}) {
+      const bool is_behind = step > 0;
+      const Elements written = written_around(all + block.before + (is_behind ? block.bytes : 0),
+                                              is_behind ? block.behind : block.before, step, fill);
+      if (written.count == 0) continue;
+      const int64_t away = written.first * 8 / bits, element = is_behind ? array.elements + away : -1 - away;
+      report_.add("guards", array, {element}, written.count,
+                  " writes " + std::to_string(written.count) + (is_behind ? " bytes behind " : " bytes before ") +
+                      array.described() + (is_behind ? "; the first" : "; the nearest") + " would be its element " +
+                      std::to_string(element) + " in memory",
+                  {is_behind ? "compare the kernel's indices with the array's extents before it writes"
+                             : "look for a negative index, or for an unsigned one that wrapped around"});
     }
   }
 
@@ -262,14 +247,10 @@ class CheckedCall {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       const Array& array = arrays_[i];
       const Differences& differ = found[i];
-      if (differ.unwritten.count != 0)
-        report_.add_elements("unwritten", array, differ.unwritten, " does not write all of ", "are never written",
-                             {"give every element a value: a result's memory holds anything before the call"});
-      if (differ.outside.count != 0)
-        report_.add_elements("unwritten", array, differ.outside, " reads memory outside of its arrays for ",
-                             "come from there",
-                             {"compare the kernel's indices with the extents of what it reads"});
-      if (differ.others.count == 0) continue;
+      report_.add_elements("unwritten", array, differ.unwritten, " does not write all of ", "are never written",
+                           {"give every element a value: a result's memory holds anything before the call"});
+      report_.add_elements("unwritten", array, differ.outside, " reads memory outside of its arrays for ",
+                           "come from there", {"compare the kernel's indices with the extents of what it reads"});
       if (depends[i])
         report_.add_elements("unwritten", array, differ.others, " reads memory that nobody has set for ",
                              "depend on it",
@@ -278,7 +259,7 @@ class CheckedCall {
                               "and for an index outside of an argument"});
       else if (check_.has(kRepeat))
         add_unequal(array, differ.others);
-      else
+      else if (differ.others.count != 0)
         report_.note(" gives other bits in each run for " + array.described() +
                      "; so it can't be said whether it reads memory that nobody has set");
     }
@@ -296,19 +277,17 @@ class CheckedCall {
   void find_unequal(const Contents& first, const Contents& second) {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       if (!arrays_[i].is_result || arrays_[i].is_hidden) continue;
-      const Elements found = changed(arrays_[i], first[i].data(), second[i].data());
-      if (found.count != 0) add_unequal(arrays_[i], found);
+      add_unequal(arrays_[i], changed(arrays_[i], first[i].data(), second[i].data()));
     }
   }
 
   void find_maybe_unwritten(const Contents& first) {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       if (!is_filled(i) || arrays_[i].is_hidden) continue;
-      const Elements found = still_filled(arrays_[i], first[i].data(), kFirst.within);
-      if (found.count != 0)
-        report_.add_elements("unwritten", arrays_[i], found, " may not write all of ", "have the bytes of before",
-                             {"it has side effects or state, so it ran once; look whether every element gets a value"},
-                             false);
+      report_.add_elements("unwritten", arrays_[i], still_filled(arrays_[i], first[i].data(), kFirst.within),
+                           " may not write all of ", "have the bytes of before",
+                           {"it has side effects or state, so it ran once; look whether every element gets a value"},
+                           false);
     }
   }
 
@@ -317,14 +296,12 @@ class CheckedCall {
       const Array& array = arrays_[i];
       if (!array.is_result || array.is_hidden) continue;
       const NotFinite found = find_not_finite(array, first[i].data());
-      if (found.nan.count + found.infinity.count == 0) continue;
-      const bool is_nan = found.nan.count != 0;
-      const Elements& shown = is_nan ? found.nan : found.infinity;
-      const std::vector<int64_t> index = array.index_of(shown.first);
-      std::string text = std::string(" gives ") + (is_nan ? "NaN" : "infinity") + " in " + array.described() + ": " +
-                         Report::counted(array, shown) + ", the first is " + spell(index);
-      if (is_nan && found.infinity.count != 0) text += "; " + std::to_string(found.infinity.count) + " are infinite";
-      report_.add("values", array, index, shown.count, text + inputs_not_finite(),
+      if (found.shown().count == 0) continue;
+      const std::vector<int64_t> index = array.index_of(found.shown().first);
+      std::string text = std::string(" gives ") + found.name() + " in " + array.described() + ": " +
+                         Report::counted(array, found.shown()) + ", the first is " + spell(index);
+      if (found.nan.count != 0 && found.infinity.count != 0) text += "; " + std::to_string(found.infinity.count) + " are infinite";
+      report_.add("values", array, index, found.shown().count, text + inputs_not_finite(),
                   {"if such values are meant, leave the check out: debug('-values')"});
     }
   }
@@ -338,10 +315,9 @@ class CheckedCall {
       const unsigned char* data = memory_->read(array.buffer->data, array.bytes, &room);
       if (data == nullptr) continue;
       const NotFinite found = find_not_finite(array, data);
-      if (found.nan.count + found.infinity.count == 0) continue;
-      const bool is_nan = found.nan.count != 0;
-      text += "; " + array.name() + " has " + (is_nan ? "NaN" : "infinity") + " too, first at " +
-              spell(array.index_of((is_nan ? found.nan : found.infinity).first));
+      if (found.shown().count != 0)
+        text += "; " + array.name() + " has " + found.name() + " too, first at " +
+                spell(array.index_of(found.shown().first));
     }
     return text.empty() ? "; the arguments are finite" : text;
   }
@@ -376,11 +352,11 @@ class CheckedCall {
   }
 
   /// The error after which this process can't use the GPU; on the CPU nothing fails so.
-  XLA_FFI_Error* fail_lost(const std::string& what) {
+  XLA_FFI_Error* fail_lost(const std::string& what = "") {
     is_lost_ = true;
-    if (lost_by_ != nullptr)
-      *lost_by_ = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
-    report_.add_failure("fault", what + memory_->problem,
+    if (memory_->lost_by != nullptr)
+      *memory_->lost_by = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
+    report_.add_failure("fault", (what.empty() ? check_.label + " failed on the GPU: " : what) + memory_->problem,
                         {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
                          "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
     return report_.close(frame_, true);
@@ -389,7 +365,6 @@ class CheckedCall {
   XLA_FFI_CallFrame* frame_;
   const Check& check_;
   Memory* memory_;
-  std::string* lost_by_;
   bool can_hold_;
   Report report_;
   std::vector<Array> arrays_;

@@ -52,8 +52,8 @@ inline const DeviceDriver& device_driver() {
 
 class DeviceMemory final : public Memory {
  public:
-  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const DeviceDriver& cuda)
-      : frame_(frame), stream_(stream), cuda_(cuda) {}
+  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const std::string& name, std::string* lost_by, bool can_hold)
+      : Memory(name, lost_by, can_hold), frame_(frame), stream_(stream) {}
   ~DeviceMemory() override { forget_graph(); }
 
   /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
@@ -154,7 +154,7 @@ class DeviceMemory final : public Memory {
 
   const XLA_FFI_CallFrame* frame_;
   Stream stream_;
-  const DeviceDriver& cuda_;
+  const DeviceDriver& cuda_ = device_driver();
   Graph graph_ = nullptr;
 };
 

@@ -31,10 +31,14 @@ using Bytes = std::vector<unsigned char>;
 /// The memory of a call, and its stream. What fails says why in `problem`.
 class Memory {
  public:
-  Memory() = default;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Memory(const std::string& device, std::string* lost_by, bool can_hold)
+      : device(device), lost_by(lost_by), can_hold(can_hold) {}
+  Memory& operator=(Memory&&) = delete;
   virtual ~Memory() = default;
+
+  const std::string device;    ///< its name, such as cuda:0
+  std::string* const lost_by;  ///< the place for the call whose fault ends the GPU's context; null on the CPU
+  const bool can_hold;         ///< whether the code may be recorded instead of run
 
   /// \param name  of the array, for the handler of a fault
   virtual bool make(Block* block, size_t bytes, const std::string& name) = 0;
@@ -81,6 +85,7 @@ inline Surroundings surroundings[256];
 
 class HostMemory final : public Memory {
  public:
+  HostMemory() : Memory("cpu", nullptr, false) {}
   bool make(Block* block, size_t bytes, const std::string& name) override {
     *block = block_for(bytes);
     if (exact_blocks) {

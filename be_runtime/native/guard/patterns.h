@@ -108,20 +108,13 @@ inline Elements changed(const Array& array, const unsigned char* a, const unsign
   return found;
 }
 
-/// The bytes around an array that were written.
-struct Written {
-  int64_t count = 0;
-  int64_t distance = 0;  ///< of the nearest one, in bytes from the array's end, or from its beginning
-};
-
-/// \param step  1 for bytes behind the array, which begin at `at`; -1 for those before it, which end there
-inline Written written_around(const unsigned char* at, size_t size, int step, unsigned char fill) {
-  Written found;
-  for (size_t i = 0; i < size; ++i) {
-    const unsigned char byte = step > 0 ? at[i] : at[-1 - static_cast<ptrdiff_t>(i)];
-    if (byte == fill) continue;
-    if (found.count++ == 0) found.distance = static_cast<int64_t>(i);
-  }
+/// Find the bytes around an array that were written, by their distance from the array's end or from its beginning.
+///
+/// \param step  1 for bytes behind the array, which begin at `at`; -1 for bytes before it, which end there
+inline Elements written_around(const unsigned char* at, size_t size, int step, unsigned char fill) {
+  Elements found;
+  for (size_t i = 0; i < size; ++i)
+    if ((step > 0 ? at[i] : at[-1 - static_cast<ptrdiff_t>(i)]) != fill) found.add(static_cast<int64_t>(i));
   return found;
 }
 
@@ -156,6 +149,9 @@ inline FloatFormat format_of(BE::DType dtype) {
 
 struct NotFinite {
   Elements nan, infinity;
+
+  const Elements& shown() const { return nan.count != 0 ? nan : infinity; }
+  const char* name() const { return nan.count != 0 ? "NaN" : "infinity"; }
 };
 
 inline NotFinite find_not_finite(const Array& array, const unsigned char* data) {

@@ -3,6 +3,7 @@
 /// \file
 /// The findings of one call, as an error of XLA and as lines of JSON until Python takes them.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -62,9 +63,7 @@ inline std::string to_json(const Finding& finding) {
   field("array", finding.array);
   field("caller", finding.caller);
   field("device", finding.device);
-  out += "\"index\": [";
-  for (size_t i = 0; i < finding.index.size(); ++i) out += (i ? ", " : "") + std::to_string(finding.index[i]);
-  out += "], \"count\": " + std::to_string(finding.count);
+  out += "\"index\": " + spell(finding.index) + ", \"count\": " + std::to_string(finding.count);
   out += std::string(", \"certain\": ") + (finding.certain ? "true" : "false") + ", \"hints\": [";
   for (size_t i = 0; i < finding.hints.size(); ++i) {
     if (i) out += ", ";
@@ -131,9 +130,10 @@ class Report {
     found_.push_back(std::move(made));
   }
 
-  /// Adds a finding about some elements of an array.
+  /// Add a finding about the elements of an array, if there are any.
   void add_elements(const char* kind, const Array& array, const Elements& found, const char* does, const char* are,
                     std::vector<std::string> hints, bool certain = true) {
+    if (found.count == 0) return;
     add(kind, array, array.index_of(found.first), found.count,
         does + array.described() + ": " + counted(array, found) + " " + are + ", the first is " +
             spell(array.index_of(found.first)),
@@ -174,11 +174,8 @@ class Report {
     for (const Finding& finding : found_) {
       if (!finding.certain) continue;
       all += finding.message + "\n";
-      for (const std::string& hint : finding.hints) {
-        bool is_new = true;
-        for (const std::string& each : hints) is_new &= each != hint;
-        if (is_new) hints.push_back(hint);
-      }
+      for (const std::string& hint : finding.hints)
+        if (std::find(hints.begin(), hints.end(), hint) == hints.end()) hints.push_back(hint);
     }
     if (!check_.caller.empty()) all += "  called at " + check_.caller + "\n";
     for (const std::string& hint : hints) all += "hint: " + hint + "\n";

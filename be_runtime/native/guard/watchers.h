@@ -29,8 +29,7 @@ class CallOrder {
   ~CallOrder() {
     if (__tsan_release != nullptr) __tsan_release(&order_);
   }
-  CallOrder(const CallOrder&) = delete;
-  CallOrder& operator=(const CallOrder&) = delete;
+  CallOrder& operator=(CallOrder&&) = delete;
 
  private:
   static inline char order_ = 0;

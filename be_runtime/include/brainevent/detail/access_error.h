@@ -46,11 +46,6 @@ inline void append_elements(Text& text, DType dtype) noexcept {
   text.append(" tensor; ask for the type of its elements, or convert the array (data_ptr() without a type is a void*)");
 }
 
-inline void append_outside(Text& text, const Access& access) noexcept {
-  text.append(">(): index ").append(access.dimension).append(" is ").append(access.index);
-  text.append(", and axis ").append(access.dimension).append(" has ").append(access.extent).append(" elements");
-}
-
 }  // namespace internal
 }  // namespace BE
 
@@ -69,7 +64,8 @@ void be_throw_access(const BE::internal::Access& access) {
   text.append(access.through_at ? "at<" : "data_ptr<");
   BE::internal::append_type(text, access.function);
   if (access.kind == Access::kOutside) {
-    BE::internal::append_outside(text, access);
+    text.append(">(): index ").append(access.dimension).append(" is ").append(access.index);
+    text.append(", and axis ").append(access.dimension).append(" has ").append(access.extent).append(" elements");
   } else if (access.kind == Access::kCount) {
     text.append(">() with ").append(access.index).append(" indices of a tensor with ").append(access.extent);
     text.append(" dimensions");

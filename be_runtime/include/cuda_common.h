@@ -5,7 +5,7 @@
 ///
 /// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
 /// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
-/// capitals are what it takes as parameters; they are functions, which `#ifdef` finds too.
+/// capitals are its parameters; they are functions, which `#ifdef` finds too.
 ///
 /// Needs compute capability 6.0.
 
@@ -136,7 +136,7 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 namespace BE {
 namespace internal {
 
-/// Adds to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
+/// Add to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
 template <class Element, class Add>
 __device__ __forceinline__ void atomic_add_in_word(Element* address, Add add) {
   static_assert(sizeof(Element) == 2, "half of a word");

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The memory that a kernel asks for while it runs: XLA's on a GPU, a stack of each thread's own on the CPU, where XLA
-/// has none to give.
+/// The memory that a kernel allocates while it runs: XLA's on a GPU; on the CPU a stack of each thread, because XLA
+/// has none there.
 
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ struct alignas(Workspace::kAlignment) Block {
   size_t used;
 };
 
-/// The host memory of one thread's calls, a stack since calls nest. It grows, and what fits is kept for later calls.
+/// The host memory of one thread's calls, a stack because calls nest. It grows, and a block is kept for later calls.
 class Arena {
  public:
   Block* top() const noexcept { return top_; }
@@ -56,7 +56,7 @@ class Arena {
     return at;
   }
 
-  /// Goes back to where it was.
+  /// Return to an earlier state.
   void drop(Block* top, size_t used) noexcept {
     while (top_ != top) {
       Block* block = top_;
@@ -77,7 +77,7 @@ class Arena {
 
   __attribute__((noinline)) void push(size_t bytes);
 
-  /// Keeps the larger of two blocks, if it is not too large.
+  /// Keep the larger of two blocks, if it is not too large.
   void keep(Block* block) noexcept {
     Block* other = spare_;
     const bool is_better = block->size <= kMostKept && (other == nullptr || other->size < block->size);
@@ -92,7 +92,7 @@ class Arena {
 
 thread_local Arena arena;
 
-/// Frees a thread's memory at its end. The memory has no destructor itself, which each use would have to look for.
+/// Owner that frees a thread's memory at its end. A destructor of the memory itself would slow down each use.
 thread_local struct ArenaOwner {
   ~ArenaOwner() { arena.free_all(); }
   bool is_here = false;
@@ -116,7 +116,7 @@ void Arena::push(size_t bytes) {
   top_ = block;
 }
 
-/// Brings this thread's memory back to where it was.
+/// Guard that returns this thread's memory to its earlier state.
 class ArenaMark {
  public:
   ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
@@ -130,7 +130,7 @@ class ArenaMark {
 };
 
 BE_BEGIN_COLD
-/// One piece of a GPU's memory, in the list of a call's.
+/// One piece of a GPU's memory, in the list of a call.
 struct DevicePiece {
   void* below;
   void* data;

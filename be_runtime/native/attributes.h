@@ -21,7 +21,7 @@ static_assert(sizeof(XLA_FFI_ByteSpan) == sizeof(Bytes) && offsetof(XLA_FFI_Byte
 static_assert(offsetof(XLA_FFI_Array, size) == offsetof(Numbers, be_size));
 static_assert(offsetof(XLA_FFI_Array, data) == offsetof(Numbers, be_data));
 
-/// The name of one of XLA's element types, for messages.
+/// Return the name of one of XLA's element types, for messages.
 const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
   const DType known = be_dtype_of(dtype);
   if (known != DType::Invalid) return dtype_name(known);
@@ -53,13 +53,13 @@ bool write_number(long double number, bool may_round, void* room) noexcept {
   return true;
 }
 
-/// Does `DO` with the C++ type of a scalar attribute.
-#define BE_WITH_SCALAR_TYPE(DTYPE, DO)              \
-  switch (DTYPE) {                                  \
-    BE_INTERNAL_BOOL_TYPES(BE_SCALAR_CASE, DO)      \
-    BE_INTERNAL_INTEGRAL_TYPES(BE_SCALAR_CASE, DO)  \
-    BE_INTERNAL_FLOATING_TYPES(BE_SCALAR_CASE, DO)  \
-    default: break;                                 \
+/// Run `DO` with the C++ type of a scalar attribute.
+#define BE_WITH_SCALAR_TYPE(DTYPE, DO)             \
+  switch (DTYPE) {                                 \
+    BE_INTERNAL_BOOL_TYPES(BE_SCALAR_CASE, DO)     \
+    BE_INTERNAL_INTEGRAL_TYPES(BE_SCALAR_CASE, DO) \
+    BE_INTERNAL_FLOATING_TYPES(BE_SCALAR_CASE, DO) \
+    default: break;                                \
   }
 #define BE_SCALAR_CASE(dtype, value, type, name, bits, xla, code, DO) \
   case XLA_FFI_DataType_##xla: DO(type);
@@ -68,14 +68,16 @@ bool is_real(XLA_FFI_DataType dtype) noexcept {
   return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64;
 }
 
-/// The value of a scalar attribute, which holds all integers of 64 bits; false for one that is no number.
+/// Read the value of a scalar attribute as a type that holds all integers of 64 bits; false if it is not a number.
 bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
-#define BE_READ(T) *number = number_at<T>(scalar.value); return true
+#define BE_READ(T)                      \
+  *number = number_at<T>(scalar.value); \
+  return true
   BE_WITH_SCALAR_TYPE(scalar.dtype, BE_READ)
   return false;
 }
 
-/// Writes a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
+/// Write a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
 /// `np.float32(2.0)`, for one value when it looks for a compiled program. False where the type doesn't hold it.
 __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
                                                     void* room) noexcept {
@@ -87,7 +89,7 @@ __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar
   return false;
 }
 
-/// Spells an attribute of a call: its name, its type and, where it is a number or a text, its value.
+/// Spell an attribute of a call: its name, its type and, if it is a number or a text, its value.
 void print_attr(Message& message, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type, const void* attr) noexcept {
   static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
   const unsigned kind = static_cast<unsigned>(type);
@@ -107,7 +109,7 @@ void print_attr(Message& message, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType
   }
 }
 
-/// Says what a call passes, after what it should.
+/// Print the expected attributes and the attributes that a call passes.
 void print_attrs(Message& message, const char* expected, const XLA_FFI_Attrs& attrs) noexcept {
   message.add("(%.600s), but the call passes (%s", expected, attrs.size == 0 ? "none" : "");
   for (int64_t i = 0; i < attrs.size; ++i) {
@@ -117,7 +119,7 @@ void print_attrs(Message& message, const char* expected, const XLA_FFI_Attrs& at
   message.add(")");
 }
 
-/// Says which attributes the entry point takes and which the call passes.
+/// Make an error that names the attributes that the entry point takes and that the call passes.
 __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   Message message;
   print_attrs(message, entry.usage, frame->attrs);
@@ -125,7 +127,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame, 
 }
 
 BE_END_COLD
-/// The bytes of one of a call's attributes, in `room` where it is converted; null when it is not as expected.
+/// Return the bytes of an attribute of a call, in `room` if it is converted; null if it is not as expected.
 inline __attribute__((always_inline)) const void* attr_value(XLA_FFI_AttrType type, const void* attr,
                                                              const AttrSpec& expected, int64_t* room) noexcept {
   const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
@@ -154,7 +156,7 @@ inline bool match_numbers(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, co
   return true;
 }
 
-/// The number of a name among others with spaces between; -1 where it is none of them.
+/// Return the number of a name among others with spaces between; -1 if it is not among them.
 int64_t index_among(const char* names, const XLA_FFI_ByteSpan& name) noexcept {
   for (int64_t index = 0;; ++index) {
     const char* end = names;
@@ -165,9 +167,9 @@ int64_t index_among(const char* names, const XLA_FFI_ByteSpan& name) noexcept {
   }
 }
 
-/// As `attr_value`, for any attribute.
+/// Do the work of `attr_value` for any attribute.
 __attribute__((noinline)) const void* any_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected,
-                                               const AttrMore& more, int64_t* room) noexcept {
+                                                const AttrMore& more, int64_t* room) noexcept {
   switch (more.be_kind) {
     case AttrKind::kString: return type == XLA_FFI_AttrType_STRING ? attr : nullptr;
     case AttrKind::kStruct: return type == XLA_FFI_AttrType_DICTIONARY ? attr : nullptr;
@@ -194,11 +196,10 @@ __attribute__((noinline)) const void* any_value(XLA_FFI_AttrType type, const voi
   return nullptr;
 }
 
-/// Points `values` at attributes of which some may be left out; false where they are not as expected. Both sides are
+/// Point `values` at attributes of which some may be left out; false if they are not as expected. Both sides are
 /// sorted by name.
-__attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const AttrSpec* expected,
-                                           const AttrMore* more, int count, const void** values,
-                                           int64_t* room) noexcept {
+__attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const AttrSpec* expected, const AttrMore* more,
+                                           int count, const void** values, int64_t* room) noexcept {
   int64_t given = 0;
   for (int i = 0; i < count; ++i) {
     const AttrSpec& spec = expected[i];
@@ -217,22 +218,20 @@ __attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const Att
 }  // namespace
 }  // namespace BE::detail
 
-/// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
+/// Point `values` at the call's attributes in the order of the parameters; false if they are not the expected ones.
 ///
 /// First as if all were numbers that every call passes, since most are.
 ///
-/// \param room  a word for each of them, for those that are converted
+/// \param room  a word for each attribute, for converted values
 bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
                     int64_t* room) noexcept {
   if (match_numbers(frame->attrs, entry, values, room)) return true;
-  return entry.more != nullptr &&
-         merge_attrs(frame->attrs, entry.attrs, entry.more, entry.attr_count, values, room);
+  return entry.more != nullptr && merge_attrs(frame->attrs, entry.attrs, entry.more, entry.attr_count, values, room);
 }
 
 BE_BEGIN_COLD
-/// Not optimised, like all that takes dictionaries and declared axes.
-void be_read_struct(const void* attr, const char* name, const AttrMore& more, const void** values,
-                    int64_t* room) {
+/// Not optimized, as all functions on dictionaries and declared axes.
+void be_read_struct(const void* attr, const char* name, const AttrMore& more, const void** values, int64_t* room) {
   static constexpr XLA_FFI_Attrs kNone{};
   const bool is_left_out = attr == more.be_fields;
   const XLA_FFI_Attrs& attrs = is_left_out ? kNone : *static_cast<const XLA_FFI_Attrs*>(attr);

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Compares the arrays of a call with the axes that an author declares for them: `arg[n k] arg[k] ret[n]`.
+/// The arrays of a call, compared with the axes that an author declares for them: `arg[n k] arg[k] ret[n]`.
 
 #include <stdarg.h>
 
@@ -9,7 +9,7 @@
 #include "brainevent/detail/entry.h"
 #include "xla_call.h"
 
-// What only runs when a call is wrong is not optimised: g++ would spend twice the handler's own time on it.
+// Code for invalid calls is not optimized: g++ would spend twice the handler's own time on it.
 #if defined(__GNUC__) && !defined(__clang__)
 #define BE_BEGIN_COLD _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0\")")
 #define BE_END_COLD _Pragma("GCC pop_options")
@@ -21,7 +21,7 @@
 BE_BEGIN_COLD
 namespace BE::detail {
 
-/// Where an axis got its extent from.
+/// The array from which an axis got its extent.
 struct BoundAxis {
   int64_t extent;
   /// The index among the arguments and results; -1 as long as the axis has no extent.
@@ -29,7 +29,7 @@ struct BoundAxis {
   int axis;
 };
 
-/// Compiled once: what `size` does with an index that is out of range takes a while each time it is inlined.
+/// Compiled once: the error for an index out of range takes a while each time it is inlined.
 __attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { return tensor.size(axis); }
 
 /// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
@@ -50,7 +50,7 @@ struct Message {
   }
 };
 
-/// The arrays of one call, and what is known of their axes so far.
+/// The arrays of one call, and the extents of their axes that are known so far.
 struct AxesCheck {
   const Call& call;
   int args;
@@ -106,7 +106,7 @@ struct AxesCheck {
     throw CheckError(message.text);
   }
 
-  /// Checks axes that are expressions, when all names are bound.
+  /// Check axes that are expressions, when all names are bound.
   void check_computed(int index, const AxesSpec& declared, const int64_t* extents) const {
     const Tensor& tensor = array(index);
     for (int i = 0; i < declared.count; ++i) {
@@ -136,7 +136,7 @@ struct AxesCheck {
     }
   }
 
-  /// Leading axes are the same in all arrays that have some.
+  /// Check that leading axes are the same in all arrays that have some.
   void check_leading(int first, int index, const AxesSpec* declared) const {
     const Tensor &one = array(first), &other = array(index);
     const int count = one.ndim() - declared[first].count;
@@ -153,7 +153,7 @@ struct AxesCheck {
 
 using namespace BE::detail;
 
-/// Throws `CheckError` where an array has other axes than are declared.
+/// Throw `CheckError` if an array has other axes than are declared.
 ///
 /// \param declared  a row for each argument, then for each result
 /// \param names  of the axes, with spaces between them
@@ -177,7 +177,7 @@ void be_check_axes(const Call& call, const AxesSpec* declared, int args, int ret
     if (declared[index].computed != nullptr) check.check_computed(index, declared[index], extents);
 }
 
-/// Arithmetic on extents; `kComputed` where there is no result. `|` divides without a remainder, `/` rounds down, and `^`
+/// Compute with extents; `kComputed` if there is no result. `|` divides without a remainder, `/` rounds down, and `^`
 /// rounds up.
 __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) noexcept {
   constexpr int64_t kNone = kComputed;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The objects behind BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
+/// The objects of BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 namespace BE::detail {
 namespace {
 
-/// Guards what is made once. The same thread may come again, from a constructor.
+/// The lock of objects that are made once. The same thread may take it again, from a constructor.
 pthread_mutex_t making = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 class MakingGuard {
@@ -23,7 +23,7 @@ class MakingGuard {
   MakingGuard& operator=(MakingGuard&&) = delete;
 };
 
-/// The entry of a copy of XLA in a record, or a free one; null where all are taken.
+/// Return the entry of a copy of XLA in a record, or a free one; null if all are taken.
 inline StateRecord::Known* find_known(StateRecord& record, const void* api) noexcept {
   for (StateRecord::Known& known : record.be_known) {
     const void* of = __atomic_load_n(&known.be_api, __ATOMIC_ACQUIRE);
@@ -37,7 +37,7 @@ inline XLA_FFI_TypeId* type_of(StateRecord::Known& known) noexcept {
   return reinterpret_cast<XLA_FFI_TypeId*>(&known.be_type);
 }
 
-/// Calls XLA_FFI_State_Set or XLA_FFI_State_Get of the XLA that made the frame. The state is the last argument of both.
+/// Call XLA_FFI_State_Set or XLA_FFI_State_Get of the XLA that made the frame. The state is the last argument of both.
 template <class Function>
 inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_FFI_CallFrame* frame, Function* function,
                                                                      StateRecord::Known& known, void** state,
@@ -48,7 +48,8 @@ inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_F
     *state = args.state;
   };
   if (__builtin_expect(be_xla::minor_version(frame) >= be_xla::kStatesHaveStage, 1)) {
-    be_xla::StateArgs args{sizeof(args), nullptr, frame->ctx, XLA_FFI_ExecutionStage_INSTANTIATE, type_of(known), *state};
+    be_xla::StateArgs args{sizeof(args),   nullptr, frame->ctx, XLA_FFI_ExecutionStage_INSTANTIATE,
+                           type_of(known), *state};
     call(args);
   } else {
     be_xla::StageLessArgs args{sizeof(args), nullptr, frame->ctx, type_of(known), *state, deleter};
@@ -58,7 +59,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_F
 }
 
 BE_BEGIN_COLD
-/// Makes the state's type known to a copy of XLA, once, under a name that no other record has.
+/// Make the state's type known to a copy of XLA, once, under a name that no other record has.
 __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                          StateRecord& record) noexcept {
   const MakingGuard guard;
@@ -76,7 +77,7 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   return nullptr;
 }
 
-/// Answers XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
+/// Answer XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
 /// first program is compiled.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
@@ -86,7 +87,8 @@ __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFram
   return nullptr;
 }
 
-/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row where it has none.
+/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row if it has
+/// none.
 struct Declared {
   const AttrSpec* row;
   AttrKind kind;
@@ -167,7 +169,7 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
   throw_attribute(attributes, name, wanted.text);
 }
 
-/// What XLA calls for each call site when it compiles a program, and to ask what this is.
+/// Make the state of a call site, or answer XLA's question about the handler. XLA calls it when it compiles a program.
 XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, StateRecord& record) noexcept {
   if (be_answer(frame, 0)) return answer_with_type(frame, entry, record);
   const void** values = BE_STACK_ROOM(const void*, entry.attr_count + 1);
@@ -194,7 +196,8 @@ void* be_make_once(void** place, void* (*make)(const void*), const void* maker) 
 
 __attribute__((cold, noinline)) static void throw_no_state(XLA_FFI_CallFrame* frame, XLA_FFI_Error* error) {
   Message message;
-  message.add("no state: %s", error == nullptr ? "its instantiate handler is not registered" : be_xla::message_of(frame, error));
+  message.add("no state: %s",
+              error == nullptr ? "its instantiate handler is not registered" : be_xla::message_of(frame, error));
   if (error != nullptr) be_xla::drop_error(frame, error);
   throw BE::CheckError(message.text);
 }

@@ -1,5 +1,5 @@
 /// \file
-/// Handlers in front of handlers: they check what a kernel does to its arrays.
+/// Handlers in front of other handlers: they check how a kernel uses its arrays.
 ///
 /// be_runtime/load/checked_mode.py puts them in front of registered targets. A call is checked if it has the attribute
 /// `be_check`, or if its slot checks calls without it; all others pass through.
@@ -33,14 +33,14 @@ struct Slot {
   bool is_gpu = false;
   bool has_usual = false;
   Check usual;                            ///< for calls without the attribute `be_check`
-  std::atomic<uint32_t> inner_traits{0};  ///< what the code says of itself
+  std::atomic<uint32_t> inner_traits{0};  ///< the traits that the code claims
 };
 
 Slot* const slots = new Slot[kSlotCount];  // calls may run while the process ends
 std::atomic<int64_t> slot_count{0};
 
-/// Answers XLA's question about a handler as the code behind it does, but for the traits: a checked call waits, and so
-/// can't be recorded.
+/// Answer XLA's question about a handler as the code behind it does, except for the traits: a checked call waits, and
+/// so can't be recorded.
 XLA_FFI_Error* answer(Slot& slot, Handler* inner, XLA_FFI_CallFrame* frame, be_xla::Metadata* metadata) {
   XLA_FFI_Error* error = inner(frame);
   if (inner == slot.execute) slot.inner_traits.store(metadata->traits, std::memory_order_relaxed);
@@ -53,7 +53,7 @@ XLA_FFI_Error* execute_on_host(XLA_FFI_CallFrame* frame, const Check& check, Han
   return CheckedCall(frame, check, &memory).run(inner);
 }
 
-/// Runs a call of a GPU without its checks, and says why.
+/// Run a call of a GPU without its checks, and note the reason.
 XLA_FFI_Error* run_plainly(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner, const std::string& reason) {
   Report(check, "").note(" was not checked: " + reason);
   return inner(OwnFrame(frame, arrays_of(frame, check)).get());
@@ -74,8 +74,8 @@ XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Che
   const std::lock_guard<std::mutex> alone(device.mutex);
   if (!device.lost_by.empty())
     return be_xla::fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION,
-                        "%s can't run: the GPU's context was lost by %s\nhint: restart the process", check.label.c_str(),
-                        device.lost_by.c_str());
+                        "%s can't run: the GPU's context was lost by %s\nhint: restart the process",
+                        check.label.c_str(), device.lost_by.c_str());
   const bool can_hold = slot.inner_traits.load() & XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
   DeviceMemory memory(frame, stream, "cuda:" + std::to_string(number), &device.lost_by, can_hold);
   return CheckedCall(frame, check, &memory).run(inner);
@@ -118,12 +118,12 @@ Handler* const* handlers_of(int64_t index, std::integer_sequence<int, K...>) {
 
 using namespace be_guard;
 
-/// Puts a new slot in front of code, which lives as long as the process.
+/// Put a new slot in front of code. The slot lives as long as the process.
 ///
 /// \param instantiate  null for code without that stage
-/// \param usual  what is checked of calls without the attribute `be_check`; null: nothing
+/// \param usual  the checks of calls without the attribute `be_check`; null: none
 /// \param handlers  room for the slot's own two, execute and instantiate
-/// \return 0 when the library has no slot left
+/// \return 0 if the library has no slot left
 BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu, const char* usual, void** handlers) {
   const int64_t index = slot_count.fetch_add(1);
   if (index >= kSlotCount) return 0;
@@ -138,14 +138,14 @@ BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu
   return 1;
 }
 
-/// Takes findings, as lines of JSON; see `FindingQueue::take`.
+/// Take findings, as lines of JSON; see `FindingQueue::take`.
 BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings().take(room, size); }
 
-/// Makes copies without bytes around them, for a sanitizer that sees the ends of each.
+/// Copy arrays without bytes around them, for a sanitizer that sees the ends of each.
 BE_EXPORT void be_guard_exact(int32_t is_exact) { exact_blocks = is_exact != 0; }
 
-/// Names the checked calls in which the process dies, on standard error.
+/// Name the checked calls in which the process dies, on standard error.
 BE_EXPORT void be_guard_name_faults() { be_faults::install(describe_calls); }
 
-/// Writes from now on to a file which checked calls are running; see guard/breadcrumbs.h. 0 when it can't be used.
+/// Record the running checked calls in a file from now on; see guard/breadcrumbs.h. 0 if the file can't be used.
 BE_EXPORT int32_t be_guard_breadcrumbs(const char* path) { return open_breadcrumbs(path); }

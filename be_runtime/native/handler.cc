@@ -1,6 +1,6 @@
 /// \file
-/// The XLA FFI side of every module, on `c_api.h` alone: checks a call frame against the entry point's table, builds
-/// the tensors on the stack, calls the trampoline and turns whatever it throws into an XLA error that names the
+/// The XLA FFI side of every module, on `c_api.h` alone. It checks a call frame against the entry point's table, builds
+/// the tensors on the stack, calls the trampoline, and turns an exception into an XLA error that names the
 /// function.
 ///
 /// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. That
@@ -55,9 +55,9 @@ static_assert(offsetof(XLA_FFI_CallFrame, attrs) == offsetof(XlaFrame, be_attrs)
   static_assert(XLA_FFI_DataType_##xla == code, "the number of " #name);
 BE_INTERNAL_ELEMENT_TYPES(BE_CHECK_CODE, )
 
-/// Places tensors over `count` XLA buffers; false when one of them can't be a Tensor.
+/// Place tensors over `count` XLA buffers; false if one of them can't be a Tensor.
 ///
-/// `elements` is 0 when all of them are empty. It is written once: a flag that is updated in memory for every tensor
+/// `elements` is 0 if all of them are empty. It is written once: a flag that is updated in memory for every tensor
 /// costs as much as the tensor.
 inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* const* buffers, int count,
                                                          int64_t* elements) noexcept {
@@ -72,7 +72,7 @@ inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* 
   return true;
 }
 
-/// Calls the entry point, on XLA's stream where it takes one.
+/// Call the entry point, on XLA's stream if it takes one.
 template <class AnyCall>
 inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                          AnyCall& call, void (*trampoline)(const AnyCall&)) noexcept {
@@ -86,13 +86,13 @@ inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* fram
   }
 }
 
-/// Places a tensor over a buffer. Not inlined, since each copy of it takes as long to compile as all else here.
+/// Place a tensor over a buffer. Not inlined, since each copy takes as long to compile as the rest of this file.
 __attribute__((noinline)) bool place_tensor(Tensor* tensor, void* const* buffer) noexcept {
   int64_t elements;
   return place_tensors(tensor, buffer, 1, &elements);
 }
 
-/// Counts the arrays that some parameters take, but for those of a `*`.
+/// Count the arrays that parameters take, without the arrays of a `*`.
 int64_t count_fixed(const char* arrays, int count, uint64_t present) noexcept {
   int64_t fixed = 0;
   for (int i = 0; i < count; ++i) {
@@ -104,8 +104,8 @@ int64_t count_fixed(const char* arrays, int count, uint64_t present) noexcept {
   return fixed;
 }
 
-/// Points `slots` at the tensors of some parameters, and `many` at those of a `*`; false where there are too few or too
-/// many.
+/// Point `slots` at the tensors of some parameters, and `many` at the tensors of a `*`; false if there are too few or
+/// too many.
 bool place_slots(const char* arrays, int count, uint64_t present, Tensor* tensors, int64_t size, Tensor** slots,
                  Tensors* many) noexcept {
   const int64_t left = size - count_fixed(arrays, count, present);
@@ -135,7 +135,7 @@ void print_count(Message& message, const char* what, const char* arrays, int cou
   message.add("%s%ld %s%s", is_open ? "at least " : "", fixed, what, fixed == 1 ? "" : "s");
 }
 
-/// Says how many arrays a call should have.
+/// Make an error that gives the numbers of arrays that a call should have.
 __attribute__((cold)) XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                                 uint64_t present) noexcept {
   const EntrySpec& entry = spec.be_entry;
@@ -155,7 +155,7 @@ BE_END_COLD
 }  // namespace
 }  // namespace BE::detail
 
-/// Answers XLA's question about a handler; false when the frame is a call and no question.
+/// Answer XLA's question about a handler; false if the frame is a call.
 bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
 
 BE_BEGIN_COLD
@@ -173,8 +173,8 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
     const char* const what = i < args ? "argument" : "result";
     const int64_t index = i < args ? i : i - args;
     if (buffer->rank > BE::Tensor::kMaxDims)
-      return fail(frame, kInvalid, "%s: %s %ld has %ld dimensions; a BE::Tensor has at most %d", entry.name, what, index,
-                  buffer->rank, BE::Tensor::kMaxDims);
+      return fail(frame, kInvalid, "%s: %s %ld has %ld dimensions; a BE::Tensor has at most %d", entry.name, what,
+                  index, buffer->rank, BE::Tensor::kMaxDims);
     return fail(frame, kInvalid, "%s: %s %ld is of %s, which a BE::Tensor can't hold; cast it to one of %s", entry.name,
                 what, index, element_type_name(buffer->dtype), &(BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_LISTED, ))[2]);
   }
@@ -206,8 +206,8 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
   }
 }
 
-/// A call with other numbers of arguments and results than the entry point has: one that is ordered by a token is made
-/// without it, any other is refused.
+/// Handle a call with other numbers of arguments and results than the entry point: a call that is ordered by a token
+/// runs without the token, any other is refused.
 __attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                        XLA_FFI_Error* (*handle)(XLA_FFI_CallFrame*)) noexcept {
   if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
@@ -216,9 +216,10 @@ __attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* 
 }
 
 BE_END_COLD
-/// The body of every handler but those that are compiled with their entry point: brainevent/detail/inline_handler.h.
+/// Handle a call: the body of all handlers except those of brainevent/detail/inline_handler.h, which are compiled with
+/// their entry point.
 ///
-/// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
+/// If all results of a call are empty, the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
 template <class AnyCall>
 inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
@@ -233,7 +234,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* f
     else return be_handle_frame(&plain, entry, trampoline, traits);
   }
 
-  // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
+  // Uninitialized room on the stack: tensors are placed one by one, so none is cleared first.
   using BE::Tensor;
   Tensor* tensors = BE_STACK_ROOM(Tensor, args + rets);
   const void** values = BE_STACK_ROOM(const void*, entry.attr_count + 1);
@@ -266,11 +267,12 @@ XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
 }
 
 BE_BEGIN_COLD
-/// As `be_check_axes`, for a row of axes a parameter and not an array.
+/// Check axes as `be_check_axes` does, with a row of axes for each parameter instead of each array.
 void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared,
                            const char* names) {
   const EntrySpec& entry = call.be_spec->be_entry;
-  size_t most = static_cast<size_t>(entry.arg_count + entry.ret_count) + call.be_many[0].size() + call.be_many[1].size();
+  size_t most =
+      static_cast<size_t>(entry.arg_count + entry.ret_count) + call.be_many[0].size() + call.be_many[1].size();
   AxesSpec* rows = BE_STACK_ROOM(AxesSpec, most);
   int counts[] = {0, 0}, used = 0;
   for (int i = 0; i < entry.arg_count + entry.ret_count; ++i) {
@@ -284,7 +286,7 @@ void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared,
 }
 
 BE_END_COLD
-/// As `be_handle`, for an entry point whose calls differ in their arrays.
+/// Handle a call as `be_handle` does, for an entry point whose calls differ in their arrays.
 XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                  void (*trampoline)(const GeneralCall&), uint32_t traits) noexcept {
   using BE::Tensor, BE::Tensors;
@@ -329,7 +331,7 @@ BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Run
   be_faults::name_kernel(code, text, running);
 }
 
-/// The kernel for which this thread runs a part; null where it runs none.
+/// Return the kernel for which this thread runs a part; null if it runs none.
 BE_EXPORT const char* be_running_kernel() {
   return BE::detail::entered == nullptr ? nullptr : BE::detail::entered->be_kernel;
 }

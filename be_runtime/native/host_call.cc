@@ -3,11 +3,11 @@
 /// callbacks that launch on a device's stream. It holds no lock and calls no Python itself.
 ///
 /// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions
-/// before those that the function takes are a batch: it runs once for each of its elements, within one call.
+/// before the function's own dimensions are a batch: the function runs once for each of its elements, within one call.
 ///
-/// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies
+/// Each function has a handler, and a target, of its own: an attribute of the call, or XLA's state, would lie
 /// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
-/// compiled with it (kernels/numba/cpu/llvm_handler.py) and comes here only with what isn't an ordinary call.
+/// compiled with it (kernels/numba/cpu_handler.py) and leaves only unusual calls to this file.
 
 #include <stddef.h>
 
@@ -23,7 +23,7 @@ namespace {
 using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
 /// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
-/// room for a message. Anything but 0 is a failure that the message tells about.
+/// room for a message. A result other than 0 is a failure, which the message describes.
 using Function = int32_t (*)(void* const* data, const int64_t* extents, char* message);
 
 /// One buffer that a function takes.
@@ -49,7 +49,7 @@ constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;
 
-/// The dimensions of a call before those of the kernel, and how far each buffer moves along them.
+/// The dimensions of a call before the kernel's own, and the steps of each buffer along them.
 struct Batch {
   int64_t rank;
   const int64_t* extents;
@@ -57,7 +57,7 @@ struct Batch {
   int64_t count;
 };
 
-/// Whether a buffer is what the kernel takes there, in the batch or the same for all of it.
+/// Return whether the kernel takes a buffer, as a part of the batch or the same for all of it.
 bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, bool is_result) {
   const int64_t more = buffer->rank - parameter.rank;
   if (static_cast<int32_t>(buffer->dtype) != parameter.dtype) return false;
@@ -68,7 +68,7 @@ bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch&
   return true;
 }
 
-/// Fills a buffer's steps along the batch.
+/// Fill a buffer's steps along the batch.
 void set_steps(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, int64_t* steps) {
   const int64_t more = buffer->rank - parameter.rank;
   int64_t size = parameter.item_size * element_count(buffer->dims + more, parameter.rank);
@@ -91,7 +91,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
               static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
 
-/// Moves to the batch's next element: counts `position` up and the addresses along with it.
+/// Move to the batch's next element: increase `position`, and the addresses with it.
 void advance(const Batch& batch, int64_t buffer_count, int64_t* position, void** data) {
   for (int64_t i = batch.rank - 1; i >= 0; --i) {
     const bool wraps = ++position[i] == batch.extents[i];
@@ -103,7 +103,7 @@ void advance(const Batch& batch, int64_t buffer_count, int64_t* position, void**
   }
 }
 
-/// Runs the kernel for every element of the batch, up to the first failure.
+/// Run the kernel for every element of the batch, up to the first failure.
 XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const Batch& batch, void** data,
                    const int64_t* extents) {
   std::unique_lock<std::mutex> alone(exclusive_mutex, std::defer_lock);
@@ -167,7 +167,7 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
 
 }  // namespace
 
-/// Makes what `be_host_call` needs to know about a function. It lives as long as the process, as XLA's handlers do.
+/// Make the description of a function for `be_host_call`. It lives as long as the process, as XLA's handlers do.
 ///
 /// \param parameters  the arguments, then the results, of which there is at least one; copied, as is the name
 BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool exclusive, bool has_stream,
@@ -181,13 +181,13 @@ BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool ex
                     traits, arg_count, parameter_count, own, extent_count};
 }
 
-/// What the handler of a function does with a call.
+/// Handle a call of a function.
 BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* kernel) {
   if (be_xla::answer_metadata(frame, kernel->traits)) return nullptr;
   return call(frame, *kernel);
 }
 
-/// The error of a function that failed with a message.
+/// Make the error of a function that failed with a message.
 BE_EXPORT XLA_FFI_Error* be_host_failed(XLA_FFI_CallFrame* frame, const Kernel* kernel, const char* message) {
   return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name, message);
 }
@@ -197,7 +197,7 @@ BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Run
   be_faults::name_kernel(code, text, running);
 }
 
-/// Which 64-bit word of a call frame, and of a buffer, holds what a handler reads.
+/// The 64-bit words of a call frame, and of a buffer, that a handler reads, by index.
 struct Layout {
   int64_t extension, arg_count, args, ret_count, rets;
   int64_t dtype, data, rank, dims;

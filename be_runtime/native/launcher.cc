@@ -2,17 +2,17 @@
 /// Launches CUDA kernels from XLA with no Python: one FFI handler for every kernel whose machine code is at hand.
 ///
 /// A *kernel* is defined once, under the hash of its content: its images, one for an architecture, and its entry. A
-/// *call* says in its attributes which kernel it launches, how, and what each of the kernel's parameters is:
+/// *call* describes in its attributes the kernel, the launch, and each of the kernel's parameters:
 ///
 ///   kernel  string    the content's hash
 ///   launch  i64[12]   grid x y z, block x y z, dynamic shared bytes, cluster x y z, cooperative, batch axis
 ///   name    string    the kernel's name, for messages
-///   params  i64[4 n]  for each parameter of the kernel: kind, and what `Param` says
+///   params  i64[4 n]  for each parameter of the kernel: a `Param`
 ///
-/// XLA instantiates a call when it compiles or loads a program: that is when modules are loaded, for every device whose
-/// context is there, so that nothing is loaded while a command buffer records. Modules are never unloaded.
+/// XLA instantiates a call when it compiles or loads a program. Modules are loaded then, for every device whose
+/// context exists, so that nothing is loaded while a command buffer records. Modules are never unloaded.
 ///
-/// The driver is opened at run time: compiling this takes neither CUDA's headers nor its libraries.
+/// The driver is opened at run time: compiling this file takes neither CUDA's headers nor its libraries.
 
 #include <algorithm>
 
@@ -70,7 +70,7 @@ inline const XLA_FFI_Array* int_array_attr(const XLA_FFI_Attrs& attrs, int index
   return attrs.types[index] == XLA_FFI_AttrType_ARRAY && array->dtype == XLA_FFI_DataType_S64 ? array : nullptr;
 }
 
-/// Reads the attributes, which are sorted by name; false when they are not those of a launch.
+/// Read the attributes, which are sorted by name; false if they don't describe a launch.
 inline bool read_call(const XLA_FFI_CallFrame* frame, Call* call) {
   const XLA_FFI_Attrs& attrs = frame->attrs;
   if (attrs.size != 4) return false;
@@ -108,7 +108,7 @@ bool all_results_are_empty(const XLA_FFI_CallFrame* frame) {
   return true;
 }
 
-/// Writes what Numba passes for an array: no owner, no parent, its size, its bytes, its shape and its strides.
+/// Write Numba's arguments for an array: no owner, no parent, its size, its bytes, its shape and its strides.
 uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int64_t rank, int64_t item_size) {
   *word++ = 0;
   *word++ = 0;
@@ -124,7 +124,7 @@ uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int
   return word + 2 * rank;
 }
 
-/// What every launch of one call shares.
+/// The values that all launches of one call share.
 struct Target {
   const XLA_FFI_CallFrame* frame;
   const Call* call;
@@ -138,11 +138,8 @@ __attribute__((cold)) XLA_FFI_Error* fail_launch(const Target& target, Result re
   return fail(target.frame, XLA_FFI_Error_Code_INTERNAL,
               "%s: the launch failed with %s; grid (%ld, %ld, %ld), block (%ld, %ld, %ld), shared_mem %ld, cluster "
               "(%ld, %ld, %ld)%s",
-              target.kernel->name.c_str(), driver().describe(result).c_str(), g.grid[0],
-              g.grid[1], g.grid[2], g.block[0],
-              g.block[1], g.block[2],
-              g.shared_bytes, g.cluster[0],
-              g.cluster[1], g.cluster[2],
+              target.kernel->name.c_str(), driver().describe(result).c_str(), g.grid[0], g.grid[1], g.grid[2],
+              g.block[0], g.block[1], g.block[2], g.shared_bytes, g.cluster[0], g.cluster[1], g.cluster[2],
               g.is_cooperative ? "; a cooperative grid must fit on the device as a whole" : "");
 }
 
@@ -174,14 +171,12 @@ Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const uns
 XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t count, unsigned batch) {
   const Geometry& g = *target.call->geometry;
   Loaded* loaded = target.kernel->loaded[form][target.device].load(std::memory_order_acquire);
-  if (__builtin_expect(
-          loaded == nullptr || g.shared_bytes > loaded->dynamic_shared.load(std::memory_order_relaxed), 0)) {
+  if (__builtin_expect(loaded == nullptr || g.shared_bytes > loaded->dynamic_shared.load(std::memory_order_relaxed),
+                       0)) {
     std::string problem;
     loaded = obtain(target.kernel, form, target.device, &problem);
     if (loaded != nullptr) problem = prepare(loaded, g);
-    if (!problem.empty())
-      return fail(target.frame, kInvalid, "%s: %s", target.kernel->name.c_str(),
-                  problem.c_str());
+    if (!problem.empty()) return fail(target.frame, kInvalid, "%s: %s", target.kernel->name.c_str(), problem.c_str());
   }
   void** params = BE_STACK_ROOM(void*, count + 1);
   for (int64_t i = 0; i < count; ++i) params[i] = words + i;
@@ -197,13 +192,14 @@ XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t c
   return result == 0 ? nullptr : fail_launch(target, result);
 }
 
-/// The axes that `vmap` put before a buffer's own.
+/// Return the number of axes that `vmap` put before a buffer's own.
 int64_t batch_rank(const XLA_FFI_CallFrame* frame, const Param& param) {
   return param.kind == Param::kScalar ? 0 : buffer_at(frame, param.first)->rank - param.second;
 }
 
 /// Return how far into a buffer the slice of a batch index begins, in slices: an axis of one element repeats it.
-int64_t slice_offset(const XLA_FFI_Buffer* batched, int64_t rank, const XLA_FFI_Buffer* buffer, int64_t lead, int64_t at) {
+int64_t slice_offset(const XLA_FFI_Buffer* batched, int64_t rank, const XLA_FFI_Buffer* buffer, int64_t lead,
+                     int64_t at) {
   int64_t offset = 0, scale = 1;
   for (int64_t axis = rank - 1; axis >= rank - lead; --axis) {
     const int64_t extent = buffer->dims[axis - (rank - lead)];
@@ -227,8 +223,8 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
     const XLA_FFI_Buffer* buffer = buffer_at(target.frame, param.first);
     const int64_t lead = buffer->rank - param.second;
     const int64_t* own = buffer->dims + lead;
-    char* data = static_cast<char*>(buffer->data) + slice_offset(batched, rank, buffer, lead, at) *
-                                                        element_count(own, param.second) * param.third / 8;
+    char* data = static_cast<char*>(buffer->data) +
+                 slice_offset(batched, rank, buffer, lead, at) * element_count(own, param.second) * param.third / 8;
     if (param.kind == Param::kPointer) {
       *word++ = reinterpret_cast<uint64_t>(data);
     } else if (form == 0) {
@@ -257,7 +253,7 @@ XLA_FFI_Error* launch_batch(const Target& target, const XLA_FFI_Buffer* batched,
   return nullptr;
 }
 
-/// Where the results have more axes than the kernel sees, the buffer that says which.
+/// Find a result with more axes than the kernel sees, and their number; null if there is none.
 const XLA_FFI_Buffer* find_batched(const XLA_FFI_CallFrame* frame, const Call& call, int64_t* rank) {
   for (const Param& param : call) {
     if (param.kind == Param::kScalar || param.first < frame->args.size) continue;
@@ -267,7 +263,7 @@ const XLA_FFI_Buffer* find_batched(const XLA_FFI_CallFrame* frame, const Call& c
   return nullptr;
 }
 
-/// Refuses a batch whose slices begin within a byte.
+/// Refuse a batch whose slices begin within a byte.
 XLA_FFI_Error* check_slices(const XLA_FFI_CallFrame* frame, const Call& call) {
   for (const Param& param : call) {
     const int64_t rank = batch_rank(frame, param);
@@ -275,14 +271,15 @@ XLA_FFI_Error* check_slices(const XLA_FFI_CallFrame* frame, const Call& call) {
     const int64_t* dims = buffer_at(frame, param.first)->dims;
     const int64_t elements = element_count(dims + rank, param.second);
     if (elements * param.third % 8 != 0 && element_count(dims, rank) > 1)
-      return fail(frame, kInvalid, "%.*s: a batch has slices of %ld elements of %ld bits, which don't begin at whole "
-                  "bytes; pass vmap_method='sequential', or arrays of larger elements", static_cast<int>(call.name->len),
-                  call.name->ptr, elements, param.third);
+      return fail(frame, kInvalid,
+                  "%.*s: a batch has slices of %ld elements of %ld bits, which don't begin at whole "
+                  "bytes; pass vmap_method='sequential', or arrays of larger elements",
+                  static_cast<int>(call.name->len), call.name->ptr, elements, param.third);
   }
   return nullptr;
 }
 
-/// Says whether the call's parameters are those of its frame, with few enough words for `Batch` and for CUDA.
+/// Return whether the call's parameters fit its frame, with few enough words for a batch and for CUDA.
 bool fits(const XLA_FFI_CallFrame* frame, const Call& call, int64_t* words) {
   const int64_t buffers = frame->args.size + frame->rets.size;
   int64_t count = 0;
@@ -360,7 +357,7 @@ XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {
     any_works |= why.empty();
     if (problem.empty()) problem = why;
   }
-  // Of devices of several kinds the program may use only those that the kernel serves.
+  // With devices of several kinds, the program may use only devices that the kernel serves.
   if (problem.empty() || any_works) return nullptr;
   return fail(frame, kInvalid, "%.*s: %s", name_size, call.name->ptr, problem.c_str());
 }
@@ -374,7 +371,7 @@ static bool answer_metadata(XLA_FFI_CallFrame* frame) {
   return be_xla::answer_metadata(frame, XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE);
 }
 
-/// Makes a kernel known under the hash of its content. The same id again changes nothing.
+/// Make a kernel known under the hash of its content. The same id again changes nothing.
 BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launch_image* images, int64_t count) {
   auto kernel = std::make_unique<Kernel>();
   memcpy(kernel->id, id, kIdSize);

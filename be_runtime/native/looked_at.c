@@ -1,8 +1,8 @@
 // Record the files that a program looks at, for a build that needs to list its dependencies.
 //
-// The library is preloaded into compilers (https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD). It wraps the
-// functions of the C library that take a path, and appends records to the file that BE_LOOKED_AT names. A record is a
-// letter and a path, ended by a zero byte:
+// The library is preloaded into compilers (https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD). It wraps
+// the functions of the C library that take a path, and appends records to the file that BE_LOOKED_AT names. A record is
+// a letter and a path, ended by a zero byte:
 //
 //   +  the path was there       x  the program itself        l  a folder that was listed
 //   -  the path was not there   w  written, made or removed
@@ -299,7 +299,7 @@ ASKS(int, eaccess, (const char *path, int mode), (path, mode), AT_FDCWD, result 
 ASKS(int, faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags), folder,
      result == 0)
 
-// What is no link is there, too.
+// A file that is not a link is there, too.
 #define IS_READ result >= 0 || errno == EINVAL
 ASKS(ssize_t, readlink, (const char *path, char *to, size_t size), (path, to, size), AT_FDCWD, IS_READ)
 ASKS(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t size), (folder, path, to, size), folder,

@@ -4,8 +4,8 @@
 /// BE::parallel_for on XLA's thread pool.
 ///
 /// It can't deadlock: the caller takes chunks itself, and waits only for chunks that another thread is running already,
-/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller may
-/// be one of the pool's threads.
+/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller
+/// may be one of the pool's threads.
 
 #include <exception>
 #include <sched.h>
@@ -18,7 +18,7 @@ namespace {
 
 thread_local const Entered* entered = nullptr;
 
-/// Threads of the pool; 1 where there is none. An answer costs a few nanoseconds, an error more.
+/// Return the number of threads of the pool; 1 if there is none. An answer costs a few nanoseconds, an error more.
 inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
   int64_t threads = 1;
   XLA_FFI_ThreadPool_NumThreads_Args args{sizeof(args), nullptr, frame->ctx, &threads};
@@ -51,7 +51,7 @@ struct Job {
     }
   }
 
-  /// Runs on a thread of the pool.
+  /// Run on a thread of the pool.
   static void start(void* data) noexcept {
     Job* job = static_cast<Job*>(data);
     const Entered* before = be_enter(&job->entered);
@@ -72,7 +72,7 @@ struct Job {
     drop();
   }
 
-  /// Waits for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
+  /// Wait for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
   void wait() const noexcept {
     for (int spins = 0; __atomic_load_n(&done, __ATOMIC_ACQUIRE) != chunks; ++spins) {
       if (spins > 2000) {

@@ -1,6 +1,6 @@
 /// \file
-/// Operations on a call frame that all our handlers share, on `c_api.h` alone: they answer XLA's questions, find buffers,
-/// ask XLA for memory and for the stream, and make errors.
+/// Operations on a call frame that all our handlers share, on `c_api.h` alone: they answer XLA's questions, find
+/// buffers, ask XLA for memory and for the stream, and make errors.
 
 #pragma once
 
@@ -67,7 +67,8 @@ inline __attribute__((cold)) const char* message_of(const XLA_FFI_CallFrame* fra
 }
 
 /// Ask XLA for the call's stream.
-inline __attribute__((always_inline)) XLA_FFI_Error* get_stream(const XLA_FFI_CallFrame* frame, void** stream) noexcept {
+inline __attribute__((always_inline)) XLA_FFI_Error* get_stream(const XLA_FFI_CallFrame* frame,
+                                                                void** stream) noexcept {
   XLA_FFI_Stream_Get_Args args{sizeof(args), nullptr, frame->ctx, nullptr};
   XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&args);
   *stream = args.stream;
@@ -75,7 +76,8 @@ inline __attribute__((always_inline)) XLA_FFI_Error* get_stream(const XLA_FFI_Ca
 }
 
 /// Ask XLA for memory of the call's device. XLA grants no alignment above 16, but aligns to 256 bytes.
-inline __attribute__((cold)) XLA_FFI_Error* allocate(const XLA_FFI_CallFrame* frame, size_t size, void** data) noexcept {
+inline __attribute__((cold)) XLA_FFI_Error* allocate(const XLA_FFI_CallFrame* frame, size_t size,
+                                                     void** data) noexcept {
   XLA_FFI_DeviceMemory_Allocate_Args args{sizeof(args), nullptr, frame->ctx, size, 16, nullptr};
   XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Allocate(&args);
   *data = args.data;
@@ -88,7 +90,8 @@ inline __attribute__((cold)) void free(const XLA_FFI_CallFrame* frame, void* dat
   if (XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Free(&args)) drop_error(frame, error);
 }
 
-/// Find XLA's question about a handler among the extensions of a frame; null in a call, which may have other extensions.
+/// Find XLA's question about a handler among the extensions of a frame; null in a call, which may have other
+/// extensions.
 inline Metadata* find_metadata(const XLA_FFI_CallFrame* frame) noexcept {
   const Extension* extension = reinterpret_cast<const Extension*>(frame->extension_start);
   while (extension != nullptr && extension->type != XLA_FFI_Extension_Metadata) extension = extension->next;
@@ -113,7 +116,8 @@ inline __attribute__((always_inline)) bool answer_metadata(XLA_FFI_CallFrame* fr
 
 /// Return a buffer of a call by its number, arguments before results.
 inline const XLA_FFI_Buffer* buffer_at(const XLA_FFI_CallFrame* frame, int64_t index) noexcept {
-  void* const* buffers = index < frame->args.size ? frame->args.args + index : frame->rets.rets + index - frame->args.size;
+  void* const* buffers =
+      index < frame->args.size ? frame->args.args + index : frame->rets.rets + index - frame->args.size;
   return static_cast<const XLA_FFI_Buffer*>(*buffers);
 }
 

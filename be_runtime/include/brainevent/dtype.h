@@ -30,8 +30,8 @@
 ///
 /// `X(enumerator of DType, its value, C++ type, numpy's name, bits, enumerator of XLA_FFI_DataType, its value, ...)`
 ///
-/// with what follows `X` in place of the dots. Where several elements share a byte, the C++ type is that byte. All that
-/// is known of the types, here and in native/handler.cc, is made of these rows; a test compares them with
+/// with the arguments after `X` in place of the dots. If several elements share a byte, the C++ type is that byte. All
+/// that the package knows of the types, here and in native/handler.cc, comes from these rows; a test compares them with
 /// be_runtime/dtypes.py. Values below 31 are free for a new type, once.
 #define BE_INTERNAL_BOOL_TYPES(X, ...) \
   X(Bool, 12, bool, bool, 8, PRED, 1, __VA_ARGS__)
@@ -150,7 +150,7 @@ enum class DType : uint8_t {
   Invalid = 255,
 };
 
-/// Bits of one element; 0 for `Invalid` and for values outside the enumeration.
+/// Return the bits of one element; 0 for `Invalid` and for values outside the enumeration.
 BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_BITS(dtype, value, type, name, bits, ...) \
@@ -161,12 +161,12 @@ BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
   return 0;
 }
 
-/// Bytes of one element; 0 where several share a byte, and where `dtype_bits` is 0.
+/// Return the bytes of one element; 0 if several share a byte, and if `dtype_bits` is 0.
 BE_HD constexpr size_t dtype_size(DType dtype) noexcept {
   return dtype_bits(dtype) / 8;
 }
 
-/// The name numpy gives the type, `"invalid"` where there is none.
+/// Return numpy's name of the type, `"invalid"` if there is none.
 /// The text is static: it outlives every tensor.
 BE_HD constexpr const char* dtype_name(DType dtype) noexcept {
   switch (dtype) {
@@ -192,7 +192,7 @@ struct DTypeOf;
   };
 BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_DTYPE_OF, )
 
-// CUDA's own: those of 16 bits, in C++ sources that include its headers, and those of 8 beside ours.
+// CUDA's own types: 16-bit types in C++ sources that include its headers, and 8-bit types beside ours.
 #if !defined(__CUDACC__)
 BE_INTERNAL_DTYPE_OF(Float16, , ::__half, )
 BE_INTERNAL_DTYPE_OF(BFloat16, , ::__nv_bfloat16, )

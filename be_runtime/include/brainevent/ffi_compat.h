@@ -13,7 +13,7 @@
 
 namespace BE {
 
-/// The DType of an XLA element type; `Invalid` for those that a Tensor cannot hold.
+/// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bits, xla, ...) \
@@ -23,7 +23,7 @@ constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
   }
 }
 
-/// The XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
+/// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_TO_XLA(dtype, value, type, name, bits, xla, ...) \
@@ -45,12 +45,13 @@ inline Tensor tensor_of_parts(void* data, XLA_FFI_DataType dtype, int64_t rank, 
 
 }  // namespace internal
 
-/// A view of a buffer of XLA's C API. Throws `CheckError` for a dtype or rank that a Tensor cannot hold.
+/// Return a view of a buffer of XLA's C API. Throws `CheckError` for a dtype or rank that a Tensor cannot hold.
 inline Tensor tensor_of(const XLA_FFI_Buffer& buffer) {
   return internal::tensor_of_parts(buffer.data, buffer.dtype, buffer.rank, buffer.dims);
 }
 
-/// A view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; throws likewise.
+/// Return a view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; throws
+/// likewise.
 template <class XlaBuffer>
 Tensor tensor_of(const XlaBuffer& buffer) {
   const auto dims = buffer.dimensions();

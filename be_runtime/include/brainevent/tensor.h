@@ -88,7 +88,7 @@ namespace internal {
 /// and can be a `__global__` function's parameter by value. All accessors work in device code.
 ///
 /// Stream: the elements live where the module's platform says (device memory for CUDA). Reading
-/// them from the host, or on another stream, needs the caller's own synchronisation.
+/// them from the host, or on another stream, needs the caller's own synchronization.
 class Tensor {
  public:
   static constexpr int kMaxDims = kMaxDim;
@@ -103,7 +103,7 @@ class Tensor {
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
-    // Each extent by itself, so that the compiler can leave out those that nobody asks for.
+    // Each extent by itself, so that the compiler can leave out extents that nobody reads.
     int64_t elements = 1;
     for (int i = 0; i < ndim; ++i) elements *= dims[i];
     numel_ = elements;
@@ -150,7 +150,7 @@ class Tensor {
   ///
   /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
   /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
-  /// code goes on with other memory, until the call fails with what the first thread did.
+  /// code goes on with other memory, until the call fails with the access of the first thread.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
@@ -190,7 +190,7 @@ class Tensor {
   /// Number of elements: 1 for a scalar, 0 where any extent is 0.
   BE_HD int64_t numel() const noexcept { return numel_; }
 
-  /// Bytes of all elements. Where they share bytes, what is left of the last byte holds anything.
+  /// Bytes of all elements. If they share bytes, the rest of the last byte holds anything.
   BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
   /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
@@ -227,7 +227,7 @@ class Tensor {
     report(internal::Access::kType, false, function, file, line);
   }
 
-  /// Reports an access that is not possible, and returns false in device code.
+  /// Return whether an access is possible. If not, it is reported, and device code goes on.
   template <typename T>
   BE_HD bool can_access(const int64_t* indices, int count, const char* function, const Index& place) const {
     using internal::Access;

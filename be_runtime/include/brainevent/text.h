@@ -144,8 +144,8 @@ class Text {
   Block* block_ = nullptr;
 };
 
-// Writing any value that can be streamed, without a stream header of our own. Numbers, strings and pointers need nothing.
-// For other types the user's own `operator<<(std::ostream&, const T&)` is called, provided the source includes
+// Writing any value that can be streamed, without a stream header of our own. Numbers, strings and pointers need
+// nothing. For other types the user's own `operator<<(std::ostream&, const T&)` is called, provided the source includes
 // `<ostream>`: everything about streams depends on a template parameter, so it is looked up at the first use.
 
 template <class Char>
@@ -208,7 +208,8 @@ auto write_value(Text& text, const T& value, Rank<2>) -> decltype(text.append(va
   text.append(value);
 }
 
-/// What only a cast reads: scoped enumerations, by number, and 16-bit floating types, which convert to many types.
+/// Values that only a cast reads: scoped enumerations, by number, and 16-bit floating types, which convert to many
+/// types.
 template <class T>
 auto write_value(Text& text, const T& value, Rank<1>) -> decltype(static_cast<float>(value), void()) {
   if constexpr (__is_enum(T)) {
@@ -236,7 +237,7 @@ inline void stream_to_text(Text& text, DType value) {
   text.append(value);
 }
 
-/// Applies a manipulator such as `std::endl`.
+/// Apply a manipulator such as `std::endl`.
 template <class Char>
 void manipulate_text(Text& text, StdOstream<Char>& (*manipulator)(StdOstream<Char>&)) {
   TextBuffer<Char> buffer(text);

@@ -23,14 +23,14 @@ namespace BE {
 
 /// Scratch memory: `scratch[n*4]` in an arg_spec declares so many bytes, a bare `scratch` is asked for while running.
 ///
-/// Ownership: none. The memory is the call's, is not initialised, and is valid until the entry point returns and, on
+/// Ownership: none. The memory is the call's, is not initialized, and is valid until the entry point returns and, on
 /// the GPU, until the work on its stream is done. A copy is the same memory.
 ///
 /// Declared memory is planned by XLA, costs next to nothing, and may be used by a CUDA graph. `jax.vmap` with
 /// `broadcast_all` multiplies it as it does results.
 class Workspace {
  public:
-  /// Of declared memory and, on the CPU, of what `allocate` gives. On the GPU that has 16.
+  /// Of declared memory and, on the CPU, of allocated memory. On the GPU, allocated memory has 16.
   static constexpr size_t kAlignment = 64;
 
   explicit Workspace(Tensor& memory) noexcept : data_(memory.data()), size_(memory.nbytes()), asked_(nullptr) {}
@@ -49,7 +49,7 @@ class Workspace {
 
   /// So many bytes more, null for 0. Within `BE::parallel_for` they are valid until the body returns.
   ///
-  /// Throws `CheckError` for a size that is none, or where memory is declared. A kernel that calls it is not recorded
+  /// Throws `CheckError` for an invalid size, or if memory is declared. A kernel that calls it is not recorded
   /// into CUDA graphs, which would use the memory after its end.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
@@ -67,7 +67,7 @@ class Workspace {
 
 namespace detail {
 
-/// What a call has allocated, until it ends. On the CPU that is a place in the thread's own memory.
+/// The memory that a call has allocated, until it ends. On the CPU it is a place in the thread's own memory.
 class AskedMemory {
  public:
   /// \param frame  XLA's, whose device has the memory; null on the CPU
@@ -82,14 +82,14 @@ class AskedMemory {
   size_t be_used = 0;
 };
 
-/// Whether there is nothing to compute.
+/// Return whether all results are empty.
 inline bool be_are_empty(const Tensor* be_results, int be_count) noexcept {
   for (int i = 0; i < be_count; ++i)
     if (be_results[i].numel() != 0) return false;
   return true;
 }
 
-/// Checks the size of declared memory. Under `jax.vmap` it may be larger.
+/// Check the size of declared memory. Under `jax.vmap` it may be larger.
 inline void be_require(const Workspace& be_memory, size_t be_declared) {
   if (__builtin_expect(be_memory.size() < be_declared, 0)) be_refuse_size(be_memory.size(), be_declared);
 }

@@ -44,14 +44,15 @@ struct Check {
   bool has(Checked which) const { return (bits & which) != 0; }
 };
 
-/// Reads the axes of each array, as `- 1,0`.
+/// Read the axes of each array, as `- 1,0`.
 inline std::vector<std::vector<int64_t>> parse_orders(const std::string& line) {
   std::vector<std::vector<int64_t>> orders;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
     orders.emplace_back();
     std::istringstream numbers(word == "-" ? "" : word);
-    for (std::string axis; std::getline(numbers, axis, ',');) orders.back().push_back(strtoll(axis.c_str(), nullptr, 10));
+    for (std::string axis; std::getline(numbers, axis, ',');)
+      orders.back().push_back(strtoll(axis.c_str(), nullptr, 10));
   }
   return orders;
 }
@@ -68,7 +69,7 @@ inline bool is_check(const XLA_FFI_ByteSpan& name) {
   return name.len == sizeof(kAttribute) - 1 && memcmp(name.ptr, kAttribute, name.len) == 0;
 }
 
-/// The text of a call's attribute; null where it has none.
+/// Find the text of a call's attribute; null if it has none.
 inline const XLA_FFI_ByteSpan* find_check(const XLA_FFI_CallFrame* frame) {
   const XLA_FFI_Attrs& attrs = frame->attrs;
   for (int64_t i = 0; i < attrs.size; ++i)
@@ -96,18 +97,19 @@ struct Array {
   int64_t elements;
   size_t bits;   ///< of one element; 8 where the type is not known
   size_t bytes;  ///< of all elements
-  std::vector<int64_t> order{};  ///< the axes from major to minor in memory, but for those of a batch; empty: their own
+  std::vector<int64_t>
+      order{};  ///< the axes from major to minor in memory, without axes of a batch; empty: their own order
 
   std::string name() const {
     return (is_hidden ? "scratch " : is_result ? "result " : "argument ") + std::to_string(number);
   }
 
-  /// The name with type and shape, as `result 0 (float32[4, 3])`.
+  /// Return the name with type and shape, as `result 0 (float32[4, 3])`.
   std::string described() const {
     return name() + " (" + BE::dtype_name(dtype) + spell(buffer->dims, buffer->rank) + ")";
   }
 
-  /// The index of an element by its number in memory, along all axes.
+  /// Return the index of an element, along all axes, from its number in memory.
   std::vector<int64_t> index_of(int64_t element) const {
     std::vector<int64_t> index(static_cast<size_t>(buffer->rank));
     const int64_t own = static_cast<int64_t>(order.size()), batch = buffer->rank - own;

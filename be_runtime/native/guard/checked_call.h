@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and what it
-/// did to them is compared.
+/// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and its
+/// changes to them are compared.
 
 #include <algorithm>
 #include <string>
@@ -67,7 +67,7 @@ class CheckedCall {
  private:
   using Contents = std::vector<Bytes>;  // of each result; empty for the others
 
-  /// The array whose copy this one uses: an argument whose memory a result has taken over, or itself.
+  /// Return the array whose copy this one uses: an argument whose memory a result has taken over, or itself.
   size_t owner_of(size_t index) const {
     if (!arrays_[index].is_result || arrays_[index].bytes == 0) return index;
     for (size_t i = 0; i < arrays_.size() && !arrays_[i].is_result; ++i)
@@ -81,7 +81,7 @@ class CheckedCall {
     return false;
   }
 
-  /// Whether all of an array's bytes are the run's own before it.
+  /// Return whether a run begins with bytes of ours in an array.
   bool is_filled(size_t index) const { return arrays_[index].is_result && owner_[index] == index; }
 
   bool make_blocks() {
@@ -96,7 +96,7 @@ class CheckedCall {
     return true;
   }
 
-  /// Runs the code with the call's own arrays, and waits for it.
+  /// Run the code with the call's own arrays, and wait for it.
   XLA_FFI_Error* run_alone(Handler* inner) {
     if (XLA_FFI_Error* error = inner(own_.get())) return fail_inner(error);
     return memory_->wait() ? nullptr : fail_lost();
@@ -106,7 +106,7 @@ class CheckedCall {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       const Block& block = blocks_[i];
       if (owner_[i] != i) continue;
-      // A sanitizer is to see what nobody has written.
+      // A sanitizer should see unwritten bytes.
       if (exact_blocks && is_filled(i)) continue;
       if (!memory_->fill(block.begin, fill.around(i), block.size())) return false;
       if (is_filled(i) ? !memory_->fill(block.data(), fill.within, block.bytes)
@@ -116,7 +116,7 @@ class CheckedCall {
     return memory_->wait();
   }
 
-  /// A sanitizer, or valgrind, is to see a stack that nobody has written.
+  /// Call the code with a filled stack. A sanitizer, or valgrind, should see an unwritten stack.
   XLA_FFI_Error* call(Handler* inner, const Fill& fill) {
     if (!exact_blocks) fill_stack(fill.stack);
     return call_lower(inner, own_.get());
@@ -136,7 +136,7 @@ class CheckedCall {
     return look(fill, results) ? nullptr : fail_lost();
   }
 
-  /// Tells valgrind that arguments are set, before a run, and finds results of which it knows that they are not.
+  /// Tell valgrind, before a run, that arguments are set; find, after it, results that valgrind knows to be unset.
   void ask_valgrind_of(bool has_run) {
     Bytes room;
     for (size_t i = 0; i < arrays_.size() && memory_->lost_by == nullptr; ++i) {
@@ -153,7 +153,7 @@ class CheckedCall {
     }
   }
 
-  /// Runs the code while its stream is held, so that what is written meanwhile was not put there.
+  /// Run the code while its stream is held, so that bytes written meanwhile come from outside of the stream.
   XLA_FFI_Error* run_held(Handler* inner, const Fill& fill, bool* is_done) {
     XLA_FFI_Error* error = call(inner, fill);
     const bool is_kept = memory_->keep();
@@ -170,7 +170,7 @@ class CheckedCall {
     return prepare(fill) ? nullptr : fail_lost();
   }
 
-  /// Finds results that were written although the call's stream is held.
+  /// Find results that were written although the call's stream is held.
   void find_early(const Fill& fill) {
     Bytes room;
     for (size_t i = 0; i < arrays_.size(); ++i) {
@@ -185,7 +185,7 @@ class CheckedCall {
     }
   }
 
-  /// Looks at the arrays after a run, and keeps the results; false when they can't be read.
+  /// Examine the arrays after a run, and keep the results; false if they can't be read.
   bool look(const Fill& fill, Contents* results) {
     results->assign(arrays_.size(), {});
     Bytes room, original_room;
@@ -227,8 +227,8 @@ class CheckedCall {
     }
   }
 
-  /// Compares two runs. Where their bytes don't tell why they differ, more runs tell what depends on old bytes from what
-  /// is never the same; their order repeats no pattern, as a kernel does that alternates.
+  /// Compare two runs. If their bytes don't show why they differ, more runs separate results that depend on old bytes
+  /// from results that always differ. The order of the runs has no pattern, because a kernel may alternate.
   XLA_FFI_Error* compare(Handler* inner, const Contents& first, const Contents& second) {
     std::vector<Differences> found(arrays_.size());
     std::vector<bool> depends(arrays_.size());
@@ -267,13 +267,14 @@ class CheckedCall {
   }
 
   void add_unequal(const Array& array, const Elements& found) {
-    report_.add_elements("repeat", array, found, " gives other bits in each run for ", "differ",
-                         {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
-                          "CPU, racecheck on a GPU",
-                          "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
+    report_.add_elements(
+        "repeat", array, found, " gives other bits in each run for ", "differ",
+        {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
+         "CPU, racecheck on a GPU",
+         "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
   }
 
-  /// Finds results that differ between two runs with equal bytes.
+  /// Find results that differ between two runs with equal bytes.
   void find_unequal(const Contents& first, const Contents& second) {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       if (!arrays_[i].is_result || arrays_[i].is_hidden) continue;
@@ -300,13 +301,14 @@ class CheckedCall {
       const std::vector<int64_t> index = array.index_of(found.shown().first);
       std::string text = std::string(" gives ") + found.name() + " in " + array.described() + ": " +
                          Report::counted(array, found.shown()) + ", the first is " + spell(index);
-      if (found.nan.count != 0 && found.infinity.count != 0) text += "; " + std::to_string(found.infinity.count) + " are infinite";
+      if (found.nan.count != 0 && found.infinity.count != 0)
+        text += "; " + std::to_string(found.infinity.count) + " are infinite";
       report_.add("values", array, index, found.shown().count, text + inputs_not_finite(),
                   {"if such values are meant, leave the check out: debug('-values')"});
     }
   }
 
-  /// The arguments that are not finite either.
+  /// Describe the arguments that are not finite either.
   std::string inputs_not_finite() {
     std::string text;
     Bytes room;
@@ -322,7 +324,7 @@ class CheckedCall {
     return text.empty() ? "; the arguments are finite" : text;
   }
 
-  /// Copies the results of the last run to the call's own.
+  /// Copy the results of the last run to the call's own.
   bool give_results() {
     for (size_t i = 0; i < arrays_.size(); ++i)
       if (arrays_[i].is_result && !memory_->copy(arrays_[i].buffer->data, blocks_[i].data(), blocks_[i].bytes))
@@ -330,7 +332,7 @@ class CheckedCall {
     return memory_->wait();
   }
 
-  /// The error of the code itself, with the line that calls it; where the GPU has failed, that is the error.
+  /// Return the error of the code itself, with the line that calls it; if the GPU has failed, its error.
   XLA_FFI_Error* fail_inner(XLA_FFI_Error* error) {
     const std::string said = be_xla::message_of(frame_, error);
     if (!memory_->wait()) {
@@ -351,14 +353,15 @@ class CheckedCall {
     return be_xla::fail(frame_, XLA_FFI_Error_Code_INTERNAL, "%s\n  called at %s", said.c_str(), check_.caller.c_str());
   }
 
-  /// The error after which this process can't use the GPU; on the CPU nothing fails so.
+  /// Return the error after which this process can't use the GPU; the CPU has no such failure.
   XLA_FFI_Error* fail_lost(const std::string& what = "") {
     is_lost_ = true;
     if (memory_->lost_by != nullptr)
       *memory_->lost_by = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
-    report_.add_failure("fault", (what.empty() ? check_.label + " failed on the GPU: " : what) + memory_->problem,
-                        {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
-                         "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
+    report_.add_failure(
+        "fault", (what.empty() ? check_.label + " failed on the GPU: " : what) + memory_->problem,
+        {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
+         "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
     return report_.close(frame_, true);
   }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The functions of the CUDA driver for checked calls, copies of a call's arrays on a GPU, and the work that the call puts on
-/// its stream.
+/// The functions of the CUDA driver for checked calls, copies of a call's arrays on a GPU, and the work that the call
+/// puts on its stream.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr int kRelaxedCapture = 2;
 inline Stream const kLegacyStream = reinterpret_cast<Stream>(1);
 inline Stream const kThreadStream = reinterpret_cast<Stream>(2);
 
-/// The driver's functions; `problem` says why there are none.
+/// The driver's functions; if there are none, `problem` gives the reason.
 struct DeviceDriver : be_cuda::DriverLibrary {
   Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
   Result (*cuMemAlloc)(Address*, size_t) = find("cuMemAlloc_v2");
@@ -52,11 +52,12 @@ inline const DeviceDriver& device_driver() {
 
 class DeviceMemory final : public Memory {
  public:
-  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const std::string& name, std::string* lost_by, bool can_hold)
+  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const std::string& name, std::string* lost_by,
+               bool can_hold)
       : Memory(name, lost_by, can_hold), frame_(frame), stream_(stream) {}
   ~DeviceMemory() override { forget_graph(); }
 
-  /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
+  /// Take each array from XLA's pool; from the driver if a sanitizer should see its ends.
   bool make(Block* block, size_t bytes, const std::string&) override {
     *block = block_for(bytes);
     if (exact_blocks) {
@@ -93,7 +94,7 @@ class DeviceMemory final : public Memory {
     return read_by(stream_, from, size, room);
   }
 
-  /// Waits for the call's stream, and for the default streams, on which a kernel may run by mistake.
+  /// Wait for the call's stream, and for the default streams, on which a kernel may run by mistake.
   bool wait() override {
     return is_good(cuda_.cuStreamSynchronize(stream_)) && is_good(cuda_.cuStreamSynchronize(kLegacyStream)) &&
            is_good(cuda_.cuStreamSynchronize(kThreadStream));
@@ -107,7 +108,7 @@ class DeviceMemory final : public Memory {
     return false;
   }
 
-  /// A stream of its own reads, since what was held must not run yet.
+  /// Read by another stream, because the held work must not run yet.
   const unsigned char* read_early(const void* from, size_t size, Bytes* room) override {
     Stream own = nullptr;
     if (!can(cuda_.cuStreamSynchronize(kLegacyStream)) || !can(cuda_.cuStreamSynchronize(kThreadStream)) ||
@@ -123,7 +124,7 @@ class DeviceMemory final : public Memory {
     GraphExec exec = nullptr;
     const bool is_run =
         can(cuda_.cuGraphInstantiateWithFlags(&exec, graph_, 0)) && can(cuda_.cuGraphLaunch(exec, stream_));
-    if (exec != nullptr) cuda_.cuGraphExecDestroy(exec);  // what runs goes on
+    if (exec != nullptr) cuda_.cuGraphExecDestroy(exec);  // running work goes on
     forget_graph();
     return is_run;
   }

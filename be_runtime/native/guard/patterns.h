@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// What the bytes of arrays say after runs of a kernel with different bytes where nothing was written.
+/// Findings from the bytes of arrays, after runs of a kernel that differ in the bytes that it should not read.
 ///
 /// The second run has the complements of the first one's bytes. A bit that was written with a definite value is equal
 /// in both runs, so each bit that differs was not, and each byte that was never written differs.
@@ -49,7 +49,7 @@ struct Differences {
   Elements others;     ///< neither
 };
 
-/// Calls `visit(element, first byte that differs)` for each element in which some bytes differ.
+/// Call `visit(element, first byte that differs)` for each element in which some bytes differ.
 template <class Visit>
 void each_difference(const Array& array, const unsigned char* a, const unsigned char* b, Visit visit) {
   if (array.bits < 8) {
@@ -88,7 +88,7 @@ inline Differences compare_runs(const Array& array, const unsigned char* a, cons
   return found;
 }
 
-/// Elements of which every byte is that of the fill.
+/// Find elements whose bytes all equal the fill.
 inline Elements still_filled(const Array& array, const unsigned char* a, unsigned char fill) {
   const std::vector<unsigned char> other(array.bytes, static_cast<unsigned char>(fill ^ 0xFF));
   Elements found;
@@ -104,7 +104,8 @@ inline Elements still_filled(const Array& array, const unsigned char* a, unsigne
 
 inline Elements changed(const Array& array, const unsigned char* a, const unsigned char* b) {
   Elements found;
-  if (memcmp(a, b, array.bytes) != 0) each_difference(array, a, b, [&](int64_t element, size_t) { found.add(element); });
+  if (memcmp(a, b, array.bytes) != 0)
+    each_difference(array, a, b, [&](int64_t element, size_t) { found.add(element); });
   return found;
 }
 
@@ -118,10 +119,10 @@ inline Elements written_around(const unsigned char* at, size_t size, int step, u
   return found;
 }
 
-/// How a type spells numbers that are not finite.
+/// The encoding of numbers that are not finite.
 struct FloatFormat {
   enum Kind { kNone, kIeee, kAllOnes, kNegativeZero, kScale };
-  Kind kind;          ///< kIeee has infinities; kAllOnes and kNegativeZero have a NaN alone; kScale is an exponent alone
+  Kind kind;  ///< kIeee has infinities; kAllOnes and kNegativeZero have a NaN alone; kScale is an exponent alone
   int mantissa_bits;  ///< below the exponent
   int part_bits;      ///< of one number; an element of a complex type has two
 };

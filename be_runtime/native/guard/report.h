@@ -18,7 +18,7 @@
 
 namespace be_guard {
 
-/// One finding; the fields are those of `be_runtime.Finding`. A note has the kind "note" and a message alone.
+/// One finding, with the fields of `be_runtime.Finding`. A note has the kind "note" and a message alone.
 struct Finding {
   std::string kind;
   std::string kernel;
@@ -81,7 +81,7 @@ class FindingQueue {
     if (lines_.size() < kMost && known_.insert(line).second) lines_.push_back(std::move(line));
   }
 
-  /// Moves whole lines into `room`, each with a newline, and returns their bytes; 0 when there are none.
+  /// Move whole lines into `room`, each with a newline, and return the number of bytes; 0 if there are none.
   int64_t take(char* room, int64_t size) {
     const std::lock_guard<std::mutex> lock(mutex_);
     int64_t used = 0;
@@ -112,13 +112,13 @@ class Report {
  public:
   Report(const Check& check, std::string device) : check_(check), device_(std::move(device)) {}
 
-  /// Adds a finding about an array. `does` follows the kernel's name; one of the same kind, array and place is enough:
+  /// Add a finding about an array. `does` follows the kernel's name; one of the same kind, array and place is enough:
   /// the one of the run that shows more.
   void add(const char* kind, const Array& array, std::vector<int64_t> index, int64_t count, const std::string& does,
            std::vector<std::string> hints, bool certain = true) {
     const bool is_before = !index.empty() && index[0] < 0;
-    Finding made{kind, check_.label, check_.label + does, array.name(), std::move(index), count, certain,
-                 check_.caller, device_, std::move(hints)};
+    Finding made{kind,  check_.label, check_.label + does, array.name(), std::move(index),
+                 count, certain,      check_.caller,       device_,      std::move(hints)};
     for (Finding& each : found_) {
       if (each.kind != kind || each.array != made.array || (!each.index.empty() && each.index[0] < 0) != is_before)
         continue;
@@ -140,12 +140,12 @@ class Report {
         std::move(hints), certain);
   }
 
-  /// Adds a finding about the call as a whole.
+  /// Add a finding about the call as a whole.
   void add_failure(const char* kind, const std::string& text, std::vector<std::string> hints) {
     found_.push_back({kind, check_.label, text, "", {}, 0, true, check_.caller, device_, std::move(hints)});
   }
 
-  /// Says something that is no fault of the kernel.
+  /// Add a note about something that is not a fault of the kernel.
   void note(const std::string& text) const {
     Finding made;
     made.kind = "note";
@@ -157,7 +157,7 @@ class Report {
     return std::to_string(found.count) + " of " + std::to_string(array.elements) + " elements";
   }
 
-  /// Hands the findings over, and makes the call's error of those that are certain; null where it has none.
+  /// Hand the findings over, and return the call's error if some are certain, else null.
   XLA_FFI_Error* close(const XLA_FFI_CallFrame* frame, bool must_fail = false) {
     bool fails = must_fail;
     for (const Finding& each : found_) {

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a kernel
-/// finds in a local array that it never set.
+/// Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a
+/// kernel finds in a local array that it never set.
 
 #include <alloca.h>
 #include <pthread.h>
@@ -20,7 +20,8 @@ __attribute__((weak)) void __tsan_release(void*);
 
 namespace be_guard {
 
-/// Tells ThreadSanitizer that a call comes after all that were over when it began: XLA's locks are out of its sight.
+/// Guard by which ThreadSanitizer knows that a call follows all calls that ended before it: it does not see XLA's
+/// locks.
 class CallOrder {
  public:
   CallOrder() {
@@ -35,7 +36,7 @@ class CallOrder {
   static inline char order_ = 0;
 };
 
-/// Asks valgrind: an instruction sequence that does nothing elsewhere. The answer is 0 then.
+/// Ask valgrind: an instruction sequence that does nothing elsewhere. The answer is 0 then.
 inline uint64_t ask_valgrind(uint64_t request, const void* address = nullptr, size_t second = 0, size_t third = 0) {
   const volatile uint64_t words[6] = {request, reinterpret_cast<uint64_t>(address), second, third, 0, 0};
   uint64_t answer = 0;
@@ -64,13 +65,13 @@ constexpr uint64_t kMemcheck = uint64_t{'M'} << 24 | uint64_t{'C'} << 16;
 
 inline void set_defined(const void* data, size_t size) { ask_valgrind(kMemcheck + 2, data, size); }
 
-/// For each bit whether it is not set; null where valgrind doesn't know.
+/// Return a mask of bits that are not set; null if valgrind doesn't know.
 inline const unsigned char* read_undefined(const void* data, size_t size, Bytes* room) {
   room->resize(size + 1);
   return ask_valgrind(kMemcheck + 8, data, reinterpret_cast<size_t>(room->data()), size) == 1 ? room->data() : nullptr;
 }
 
-/// The end of this thread's stack; null where it is not known.
+/// Return the end of this thread's stack; null if it is not known.
 inline char* find_stack_end() {
   pthread_attr_t attributes;
   void* end = nullptr;
@@ -81,7 +82,7 @@ inline char* find_stack_end() {
   return static_cast<char*>(end);
 }
 
-/// Fills the memory that the functions called next have for their stack, up to a limit.
+/// Fill the memory that the functions called next have for their stack, up to a limit.
 __attribute__((noinline)) inline void fill_stack(unsigned char byte) {
   constexpr size_t kMost = size_t{1} << 20, kLeft = size_t{128} << 10;
   static thread_local char* const end = find_stack_end();
@@ -91,10 +92,10 @@ __attribute__((noinline)) inline void fill_stack(unsigned char byte) {
   const size_t size = room < kMost ? room : kMost;
   void* const at = alloca(size);
   memset(at, byte, size);
-  asm volatile("" : : "r"(at) : "memory");  // which keeps the bytes
+  asm volatile("" : : "r"(at) : "memory");  // so that the compiler keeps the bytes
 }
 
-/// Calls a function whose stack begins below what `fill_stack` itself has used.
+/// Call a function whose stack begins below the stack of `fill_stack` itself.
 template <class Function, class Argument>
 __attribute__((noinline)) auto call_lower(Function* function, Argument* argument) {
   char room[512];

@@ -41,7 +41,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-/// The driver's functions; `problem` says why there are none.
+/// The driver's functions; if there are none, `problem` gives the reason.
 struct Driver : be_cuda::DriverLibrary {
   int device_count = 0;
   Result (*cuInit)(unsigned) = find("cuInit");

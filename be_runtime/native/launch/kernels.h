@@ -30,11 +30,12 @@ struct Image {
 /// A kernel on one device.
 struct Loaded {
   Function function = nullptr;
-  const Image* image = nullptr;  ///< One of its kernel's.
+  const Image* image = nullptr;  ///< One of the kernel's images.
   int max_threads = 0;
   unsigned static_shared = 0;
   unsigned shared_limit = 0;                              ///< Static and dynamic together.
-  std::atomic<unsigned> dynamic_shared{kDefaultDynamicShared};  ///< How much a launch may ask for as things are set.
+  std::atomic<unsigned> dynamic_shared{
+      kDefaultDynamicShared};  ///< The most that a launch may use with the present setting.
 };
 
 struct Kernel {
@@ -122,7 +123,7 @@ struct Geometry {
   bool is_plain() const { return cluster[0] * cluster[1] * cluster[2] <= 1 && !is_cooperative; }
 };
 
-/// Lets this thread load modules although it may be recording a command buffer.
+/// Guard in which this thread may load modules while it records a command buffer.
 class RelaxedCapture {
  public:
   RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
@@ -145,7 +146,7 @@ inline int function_attribute(Function function, int attribute) {
   return value;
 }
 
-/// The image that serves an architecture best: machine code of the same major version, then PTX; null if none does.
+/// Choose the best image for an architecture: machine code of the same major version, then PTX; null if there is none.
 inline const Image* choose_image(const Kernel& kernel, int form, int arch) {
   const Image* best = nullptr;
   for (const Image& image : kernel.images) {
@@ -169,7 +170,7 @@ inline std::string no_image(const Kernel& kernel, int arch) {
          std::to_string(arch) + "', or leave it out to compile for the devices present";
 }
 
-/// Loads a kernel into the current context, which is that of `device`; null with a problem when that fails.
+/// Load a kernel into the current context, the one of `device`; null with a problem on failure.
 inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, std::string* problem) {
   const Driver& cuda = driver();
   const int arch = device_attribute(device, kArchMajor) * 10 + device_attribute(device, kArchMinor);
@@ -198,7 +199,7 @@ inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, 
   return made;
 }
 
-/// The kernel on a device whose context is current, loaded if it was not; null with a problem when that fails.
+/// Return the kernel on a device whose context is current, loaded if necessary; null with a problem on failure.
 inline Loaded* obtain(Kernel* kernel, int form, int device, std::string* problem) {
   if (Loaded* ready = kernel->loaded[form][device].load(std::memory_order_acquire)) return ready;
   const std::lock_guard<std::mutex> guard(kernel->lock);
@@ -209,18 +210,21 @@ inline Loaded* obtain(Kernel* kernel, int form, int device, std::string* problem
   return made.release();
 }
 
-/// Says why a kernel can't be launched as asked on a device, and lets it have the shared memory if it can.
+/// Return the reason why a device can't launch a kernel with a geometry, if any; else allow the kernel its shared
+/// memory.
 inline std::string prepare(Loaded* kernel, const Geometry& geometry) {
   const int64_t threads = geometry.block[0] * geometry.block[1] * geometry.block[2];
   if (threads > kernel->max_threads)
-    return "a block of " + std::to_string(threads) + " threads is too large: the registers that each thread uses allow " +
-           std::to_string(kernel->max_threads) + "; make the block smaller";
+    return "a block of " + std::to_string(threads) +
+           " threads is too large: the registers that each thread uses allow " + std::to_string(kernel->max_threads) +
+           "; make the block smaller";
   const int64_t total = geometry.shared_bytes + kernel->static_shared;
   if (total > kernel->shared_limit)
     return "shared_mem=" + std::to_string(geometry.shared_bytes) + " is too much: with " +
            std::to_string(kernel->static_shared) + " bytes of the kernel's own, a block on this device can have " +
            std::to_string(kernel->shared_limit) + " bytes; ask for at most " +
-           std::to_string(kernel->shared_limit > kernel->static_shared ? kernel->shared_limit - kernel->static_shared : 0);
+           std::to_string(kernel->shared_limit > kernel->static_shared ? kernel->shared_limit - kernel->static_shared
+                                                                       : 0);
   if (geometry.shared_bytes > kernel->dynamic_shared.load(std::memory_order_relaxed)) {
     const unsigned room = kernel->shared_limit - kernel->static_shared;
     if (const Result result = driver().cuFuncSetAttribute(kernel->function, kMaxDynamicShared, static_cast<int>(room)))
@@ -232,7 +236,7 @@ inline std::string prepare(Loaded* kernel, const Geometry& geometry) {
   return "";
 }
 
-/// Loads a call's kernel on one device that has a context; returns what is wrong.
+/// Load a call's kernel on one device that has a context; return the problem, if any.
 inline std::string preload(Kernel* kernel, const Geometry& geometry, int device) {
   const Driver& cuda = driver();
   Context context = nullptr;

@@ -28,7 +28,7 @@ class AccessError : public CheckError {
 
 namespace internal {
 
-/// Appends the `T` of a function as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
+/// Append the `T` of a function as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
 inline void append_type(Text& text, const char* function) noexcept {
   const char* type = __builtin_strstr(function, "T = ");
   type = type != nullptr ? type + 4 : __builtin_strstr(function, "T=");  // as cudafe++ writes it
@@ -40,7 +40,7 @@ inline void append_type(Text& text, const char* function) noexcept {
   text.append(type, static_cast<size_t>(end - type));
 }
 
-/// Appends `>() of an int32 tensor`, and what to do.
+/// Append `>() of an int32 tensor`, and advice.
 inline void append_elements(Text& text, DType dtype) noexcept {
   text.append(">() of a").append(dtype_name(dtype)[0] == 'i' ? "n " : " ").append(dtype);
   text.append(" tensor; ask for the type of its elements, or convert the array (data_ptr() without a type is a void*)");

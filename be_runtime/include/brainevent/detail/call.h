@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// What the handler hands to an entry point's trampoline.
+/// The handler's arguments for an entry point's trampoline.
 
 #include <stdint.h>
 #include <string.h>
@@ -70,7 +70,7 @@ struct OpaqueValue {
   }
 };
 
-/// Reads attribute `index` of a call as `T`.
+/// Read attribute `index` of a call as `T`.
 template <class T>
 inline T be_attr(const Call& call, int index) noexcept {
   T value;

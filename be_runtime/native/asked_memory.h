@@ -186,14 +186,12 @@ void be_refuse_size(size_t size, size_t declared) {
   throw BE::CheckError(message.text);
 }
 
-__attribute__((cold, noinline)) static void refuse_allocate() {
-  throw BE::CheckError("allocate() of a declared scratch, which has data(); for memory while running write a bare "
-                       "`scratch` in the arg_spec");
-}
 BE_END_COLD
 
 void* be_allocate(AskedMemory* asked, int64_t count, size_t size) {
-  if (__builtin_expect(asked == nullptr, 0)) refuse_allocate();
+  if (__builtin_expect(asked == nullptr, 0))
+    throw BE::CheckError("allocate() of a declared scratch, which has data(); for memory while running write a bare "
+                         "`scratch` in the arg_spec");
   AskedMemory& memory = *asked;
   int64_t bytes;
   if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > kAbsurd)

@@ -230,11 +230,11 @@ constexpr DTypeSet pairs_of(DTypeSet reals) noexcept {
   return reals == dtype_set(DType::Float64) ? dtype_set(DType::Complex128) : kNoDType;
 }
 
-/// The rules for a type, tried from the highest rank down.
+/// The ranks of functions for a type, tried from the highest rank down.
 template <int kRank>
-struct Rule : Rule<kRank - 1> {};
+struct Rank : Rank<kRank - 1> {};
 template <>
-struct Rule<0> {};
+struct Rank<0> {};
 
 template <class T>
 struct ValueOf {
@@ -252,13 +252,13 @@ struct Members {
   static constexpr size_t size = (__is_same(First, Others) && ...) ? sizeof(First) * (1 + sizeof...(Others)) : 0;
 };
 template <class T>
-auto members_of(Rule<3>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z), decltype(T::w)>;
+auto members_of(Rank<3>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z), decltype(T::w)>;
 template <class T>
-auto members_of(Rule<2>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z)>;
+auto members_of(Rank<2>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z)>;
 template <class T>
-auto members_of(Rule<1>) -> Members<decltype(T::x), decltype(T::y)>;
+auto members_of(Rank<1>) -> Members<decltype(T::x), decltype(T::y)>;
 template <class T>
-auto members_of(Rule<0>) -> Members<decltype(T::x)>;
+auto members_of(Rank<0>) -> Members<decltype(T::x)>;
 
 // Where a T* may point. C++ lets the bytes of every object be read through the first three.
 constexpr DTypeSet pointed_into(const volatile void*) noexcept { return kEveryDType; }
@@ -299,27 +299,27 @@ constexpr DTypeSet vector_of(size_t size) noexcept {
 
 /// The element of a DType.
 template <class T, DType kDType = DTypeOf<T>::value>
-constexpr DTypeSet by_rule(Rule<4>) noexcept {
+constexpr DTypeSet by_rule(Rank<4>) noexcept {
   return dtype_set(kDType);
 }
 
 /// `float4`, `__half2`, and whatever else has nothing but an x, a y and so on, all of one type.
-template <class T, class Found = decltype(members_of<T>(Rule<3>()))>
-constexpr DTypeSet by_rule(Rule<3>) noexcept {
+template <class T, class Found = decltype(members_of<T>(Rank<3>()))>
+constexpr DTypeSet by_rule(Rank<3>) noexcept {
   return Found::size == sizeof(T) ? vector_of<typename Found::type>(sizeof(T)) : kNoDType;
 }
 
 /// `std::complex` and its like.
 template <class T, class Real = typename ValueOf<decltype(static_cast<const T*>(nullptr)->real())>::type,
           class = decltype(static_cast<const T*>(nullptr)->imag())>
-constexpr DTypeSet by_rule(Rule<2>) noexcept {
+constexpr DTypeSet by_rule(Rank<2>) noexcept {
   const DTypeSet reals = pointed_into(static_cast<const volatile Real*>(nullptr));
   return sizeof(T) == 2 * sizeof(Real) ? pairs_of(reals) : kNoDType;
 }
 
 /// A compiler's own vectors, and classes that hold nothing but an array, such as `std::array`.
 template <class T, class Part = typename ValueOf<decltype((*static_cast<T*>(nullptr))[0])>::type>
-constexpr DTypeSet by_rule(Rule<1>) noexcept {
+constexpr DTypeSet by_rule(Rank<1>) noexcept {
   return __is_trivially_copyable(T) && sizeof(T) % sizeof(Part) == 0 ? vector_of<Part>(sizeof(T)) : kNoDType;
 }
 
@@ -335,7 +335,7 @@ constexpr DTypeSet by_number(...) noexcept {
   return kNoDType;
 }
 template <class T>
-constexpr DTypeSet by_rule(Rule<0>) noexcept {
+constexpr DTypeSet by_rule(Rank<0>) noexcept {
   if constexpr (__is_class(T) || __is_union(T)) {
     return kNoDType;
   } else {
@@ -348,7 +348,7 @@ constexpr DTypeSet pointed_into(const volatile T*) noexcept {
   if constexpr (__is_enum(T)) {
     return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
   } else {
-    return by_rule<T>(Rule<4>());
+    return by_rule<T>(Rank<4>());
   }
 }
 

@@ -175,11 +175,7 @@ T&& a_value_of() noexcept;
 
 void accepts_chars(const char*) noexcept;
 
-/// Ways to write a value, tried from the highest rank down.
-template <int kRank>
-struct Rank : Rank<kRank - 1> {};
-template <>
-struct Rank<0> {};
+// Ways to write a value, tried from the highest rank down.
 
 /// `std::string`, `std::string_view` and their like.
 template <class T>

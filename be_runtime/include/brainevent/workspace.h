@@ -8,6 +8,8 @@
 
 #include "brainevent/tensor.h"
 
+struct XLA_FFI_CallFrame;
+
 namespace BE::detail {
 class AskedMemory;
 }

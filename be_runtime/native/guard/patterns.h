@@ -52,21 +52,16 @@ struct Differences {
 /// Call `visit(element, first byte that differs)` for each element in which some bytes differ.
 template <class Visit>
 void each_difference(const Array& array, const unsigned char* a, const unsigned char* b, Visit visit) {
-  if (array.bits < 8) {
-    const size_t in_byte = 8 / array.bits;
-    for (int64_t element = 0; element < array.elements; ++element) {
-      const size_t byte = static_cast<size_t>(element) / in_byte;
-      const unsigned shift = static_cast<unsigned>(static_cast<size_t>(element) % in_byte * array.bits);
-      if (((a[byte] ^ b[byte]) >> shift & ((1u << array.bits) - 1)) != 0) visit(element, byte);
-    }
-    return;
-  }
-  const size_t size = array.bits / 8;
+  const size_t size = array.bits / 8, in_byte = size != 0 ? 1 : 8 / array.bits;
   for (int64_t element = 0; element < array.elements; ++element) {
-    const size_t begin = static_cast<size_t>(element) * size;
-    if (memcmp(a + begin, b + begin, size) == 0) continue;
-    size_t byte = begin;
-    while (a[byte] == b[byte]) ++byte;
+    const size_t index = static_cast<size_t>(element);
+    size_t byte = size != 0 ? index * size : index / in_byte;
+    if (size == 0) {
+      if (((a[byte] ^ b[byte]) >> (index % in_byte * array.bits) & ((1u << array.bits) - 1)) == 0) continue;
+    } else {
+      if (memcmp(a + byte, b + byte, size) == 0) continue;
+      while (a[byte] == b[byte]) ++byte;
+    }
     visit(element, byte);
   }
 }
@@ -121,30 +116,34 @@ inline Elements written_around(const unsigned char* at, size_t size, int step, u
 
 /// The encoding of numbers that are not finite.
 struct FloatFormat {
-  enum Kind { kNone, kIeee, kAllOnes, kNegativeZero, kScale };
-  Kind kind;  ///< kIeee has infinities; kAllOnes and kNegativeZero have a NaN alone; kScale is an exponent alone
-  int mantissa_bits;  ///< below the exponent
-  int part_bits;      ///< of one number; an element of a complex type has two
+  int bits;            ///< of one number, of which a complex element has two; 0: all values are finite
+  uint64_t mask;       ///< of the bits to compare
+  uint64_t nan, last;  ///< the range of NaNs
+  uint64_t infinity;
 };
 
 inline FloatFormat format_of(BE::DType dtype) {
   using BE::DType;
+  const auto ieee = [](int bits, int mantissa_bits) {
+    const uint64_t mask = ~uint64_t{0} >> (65 - bits), infinity = mask & ~((uint64_t{1} << mantissa_bits) - 1);
+    return FloatFormat{bits, mask, infinity + 1, mask, infinity};
+  };
   switch (dtype) {
-    case DType::Float16: return {FloatFormat::kIeee, 10, 16};
-    case DType::BFloat16: return {FloatFormat::kIeee, 7, 16};
+    case DType::Float16: return ieee(16, 10);
+    case DType::BFloat16: return ieee(16, 7);
     case DType::Float32:
-    case DType::Complex64: return {FloatFormat::kIeee, 23, 32};
+    case DType::Complex64: return ieee(32, 23);
     case DType::Float64:
-    case DType::Complex128: return {FloatFormat::kIeee, 52, 64};
-    case DType::Float8E5M2: return {FloatFormat::kIeee, 2, 8};
-    case DType::Float8E4M3: return {FloatFormat::kIeee, 3, 8};
-    case DType::Float8E3M4: return {FloatFormat::kIeee, 4, 8};
-    case DType::Float8E4M3FN: return {FloatFormat::kAllOnes, 3, 8};
+    case DType::Complex128: return ieee(64, 52);
+    case DType::Float8E5M2: return ieee(8, 2);
+    case DType::Float8E4M3: return ieee(8, 3);
+    case DType::Float8E3M4: return ieee(8, 4);
+    case DType::Float8E4M3FN: return {8, 0x7F, 0x7F, 0x7F, 0x100};
     case DType::Float8E4M3B11FNUZ:
     case DType::Float8E5M2FNUZ:
-    case DType::Float8E4M3FNUZ: return {FloatFormat::kNegativeZero, 0, 8};
-    case DType::Float8E8M0FNU: return {FloatFormat::kScale, 0, 8};
-    default: return {FloatFormat::kNone, 0, 8};
+    case DType::Float8E4M3FNUZ: return {8, 0xFF, 0x80, 0x80, 0x100};
+    case DType::Float8E8M0FNU: return {8, 0xFF, 0xFF, 0xFF, 0x100};
+    default: return {};
   }
 }
 
@@ -158,29 +157,22 @@ struct NotFinite {
 inline NotFinite find_not_finite(const Array& array, const unsigned char* data) {
   NotFinite found;
   const FloatFormat format = format_of(array.dtype);
-  if (format.kind == FloatFormat::kNone) return found;
-  const size_t size = static_cast<size_t>(format.part_bits) / 8;
-  const int64_t parts = static_cast<int64_t>(array.bits) / format.part_bits;
-  const uint64_t magnitude = ~uint64_t{0} >> (65 - format.part_bits);
-  const uint64_t mantissa = (uint64_t{1} << format.mantissa_bits) - 1;
+  if (format.bits == 0) return found;
+  const size_t size = static_cast<size_t>(format.bits) / 8;
+  const int64_t parts = static_cast<int64_t>(array.bits) / format.bits;
   for (int64_t element = 0; element < array.elements; ++element) {
     bool is_nan = false, is_infinite = false;
     for (int64_t part = 0; part < parts; ++part) {
       uint64_t bits = 0;
       memcpy(&bits, data + static_cast<size_t>(element * parts + part) * size, size);
-      switch (format.kind) {
-        case FloatFormat::kIeee:
-          is_nan |= (bits & magnitude) > (magnitude & ~mantissa);
-          is_infinite |= (bits & magnitude) == (magnitude & ~mantissa);
-          break;
-        case FloatFormat::kAllOnes: is_nan |= (bits & magnitude) == magnitude; break;
-        case FloatFormat::kNegativeZero: is_nan |= bits == 0x80; break;
-        case FloatFormat::kScale: is_nan |= bits == 0xFF; break;
-        case FloatFormat::kNone: break;
-      }
+      bits &= format.mask;
+      is_nan |= bits >= format.nan && bits <= format.last;
+      is_infinite |= bits == format.infinity;
     }
-    if (is_nan) found.nan.add(element);
-    else if (is_infinite) found.infinity.add(element);
+    if (is_nan)
+      found.nan.add(element);
+    else if (is_infinite)
+      found.infinity.add(element);
   }
   return found;
 }

@@ -8,7 +8,6 @@
 
 #include "axes.h"
 #include "brainevent/workspace.h"
-#include "xla_call.h"
 
 namespace BE::detail {
 
@@ -158,9 +157,19 @@ __attribute__((noinline)) void free_on_device(AskedMemory& memory) noexcept {
     delete piece;
   }
 }
-BE_END_COLD
-
 }  // namespace BE::detail
+
+void* be_refuse_data() {
+  throw BE::CheckError("data() of a bare scratch, which has no memory of its own: call allocate(bytes), or declare it, "
+                       "as in scratch[n*4]");
+}
+
+void be_refuse_size(size_t size, size_t declared) {
+  Message message;
+  message.add("the scratch memory is declared with %zu bytes, and the call passes %zu", declared, size);
+  throw BE::CheckError(message.text);
+}
+BE_END_COLD
 
 void be_open_memory(AskedMemory& memory) noexcept {
   if (memory.be_frame != nullptr) return;
@@ -173,20 +182,6 @@ void be_close_memory(AskedMemory& memory) noexcept {
   if (memory.be_frame != nullptr) return free_on_device(memory);
   static_cast<Arena*>(memory.be_arena)->drop(static_cast<Block*>(memory.be_last), memory.be_used);
 }
-
-BE_BEGIN_COLD
-void* be_refuse_data() {
-  throw BE::CheckError("data() of a bare scratch, which has no memory of its own: call allocate(bytes), or declare it, "
-                       "as in scratch[n*4]");
-}
-
-void be_refuse_size(size_t size, size_t declared) {
-  Message message;
-  message.add("the scratch memory is declared with %zu bytes, and the call passes %zu", declared, size);
-  throw BE::CheckError(message.text);
-}
-
-BE_END_COLD
 
 void* be_allocate(AskedMemory* asked, int64_t count, size_t size) {
   if (__builtin_expect(asked == nullptr, 0))

@@ -3,14 +3,11 @@
 /// \file
 /// The attributes of a call: compared with the entry point's table, converted, and printed in messages.
 
-#include <string.h>
-
 #include <limits>
 
 #include "axes.h"
 #include "brainevent/detail/attr_values.h"
 #include "brainevent/detail/xla_frame.h"
-#include "xla_call.h"
 
 namespace BE::detail {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 
-#include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
 #include "xla_call.h"
 

@@ -119,12 +119,10 @@ Declared find_declared(const Attributes& attributes, const char* name) noexcept 
   const bool is_known = find_declared(attributes, name).row != nullptr;
   throw CheckError(message.add(is_known ? "its default is none" : "the call has no attribute of this name").text);
 }
-BE_END_COLD
 
 }  // namespace
 }  // namespace BE::detail
 
-BE_BEGIN_COLD
 bool be_has_attribute(const BE::Attributes& attributes, const char* name) noexcept {
   return find_declared(attributes, name).row != nullptr;
 }

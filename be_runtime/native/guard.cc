@@ -4,10 +4,7 @@
 /// be_runtime/load/checked_mode.py puts them in front of registered targets. A call is checked if it has the attribute
 /// `be_check`, or if its slot checks calls without it; all others pass through.
 
-#include <atomic>
 #include <exception>
-#include <mutex>
-#include <utility>
 
 #include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"

@@ -14,21 +14,9 @@
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
 
-#include <stddef.h>
-
-#include <new>
-
-#include "asked_memory.h"
-#include "attributes.h"
-#include "axes.h"
-#include "brainevent/check.h"
-#include "brainevent/detail/entry.h"
-#include "brainevent/detail/attr_values.h"
-#include "brainevent/detail/xla_frame.h"
 #include "call_states.h"
 #include "fault_names.h"
 #include "thread_pool.h"
-#include "xla_call.h"
 BE_BEGIN_COLD
 #include "brainevent/detail/access_error.h"
 BE_END_COLD
@@ -128,15 +116,21 @@ bool place_slots(const char* arrays, int count, uint64_t present, Tensor* tensor
   return is_open || left == 0;
 }
 
+}  // namespace
+}  // namespace BE::detail
+
+/// Answer XLA's question about a handler; false if the frame is a call.
+bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
+
 BE_BEGIN_COLD
-void print_count(Message& message, const char* what, const char* arrays, int count, uint64_t present) noexcept {
+static void print_count(Message& message, const char* what, const char* arrays, int count, uint64_t present) noexcept {
   const int64_t fixed = count_fixed(arrays, count, present);
   const bool is_open = __builtin_memchr(arrays, '*', static_cast<size_t>(count)) != nullptr;
   message.add("%s%ld %s%s", is_open ? "at least " : "", fixed, what, fixed == 1 ? "" : "s");
 }
 
 /// Make an error that gives the numbers of arrays that a call should have.
-__attribute__((cold)) XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
+__attribute__((cold)) static XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                                 uint64_t present) noexcept {
   const EntrySpec& entry = spec.be_entry;
   Message message;
@@ -150,21 +144,29 @@ __attribute__((cold)) XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, 
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes %s", entry.name, message.text);
 }
 
-BE_END_COLD
+/// Check axes as `be_check_axes` does, with a row of axes for each parameter instead of each array.
+void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared,
+                           const char* names) {
+  const EntrySpec& entry = call.be_spec->be_entry;
+  size_t most =
+      static_cast<size_t>(entry.arg_count + entry.ret_count) + call.be_many[0].size() + call.be_many[1].size();
+  AxesSpec* rows = BE_STACK_ROOM(AxesSpec, most);
+  int counts[] = {0, 0}, used = 0;
+  for (int i = 0; i < entry.arg_count + entry.ret_count; ++i) {
+    const bool is_ret = i >= entry.arg_count;
+    size_t arrays = call.be_slots[i] != nullptr;
+    if (call.be_spec->be_arrays[i] == '*') arrays = call.be_many[is_ret].size();
+    counts[is_ret] += static_cast<int>(arrays);
+    for (; arrays > 0; --arrays) rows[used++] = declared[i];
+  }
+  be_check_axes(call, rows, counts[0], counts[1], names);
+}
 
-}  // namespace
-}  // namespace BE::detail
-
-/// Answer XLA's question about a handler; false if the frame is a call.
-bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
-
-BE_BEGIN_COLD
 /// Explain why the entry point does not take a call.
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const int64_t args = frame->args.size, rets = frame->rets.size;
   if (args != entry.arg_count || rets != entry.ret_count)
-    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name,
-                entry.arg_count, entry.ret_count, args, rets,
+    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name, entry.arg_count, entry.ret_count, args, rets,
                 rets < entry.ret_count && args > entry.arg_count
                     ? "; a BE::Tensor that is not const is a result: is a const missing?" : "");
   for (int64_t i = 0; i < args + rets; ++i) {
@@ -266,26 +268,6 @@ XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
   return handle(frame, entry, trampoline, traits);
 }
 
-BE_BEGIN_COLD
-/// Check axes as `be_check_axes` does, with a row of axes for each parameter instead of each array.
-void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared,
-                           const char* names) {
-  const EntrySpec& entry = call.be_spec->be_entry;
-  size_t most =
-      static_cast<size_t>(entry.arg_count + entry.ret_count) + call.be_many[0].size() + call.be_many[1].size();
-  AxesSpec* rows = BE_STACK_ROOM(AxesSpec, most);
-  int counts[] = {0, 0}, used = 0;
-  for (int i = 0; i < entry.arg_count + entry.ret_count; ++i) {
-    const bool is_ret = i >= entry.arg_count;
-    size_t arrays = call.be_slots[i] != nullptr;
-    if (call.be_spec->be_arrays[i] == '*') arrays = call.be_many[is_ret].size();
-    counts[is_ret] += static_cast<int>(arrays);
-    for (; arrays > 0; --arrays) rows[used++] = declared[i];
-  }
-  be_check_axes(call, rows, counts[0], counts[1], names);
-}
-
-BE_END_COLD
 /// Handle a call as `be_handle` does, for an entry point whose calls differ in their arrays.
 XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                  void (*trampoline)(const GeneralCall&), uint32_t traits) noexcept {

@@ -9,8 +9,6 @@
 /// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
 /// compiled with it (kernels/numba/cpu_handler.py) and leaves only unusual calls to this file.
 
-#include <stddef.h>
-
 #include <algorithm>
 #include <mutex>
 #include <string>
@@ -44,8 +42,6 @@ struct Kernel {
   const Parameter* parameters;  ///< the arguments, then the results
   int64_t extent_count;         ///< the sum of the ranks
 };
-
-constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;
 
@@ -86,8 +82,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
   return fail(frame, kInvalid,
               "%s: %s %ld has %ld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
               "type %d, with the same extents before them in all buffers of a batch",
-              kernel.name, is_result ? "result" : "argument",
-              is_result ? index - kernel.arg_count : index, buffer->rank,
+              kernel.name, is_result ? "result" : "argument", is_result ? index - kernel.arg_count : index, buffer->rank,
               static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
 
@@ -108,7 +103,7 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
                    const int64_t* extents) {
   std::unique_lock<std::mutex> alone(exclusive_mutex, std::defer_lock);
   if (kernel.exclusive) alone.lock();
-  char message[kMessageSize];
+  char message[1024];  // the size in kernels/numba/cpu_handler.py
   message[0] = 0;
   if (batch.rank == 0) {
     if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
@@ -118,8 +113,8 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
   __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
   for (int64_t element = 0; element < batch.count; ++element) {
     if (kernel.function(data, extents, message) != 0)
-      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %ld of a batch of %ld)", kernel.name,
-                  message, element, batch.count);
+      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %ld of a batch of %ld)", kernel.name, message,
+                  element, batch.count);
     advance(batch, kernel.parameter_count, position, data);
   }
   return nullptr;
@@ -132,10 +127,8 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
-    return fail(frame, kInvalid,
-                "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld", kernel.name,
-                kernel.arg_count, count - kernel.arg_count,
-                frame->args.size, frame->rets.size);
+    return fail(frame, kInvalid, "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld", kernel.name,
+                kernel.arg_count, count - kernel.arg_count, frame->args.size, frame->rets.size);
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;

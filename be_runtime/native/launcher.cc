@@ -39,6 +39,7 @@ using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
 constexpr int64_t kMaxWords = 4096;
 constexpr int64_t kMaxGridY = 65535;
+constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
 /// One parameter of a kernel, as the attribute `params` spells it.
 struct Param {
@@ -367,10 +368,6 @@ XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {
 
 using namespace be_launch;
 
-static bool answer_metadata(XLA_FFI_CallFrame* frame) {
-  return be_xla::answer_metadata(frame, XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE);
-}
-
 /// Make a kernel known under the hash of its content. The same id again changes nothing.
 BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launch_image* images, int64_t count) {
   auto kernel = std::make_unique<Kernel>();
@@ -385,9 +382,9 @@ BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launc
 }
 
 BE_EXPORT XLA_FFI_Error* be_launch_instantiate(XLA_FFI_CallFrame* frame) {
-  return answer_metadata(frame) ? nullptr : instantiate(frame);
+  return be_xla::answer_metadata(frame, kTraits) ? nullptr : instantiate(frame);
 }
 
 BE_EXPORT XLA_FFI_Error* be_launch_execute(XLA_FFI_CallFrame* frame) {
-  return answer_metadata(frame) ? nullptr : execute(frame);
+  return be_xla::answer_metadata(frame, kTraits) ? nullptr : execute(frame);
 }

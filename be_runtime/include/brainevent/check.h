@@ -8,7 +8,6 @@
 
 #include <new>  // std::exception, far cheaper than <exception>
 
-#include "brainevent/dtype.h"
 #include "brainevent/text.h"
 
 namespace BE {

@@ -28,10 +28,7 @@
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |
 
-#include <stdint.h>
-
 #include "brainevent/check.h"
-#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {

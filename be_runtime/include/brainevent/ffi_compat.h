@@ -6,21 +6,14 @@
 /// Needs jaxlib's include folder. Works on `c_api.h` alone, and beside `xla/ffi/api/ffi.h`, whose buffers `tensor_of`
 /// takes.
 
-#include "brainevent/check.h"
-#include "brainevent/dtype.h"
-#include "brainevent/tensor.h"
+#include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace BE {
 
 /// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
-  switch (dtype) {
-#define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bits, xla, ...) \
-  case XLA_FFI_DataType_##xla: return DType::dtype;
-    BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_FROM_XLA, )
-    default: return DType::Invalid;
-  }
+  return detail::be_dtype_of(dtype);
 }
 
 /// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.

@@ -7,8 +7,6 @@
 /// the eight formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A
 /// pointer to the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the `__x` of those.
 
-#include <stdint.h>
-
 #include "brainevent/dtype.h"
 
 namespace BE {

@@ -6,10 +6,7 @@
 /// `BE::load_packed(p, i)` and `BE::store_packed(p, i, value)` read and write an element by its index in an array;
 /// `T::value_type` is the type of the value. A store writes a whole byte: threads must not share one.
 
-#include <stdint.h>
-
 #include "brainevent/float8.h"
-#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {

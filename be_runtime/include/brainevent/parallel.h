@@ -3,8 +3,6 @@
 /// \file
 /// `BE::parallel_for`, on the threads that XLA has for the CPU.
 
-#include <stdint.h>
-
 #include "brainevent/detail/entry.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -4,12 +4,7 @@
 /// The object that an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program
 /// is compiled.
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
-#include "brainevent/dtype.h"
 
 namespace BE {
 

@@ -3,11 +3,7 @@
 /// \file
 /// The view of an array that a kernel's entry point receives.
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "brainevent/check.h"
-#include "brainevent/dtype.h"
 
 #if defined(BE_INTERNAL_CHECKED)
 #include "brainevent/detail/checked.h"

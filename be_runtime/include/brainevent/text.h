@@ -6,9 +6,6 @@
 /// Every kernel is compiled with this header, so it uses compiler builtins where a standard
 /// header would cost more than all of it: `<string>` is 110 ms, `<cstdio>` 7 ms.
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <new>
 
 #include "brainevent/dtype.h"

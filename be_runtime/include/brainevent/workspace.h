@@ -3,9 +3,6 @@
 /// \file
 /// Memory that an entry point needs for the time of its call.
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "brainevent/tensor.h"
 
 struct XLA_FFI_CallFrame;

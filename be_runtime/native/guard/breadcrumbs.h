@@ -8,14 +8,6 @@
 /// kernel's access, with newlines between and a zero at the end. A record that begins with a zero is free.
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <ucontext.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstring>
-#include <string>
 
 #include "../fault_names.h"
 #include "memory.h"

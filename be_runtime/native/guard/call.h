@@ -3,7 +3,6 @@
 /// \file
 /// A checked call: the text of its attribute `be_check`, its arrays, and its frame with other buffers.
 
-#include <cstdint>
 #include <cstdlib>
 #include <sstream>
 #include <string>

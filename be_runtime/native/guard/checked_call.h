@@ -4,12 +4,6 @@
 /// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and its
 /// changes to them are compared.
 
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "memory.h"
 #include "report.h"
 #include "watchers.h"
 

@@ -4,9 +4,6 @@
 /// The functions of the CUDA driver for checked calls, copies of a call's arrays on a GPU, and the work that the call
 /// puts on its stream.
 
-#include <cstddef>
-#include <cstdint>
-
 #include "../cuda_driver.h"
 #include "../xla_call.h"
 #include "memory.h"

@@ -6,11 +6,6 @@
 /// The second run has the complements of the first one's bytes. A bit that was written with a definite value is equal
 /// in both runs, so each bit that differs was not, and each byte that was never written differs.
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <vector>
-
 #include "call.h"
 
 namespace be_guard {

@@ -4,16 +4,12 @@
 /// The findings of one call, as an error of XLA and as lines of JSON until Python takes them.
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <mutex>
-#include <string>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "../xla_call.h"
 #include "patterns.h"
 
 namespace be_guard {

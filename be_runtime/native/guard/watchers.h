@@ -7,9 +7,7 @@
 #include <alloca.h>
 #include <pthread.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "memory.h"
 

@@ -6,7 +6,6 @@
 /// source, so names begin with `be_`, as in brainevent/detail/xla_frame.h.
 
 #include "brainevent/detail/entry.h"
-#include "brainevent/dtype.h"
 #include "brainevent/span.h"
 
 #pragma pack(push, 8)

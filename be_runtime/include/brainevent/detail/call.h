@@ -3,7 +3,6 @@
 /// \file
 /// The handler's arguments for an entry point's trampoline.
 
-#include <stdint.h>
 #include <string.h>
 
 #include "brainevent/tensor.h"

@@ -49,7 +49,7 @@ struct XlaFrame {
 };
 
 /// Return the DType of a number in `XLA_FFI_DataType`; `Invalid` for a type that a Tensor can't hold.
-inline DType be_dtype_of(int be_code) noexcept {
+constexpr DType be_dtype_of(int be_code) noexcept {
   switch (be_code) {
 #define BE_INTERNAL_OF_CODE(dtype, value, type, name, bits, xla, code, ...) \
   case code: return DType::dtype;

@@ -33,10 +33,8 @@ __attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { retur
 
 /// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
 struct Message {
-  char text[1200];
+  char text[1200] = "";
   int used = 0;
-
-  Message() noexcept { text[0] = 0; }
 
   __attribute__((cold, noinline, format(printf, 2, 3))) Message& add(const char* format, ...) noexcept {
     va_list values;
@@ -156,8 +154,7 @@ using namespace BE::detail;
 ///
 /// \param declared  a row for each argument, then for each result
 /// \param names  of the axes, with spaces between them
-void be_check_axes(const Call& call, const AxesSpec* declared, int args, int rets,
-                   const char* names) {
+void be_check_axes(const Call& call, const AxesSpec* declared, int args, int rets, const char* names) {
   int count = 1, first = -1;
   for (const char* at = names; *at != 0; ++at) count += *at == ' ';
   BoundAxis* bound = BE_STACK_ROOM(BoundAxis, count);

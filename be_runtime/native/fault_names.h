@@ -49,16 +49,16 @@ class Line {
   size_t size_ = 0;
 };
 
-constexpr int kSignals[] = {SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL};
+constexpr struct {
+  int number;
+  const char* name;
+} kSignals[] = {
+    {SIGSEGV, "SIGSEGV"}, {SIGFPE, "SIGFPE"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGILL, "SIGILL"}};
 
 inline const char* name_of(int number) {
-  switch (number) {
-    case SIGSEGV: return "SIGSEGV";
-    case SIGFPE: return "SIGFPE";
-    case SIGABRT: return "SIGABRT";
-    case SIGBUS: return "SIGBUS";
-    default: return "SIGILL";
-  }
+  for (const auto& each : kSignals)
+    if (each.number == number) return each.name;
+  return "a signal";
 }
 
 /// Function that reports the kernel in which the process is, if any.
@@ -87,9 +87,9 @@ inline void install(Describe* how) {
   struct sigaction ours {};
   ours.sa_sigaction = on_fault;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  for (const int number : kSignals) {
-    sigaction(number, nullptr, &before[number]);
-    sigaction(number, &ours, nullptr);
+  for (const auto& each : kSignals) {
+    sigaction(each.number, nullptr, &before[each.number]);
+    sigaction(each.number, &ours, nullptr);
   }
 }
 
@@ -189,7 +189,7 @@ inline void describe_stack(int number, const siginfo_t*, const void* context) {
 #endif
   const pid_t copy = static_cast<pid_t>(syscall(SYS_clone, 0, 0, 0, 0, 0));  // as fork(), without its handlers
   if (copy == 0) {
-    for (const int each : kSignals) signal(each, SIG_DFL);
+    for (const auto& each : kSignals) signal(each.number, SIG_DFL);
     prctl(PR_SET_DUMPABLE, 0);
     say_kernel(number, fault);
     _exit(0);

@@ -6,8 +6,6 @@
 /// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. That
 /// leaves a module's own compile without XLA's headers; `xla/ffi/api/ffi.h` would cost it seconds.
 
-#include "xla/ffi/api/c_api.h"
-
 // g++ would copy a tensor's extents with a call of memmove, which for one to eight of them costs more than the rest of
 // the tensor.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -137,16 +135,14 @@ __attribute__((cold)) static XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* 
   print_count(message, "argument", spec.be_arrays, entry.arg_count, present);
   message.add(" and ");
   print_count(message, "result", spec.be_arrays + entry.arg_count, entry.ret_count, 0);
-  message.add(", but the call passes %ld and %ld", frame->args.size,
-              frame->rets.size);
+  message.add(", but the call passes %ld and %ld", frame->args.size, frame->rets.size);
   if (spec.be_present >= 0)
     message.add("; the bits of the attribute be_present say which optional arguments are among them");
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes %s", entry.name, message.text);
 }
 
 /// Check axes as `be_check_axes` does, with a row of axes for each parameter instead of each array.
-void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared,
-                           const char* names) {
+void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared, const char* names) {
   const EntrySpec& entry = call.be_spec->be_entry;
   size_t most =
       static_cast<size_t>(entry.arg_count + entry.ret_count) + call.be_many[0].size() + call.be_many[1].size();

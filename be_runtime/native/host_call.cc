@@ -43,6 +43,9 @@ struct Kernel {
   int64_t extent_count;         ///< the sum of the ranks
 };
 
+/// As `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu_handler.py.
+constexpr size_t kMessageSize = 1024;
+
 std::mutex exclusive_mutex;
 
 /// The dimensions of a call before the kernel's own, and the steps of each buffer along them.
@@ -103,7 +106,7 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
                    const int64_t* extents) {
   std::unique_lock<std::mutex> alone(exclusive_mutex, std::defer_lock);
   if (kernel.exclusive) alone.lock();
-  char message[1024];  // the size in kernels/numba/cpu_handler.py
+  char message[kMessageSize];
   message[0] = 0;
   if (batch.rank == 0) {
     if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
@@ -196,11 +199,8 @@ struct Layout {
   int64_t dtype, data, rank, dims;
 };
 
-#define BE_WORD(type, member) (offsetof(type, member) / sizeof(int64_t))
-BE_EXPORT const Layout be_host_layout{
-    BE_WORD(XLA_FFI_CallFrame, extension_start), BE_WORD(XLA_FFI_CallFrame, args.size),
-    BE_WORD(XLA_FFI_CallFrame, args.args),       BE_WORD(XLA_FFI_CallFrame, rets.size),
-    BE_WORD(XLA_FFI_CallFrame, rets.rets),       BE_WORD(XLA_FFI_Buffer, dtype),
-    BE_WORD(XLA_FFI_Buffer, data),               BE_WORD(XLA_FFI_Buffer, rank),
-    BE_WORD(XLA_FFI_Buffer, dims),
-};
+#define BE_FRAME(member) (offsetof(XLA_FFI_CallFrame, member) / sizeof(int64_t))
+#define BE_BUFFER(member) (offsetof(XLA_FFI_Buffer, member) / sizeof(int64_t))
+BE_EXPORT const Layout be_host_layout{BE_FRAME(extension_start), BE_FRAME(args.size), BE_FRAME(args.args),
+                                      BE_FRAME(rets.size),       BE_FRAME(rets.rets), BE_BUFFER(dtype),
+                                      BE_BUFFER(data),           BE_BUFFER(rank),     BE_BUFFER(dims)};

@@ -37,8 +37,7 @@ namespace {
 
 using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
-constexpr int64_t kMaxWords = 4096;
-constexpr int64_t kMaxGridY = 65535;
+constexpr int64_t kMaxWords = 4096, kMaxGridY = 65535;
 constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
 /// One parameter of a kernel, as the attribute `params` spells it.

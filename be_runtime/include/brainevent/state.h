@@ -129,24 +129,15 @@ template <class T, class... Rest>
 struct StateIn<const State<T>&, Rest...> : StateIn<State<T>> {};
 
 template <class T>
-void* be_make_state(const Attributes& be_attributes) {
-  if constexpr (__is_constructible(T, const Attributes&)) {
-    return new T(be_attributes);
-  } else {
-    static_cast<void>(be_attributes);
-    return new T();
-  }
-}
-
-template <class T>
-void be_delete_state(void* be_state) {
-  delete static_cast<T*>(be_state);
+void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
+  if constexpr (__is_constructible(T, const Attributes&)) return new T(be_attributes);
+  else return new T();
 }
 
 template <class Result, class... Params>
 constexpr StateRecord be_record_of(Result (*)(Params...)) noexcept {
   using T = typename StateIn<Params...>::Type;
-  return {be_make_state<T>, be_delete_state<T>, {}};
+  return {be_make_state<T>, [](void* be_state) { delete static_cast<T*>(be_state); }, {}};
 }
 
 }  // namespace detail

@@ -55,10 +55,7 @@ class SignalStack {
   static constexpr size_t kSize = size_t{64} << 10;
 
   void set(int flags) {
-    stack_t own{};
-    own.ss_sp = room_;
-    own.ss_size = kSize;
-    own.ss_flags = flags;
+    const stack_t own{room_, flags, kSize};
     sigaltstack(&own, nullptr);
   }
 

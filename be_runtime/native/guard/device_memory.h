@@ -18,8 +18,7 @@ using GraphExec = void*;
 
 constexpr unsigned kNonBlocking = 1;
 constexpr int kRelaxedCapture = 2;
-inline Stream const kLegacyStream = reinterpret_cast<Stream>(1);
-inline Stream const kThreadStream = reinterpret_cast<Stream>(2);
+inline Stream const kLegacyStream = reinterpret_cast<Stream>(1), kThreadStream = reinterpret_cast<Stream>(2);
 
 /// The driver's functions; if there are none, `problem` gives the reason.
 struct DeviceDriver : be_cuda::DriverLibrary {

@@ -31,17 +31,14 @@ struct Finding {
 inline void add_text(std::string& out, const std::string& text) {
   out += '"';
   for (const char each : text) {
-    const unsigned char code = static_cast<unsigned char>(each);
-    char escaped[8];
-    if (each == '"' || each == '\\') {
-      out += '\\';
-      out += each;
-    } else if (code < 0x20) {
-      snprintf(escaped, sizeof(escaped), "\\u%04x", code);
+    if (static_cast<unsigned char>(each) < 0x20) {
+      char escaped[8];
+      snprintf(escaped, sizeof(escaped), "\\u%04x", each);
       out += escaped;
-    } else {
-      out += each;
+      continue;
     }
+    if (each == '"' || each == '\\') out += '\\';
+    out += each;
   }
   out += '"';
 }
@@ -132,8 +129,7 @@ class Report {
     if (found.count == 0) return;
     add(kind, array, array.index_of(found.first), found.count,
         does + array.described() + ": " + counted(array, found) + " " + are + ", the first is " +
-            spell(array.index_of(found.first)),
-        std::move(hints), certain);
+            spell(array.index_of(found.first)), std::move(hints), certain);
   }
 
   /// Add a finding about the call as a whole.

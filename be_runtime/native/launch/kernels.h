@@ -13,8 +13,7 @@
 
 namespace be_launch {
 
-constexpr int kMaxDevices = 64;
-constexpr int kForms = 2;
+constexpr int kMaxDevices = 64, kForms = 2;
 constexpr size_t kIdSize = 32;
 
 struct Image {

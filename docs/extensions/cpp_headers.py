@@ -40,7 +40,7 @@ CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPL
 FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR)
 VALUES = (CursorKind.VAR_DECL, CursorKind.FIELD_DECL)
 ALIASES = (CursorKind.TYPE_ALIAS_DECL, CursorKind.TYPE_ALIAS_TEMPLATE_DECL)
-NOISE = {"BE_HD", "BE_COLD", "BE_INTERNAL_PLACE", "__device__", "__host__", "__forceinline__", "inline", "BE_INTERNAL_INLINE"}
+NOISE = {"BE_HD", "BE_COLD", "__device__", "__host__", "__forceinline__", "inline", "BE_INTERNAL_PLACE"}
 # So that no CUDA toolkit is needed; kernels' intrinsics are used in bodies alone, which are skipped.
 CUDA_TYPES = "struct __half { unsigned short x; };\nstruct __nv_bfloat16 { unsigned short x; };\n"
 CUDA_HEADERS = ("cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h")

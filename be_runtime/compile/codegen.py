@@ -152,13 +152,12 @@ def render_unit(
 
 def _headers(bindings: Sequence[Binding]) -> list[str]:
     headers = ["brainevent/common.h", "brainevent/detail/entry.h"]
-    if any(_is_general(binding.entry) for binding in bindings):
-        headers.append("brainevent/detail/general_call.h")
-    elif not all(is_plain(param) for binding in bindings for param in attributes_of(binding.entry)):
+    entries = [binding.entry for binding in bindings]
+    if any(_is_general(entry) or not all(map(is_plain, attributes_of(entry))) for entry in entries):
         headers.append("brainevent/detail/attr_values.h")
-    memory = ((Role.SCRATCH, "brainevent/detail/scratch_call.h"), (Role.STATE, "brainevent/state.h"))
-    needed = {name: None for binding in bindings for role, name in memory if binding.entry.with_role(role)}
-    return [*headers, *needed]
+    if any(entry.with_role(Role.STATE) for entry in entries):
+        headers.append("brainevent/state.h")
+    return headers
 
 
 def _is_general(entry: EntryPoint) -> bool:

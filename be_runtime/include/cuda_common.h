@@ -5,7 +5,7 @@
 ///
 /// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
 /// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
-/// capitals are what it takes as parameters; they are functions, which `#ifdef` finds too.
+/// capitals are its parameters; they are functions, which `#ifdef` finds too.
 ///
 /// Needs compute capability 6.0.
 
@@ -15,6 +15,13 @@
 #include <stdint.h>
 
 #include "brainevent/dispatch_macros.h"
+
+/// The floating types: `X(suffix, SUFFIX, stored type, accumulator's type, how to widen it, how to narrow that)`.
+#define BE_INTERNAL_EACH_FLOAT(X)                        \
+  X(f32, F32, float, float, float, float)                \
+  X(f64, F64, double, double, double, double)            \
+  X(f16, F16, __half, float, __half2float, __float2half) \
+  X(bf16, BF16, __nv_bfloat16, float, __bfloat162float, __float2bfloat16)
 
 // ---- Reductions over a warp -----------------------------------------------------------------------------------------
 //
@@ -55,53 +62,16 @@ struct Min {
 }  // namespace internal
 }  // namespace BE
 
-__device__ __forceinline__ float warp_reduce_sum_f32(float value) {
-  return BE::internal::warp_reduce(value, BE::internal::Sum());
-}
-__device__ __forceinline__ double warp_reduce_sum_f64(double value) {
-  return BE::internal::warp_reduce(value, BE::internal::Sum());
-}
-__device__ __forceinline__ int warp_reduce_sum_i32(int value) {
-  return BE::internal::warp_reduce(value, BE::internal::Sum());
-}
-__device__ __forceinline__ __half warp_reduce_sum_f16(__half value) {
-  return __float2half(warp_reduce_sum_f32(__half2float(value)));
-}
-__device__ __forceinline__ __nv_bfloat16 warp_reduce_sum_bf16(__nv_bfloat16 value) {
-  return __float2bfloat16(warp_reduce_sum_f32(__bfloat162float(value)));
-}
-
-__device__ __forceinline__ float warp_reduce_max_f32(float value) {
-  return BE::internal::warp_reduce(value, BE::internal::Max());
-}
-__device__ __forceinline__ double warp_reduce_max_f64(double value) {
-  return BE::internal::warp_reduce(value, BE::internal::Max());
-}
-__device__ __forceinline__ int warp_reduce_max_i32(int value) {
-  return BE::internal::warp_reduce(value, BE::internal::Max());
-}
-__device__ __forceinline__ __half warp_reduce_max_f16(__half value) {
-  return __float2half(warp_reduce_max_f32(__half2float(value)));
-}
-__device__ __forceinline__ __nv_bfloat16 warp_reduce_max_bf16(__nv_bfloat16 value) {
-  return __float2bfloat16(warp_reduce_max_f32(__bfloat162float(value)));
-}
-
-__device__ __forceinline__ float warp_reduce_min_f32(float value) {
-  return BE::internal::warp_reduce(value, BE::internal::Min());
-}
-__device__ __forceinline__ double warp_reduce_min_f64(double value) {
-  return BE::internal::warp_reduce(value, BE::internal::Min());
-}
-__device__ __forceinline__ int warp_reduce_min_i32(int value) {
-  return BE::internal::warp_reduce(value, BE::internal::Min());
-}
-__device__ __forceinline__ __half warp_reduce_min_f16(__half value) {
-  return __float2half(warp_reduce_min_f32(__half2float(value)));
-}
-__device__ __forceinline__ __nv_bfloat16 warp_reduce_min_bf16(__nv_bfloat16 value) {
-  return __float2bfloat16(warp_reduce_min_f32(__bfloat162float(value)));
-}
+#define BE_INTERNAL_REDUCTION(name, Combine, type, widen, narrow)                    \
+  __device__ __forceinline__ type name(type value) {                                 \
+    return narrow(BE::internal::warp_reduce(widen(value), BE::internal::Combine())); \
+  }
+#define BE_INTERNAL_REDUCTIONS(suffix, SUFFIX, type, accumulator, widen, narrow) \
+  BE_INTERNAL_REDUCTION(warp_reduce_sum_##suffix, Sum, type, widen, narrow)      \
+  BE_INTERNAL_REDUCTION(warp_reduce_max_##suffix, Max, type, widen, narrow)      \
+  BE_INTERNAL_REDUCTION(warp_reduce_min_##suffix, Min, type, widen, narrow)
+BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_REDUCTIONS)
+BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 
 // ---- Is there an event? ---------------------------------------------------------------------------------------------
 //
@@ -111,72 +81,26 @@ template <class T>
 __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) {
   return value != T(0);
 }
-__device__ __forceinline__ bool IS_ACTIVE_F32(float value) {
-  return value > 0.0f;
-}
-__device__ __forceinline__ bool IS_ACTIVE_F64(double value) {
-  return value > 0.0;
-}
-__device__ __forceinline__ bool IS_ACTIVE_F16(__half value) {
-  return __half2float(value) > 0.0f;
-}
-__device__ __forceinline__ bool IS_ACTIVE_BF16(__nv_bfloat16 value) {
-  return __bfloat162float(value) > 0.0f;
-}
-
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT(float value) {
-  return IS_ACTIVE_F32(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT(double value) {
-  return IS_ACTIVE_F64(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT(__half value) {
-  return IS_ACTIVE_F16(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT(__nv_bfloat16 value) {
-  return IS_ACTIVE_BF16(value);
-}
-
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F32(float value) {
-  return IS_ACTIVE_F32(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F64(double value) {
-  return IS_ACTIVE_F64(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F16(__half value) {
-  return IS_ACTIVE_F16(value);
-}
-__device__ __forceinline__ bool IS_ACTIVE_FLOAT_BF16(__nv_bfloat16 value) {
-  return IS_ACTIVE_BF16(value);
-}
+#define BE_INTERNAL_IS_ACTIVE(name, type, widen)     \
+  __device__ __forceinline__ bool name(type value) { \
+    return widen(value) > 0;                         \
+  }
+#define BE_INTERNAL_ARE_ACTIVE(suffix, SUFFIX, type, accumulator, widen, narrow) \
+  BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_##SUFFIX, type, widen)                         \
+  BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_FLOAT, type, widen)                            \
+  BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_FLOAT_##SUFFIX, type, widen)
+BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_ARE_ACTIVE)
 
 // ---- From the stored type to the accumulator's, and back ------------------------------------------------------------
 
-__device__ __forceinline__ float READ_F32(float value) {
-  return value;
-}
-__device__ __forceinline__ double READ_F64(double value) {
-  return value;
-}
-__device__ __forceinline__ float READ_F16(__half value) {
-  return __half2float(value);
-}
-__device__ __forceinline__ float READ_BF16(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-
-__device__ __forceinline__ float WRITE_F32(float value) {
-  return value;
-}
-__device__ __forceinline__ double WRITE_F64(double value) {
-  return value;
-}
-__device__ __forceinline__ __half WRITE_F16(float value) {
-  return __float2half(value);
-}
-__device__ __forceinline__ __nv_bfloat16 WRITE_BF16(float value) {
-  return __float2bfloat16(value);
-}
+#define BE_INTERNAL_CONVERSIONS(suffix, SUFFIX, type, accumulator, widen, narrow) \
+  __device__ __forceinline__ accumulator READ_##SUFFIX(type value) {              \
+    return widen(value);                                                          \
+  }                                                                               \
+  __device__ __forceinline__ type WRITE_##SUFFIX(accumulator value) {             \
+    return narrow(value);                                                         \
+  }
+BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 
 // Macros of the same names, so that `#ifdef` finds the functions.
 #define IS_ACTIVE_BOOL IS_ACTIVE_BOOL
@@ -212,7 +136,7 @@ __device__ __forceinline__ __nv_bfloat16 WRITE_BF16(float value) {
 namespace BE {
 namespace internal {
 
-/// Adds to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
+/// Add to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
 template <class Element, class Add>
 __device__ __forceinline__ void atomic_add_in_word(Element* address, Add add) {
   static_assert(sizeof(Element) == 2, "half of a word");
@@ -281,7 +205,7 @@ __host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
 }
 #define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
 
-/// The same for products of a sparse and a dense matrix, where a warp has one row and 32 columns: the rows of a block, and
-/// the most blocks along the rows.
+/// The same for products of a sparse and a dense matrix, where a warp has one row and 32 columns: the rows of a block,
+/// and the most blocks along the rows.
 #define CSRMM_WARP_RPB 4
 #define CSRMM_MAX_GRID_X 4096

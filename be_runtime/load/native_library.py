@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from be_runtime.compile import flags
 from be_runtime.compile.execute import Runner, resolve_ninja
@@ -23,13 +23,14 @@ from be_runtime.store.cache import BuildOutput
 from be_runtime.store.images import read_image
 from be_runtime.store.index import CodeImage
 from be_runtime.store.keys import CacheKey, make_key
-from be_toolchain import Toolchain, ToolchainRequest, resolve
+from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
 if TYPE_CHECKING:
     from be_runtime.store.sharing import Shareable
 
 _OBJECT, _DEPFILE = "library.o", "library.d"
+_Read = TypeVar("_Read")
 
 
 def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
@@ -50,26 +51,30 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     BuildError, LoadError
         The library doesn't compile, or can't be loaded.
     """
-    recipe = _library_recipe(name, session, ldflags)
-    attempts = Attempts(session)
-    while attempts.again():
-        entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
-        with attempts.using(entry):
-            artifact = entry.artifact()
-            library = open_library(artifact.path(artifact.table.image))
-    return library
+    return _read(name, session, ldflags, open_library)
 
 
 def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> bytes:
     """Return the bytes of the library, without symbols that only a debugger needs; see `native_library`."""
-    recipe = _library_recipe(name, session, (*ldflags, "-Wl,-s"))
+    return _read(name, session, (*ldflags, "-Wl,-s"), read_image)
+
+
+def _read(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Path], _Read]) -> _Read:
+    """Read the library in the cache, which is compiled if necessary."""
+    toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
+    assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+    plan = _plan(name, toolchain.cxx, ldflags)
+    commands = [by_name(part) for edge in plan.commands for part in (*edge.argv, "")]
+    texts = [part for pair in toolchain.key_fields() for part in pair]
+    key = make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
+    recipe = _LibraryRecipe(name, plan, key, session)
     attempts = Attempts(session)
     while attempts.again():
         entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
             artifact = entry.artifact()
-            image = read_image(artifact.path(artifact.table.image))
-    return image
+            found = read(artifact.path(artifact.table.image))
+    return found
 
 
 class _LibraryRecipe(NamedTuple):
@@ -89,13 +94,6 @@ class _LibraryRecipe(NamedTuple):
         return shareable(self.key, self.session)
 
 
-def _library_recipe(name: str, session: Session, ldflags: Sequence[str]) -> _LibraryRecipe:
-    toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
-    assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    plan = _plan(name, toolchain.cxx, ldflags)
-    return _LibraryRecipe(name, plan, _key(name, plan, toolchain), session)
-
-
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:
     files = UnitFiles(name, str(NATIVE_DIR / f"{name}.cc"), _OBJECT, _DEPFILE)
     command = flags.handler_compile(compiler, [INCLUDE_DIR, port.ffi_include_dir()])
@@ -105,12 +103,6 @@ def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPla
         edges=(compile_edge(command, files, f"compiling {name}"),),
         link=link_edge(link, (_OBJECT,), f"linking {name}"),
     )
-
-
-def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
-    commands = [by_name(part) for edge in plan.commands for part in (*edge.argv, "")]
-    texts = [part for pair in toolchain.key_fields() for part in pair]
-    return make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
 
 
 def build_library(name: str, plan: BuildPlan, depfile: str, session: Session, staging: Path) -> BuildOutput:

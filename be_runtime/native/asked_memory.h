@@ -1,40 +1,36 @@
 #pragma once
 
 /// \file
-/// The memory that a kernel asks for while it runs: XLA's on a GPU, a stack of each thread's own on the CPU, where XLA
-/// has none to give.
+/// The memory that a kernel allocates while it runs: XLA's on a GPU; on the CPU a stack of each thread, because XLA
+/// has none there.
 
 #include <stdlib.h>
 
 #include "axes.h"
-#include "brainevent/detail/scratch_call.h"
-#include "taken_error.h"
+#include "brainevent/workspace.h"
 
 namespace BE::detail {
 
 /// There is no more memory.
-class AllocationError : public std::exception {
- public:
-  explicit AllocationError(const char* message) noexcept { what_.append(message); }
-  const char* what() const noexcept override { return what_.c_str(); }
-
- private:
-  internal::Text what_;
+struct AllocationError : std::exception {
+  Message message;
+  const char* what() const noexcept override { return message.text; }
 };
 
 /// More than any machine addresses.
 constexpr int64_t kAbsurd = int64_t{1} << 47;
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {
-  Message message;
-  throw AllocationError(message.add("allocate of %zu bytes: %s", bytes, reason).text);
+  AllocationError error;
+  error.message.add("allocate of %zu bytes: %s", bytes, reason);
+  throw error;
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_absurd(int64_t count, size_t size) {
   Message message;
-  message.add("allocate of %lld", static_cast<long long>(count));
+  message.add("allocate of %ld", count);
   if (size != 1) message.add(" objects of %zu", size);
-  message.add(" bytes: a size lies between 0 and %lld bytes", static_cast<long long>(kAbsurd));
+  message.add(" bytes: a size lies between 0 and %ld bytes", kAbsurd);
   throw CheckError(message.text);
 }
 
@@ -45,7 +41,7 @@ struct alignas(Workspace::kAlignment) Block {
   size_t used;
 };
 
-/// The host memory of one thread's calls, a stack since calls nest. It grows, and what fits is kept for later calls.
+/// The host memory of one thread's calls, a stack because calls nest. It grows, and a block is kept for later calls.
 class Arena {
  public:
   Block* top() const noexcept { return top_; }
@@ -59,7 +55,7 @@ class Arena {
     return at;
   }
 
-  /// Goes back to where it was.
+  /// Return to an earlier state.
   void drop(Block* top, size_t used) noexcept {
     while (top_ != top) {
       Block* block = top_;
@@ -80,7 +76,7 @@ class Arena {
 
   __attribute__((noinline)) void push(size_t bytes);
 
-  /// Keeps the larger of two blocks, if it is not too large.
+  /// Keep the larger of two blocks, if it is not too large.
   void keep(Block* block) noexcept {
     Block* other = spare_;
     const bool is_better = block->size <= kMostKept && (other == nullptr || other->size < block->size);
@@ -95,7 +91,7 @@ class Arena {
 
 thread_local Arena arena;
 
-/// Frees a thread's memory at its end. The memory has no destructor itself, which each use would have to look for.
+/// Owner that frees a thread's memory at its end. A destructor of the memory itself would slow down each use.
 thread_local struct ArenaOwner {
   ~ArenaOwner() { arena.free_all(); }
   bool is_here = false;
@@ -119,13 +115,12 @@ void Arena::push(size_t bytes) {
   top_ = block;
 }
 
-/// Brings this thread's memory back to where it was.
+/// Guard that returns this thread's memory to its earlier state.
 class ArenaMark {
  public:
   ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
   ~ArenaMark() { arena_->drop(top_, used_); }
-  ArenaMark(const ArenaMark&) = delete;
-  ArenaMark& operator=(const ArenaMark&) = delete;
+  ArenaMark& operator=(ArenaMark&&) = delete;
 
  private:
   Arena* arena_;
@@ -134,7 +129,7 @@ class ArenaMark {
 };
 
 BE_BEGIN_COLD
-/// One piece of a GPU's memory, in the list of a call's.
+/// One piece of a GPU's memory, in the list of a call.
 struct DevicePiece {
   void* below;
   void* data;
@@ -142,81 +137,61 @@ struct DevicePiece {
 };
 
 __attribute__((noinline)) void* allocate_on_device(AskedMemory& memory, size_t bytes) {
-  XLA_FFI_CallFrame* frame = memory.be_frame;
-  XLA_FFI_DeviceMemory_Allocate_Args asked{};
-  asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
-  asked.ctx = frame->ctx;
-  asked.size = bytes;
-  asked.alignment = 16;  // XLA takes no more
   DevicePiece* piece = new DevicePiece{memory.be_last, nullptr, bytes};
-  if (XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+  if (XLA_FFI_Error* error = be_xla::allocate(memory.be_frame, bytes, &piece->data)) {
     delete piece;
     Message message;
-    message.add("%s", be_xla::message_of(frame, error));
-    be_xla::drop_error(frame, error);
+    message.add("%s", be_xla::message_of(memory.be_frame, error));
+    be_xla::drop_error(memory.be_frame, error);
     throw_exhausted(bytes, message.text);
   }
-  piece->data = asked.data;
   memory.be_last = piece;
-  return asked.data;
+  return piece->data;
 }
 
-/// Gives back what a call has of a GPU, in the order of its stream: work that is under way may still use it.
+/// Return a call's memory of a GPU.
 __attribute__((noinline)) void free_on_device(AskedMemory& memory) noexcept {
   while (DevicePiece* piece = static_cast<DevicePiece*>(memory.be_last)) {
-    XLA_FFI_DeviceMemory_Free_Args freed{};
-    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
-    freed.ctx = memory.be_frame->ctx;
-    freed.size = piece->size;
-    freed.data = piece->data;
-    if (XLA_FFI_Error* error = memory.be_frame->api->XLA_FFI_DeviceMemory_Free(&freed))
-      be_xla::drop_error(memory.be_frame, error);
+    be_xla::free(memory.be_frame, piece->data, piece->size);
     memory.be_last = piece->below;
     delete piece;
   }
 }
-BE_END_COLD
-
 }  // namespace BE::detail
 
-void be_open_memory(BE::detail::AskedMemory& memory) noexcept {
-  if (memory.be_frame != nullptr) return;
-  BE::detail::Arena& arena = BE::detail::arena;
-  memory.be_arena = &arena;
-  memory.be_last = arena.top();
-  memory.be_used = arena.used();
-}
-
-void be_close_memory(BE::detail::AskedMemory& memory) noexcept {
-  if (memory.be_frame != nullptr) return BE::detail::free_on_device(memory);
-  static_cast<BE::detail::Arena*>(memory.be_arena)->drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
-}
-
-BE_BEGIN_COLD
 void* be_refuse_data() {
   throw BE::CheckError("data() of a bare scratch, which has no memory of its own: call allocate(bytes), or declare it, "
                        "as in scratch[n*4]");
 }
 
 void be_refuse_size(size_t size, size_t declared) {
-  BE::detail::Message message;
+  Message message;
   message.add("the scratch memory is declared with %zu bytes, and the call passes %zu", declared, size);
   throw BE::CheckError(message.text);
 }
-
-__attribute__((cold, noinline)) static void refuse_allocate() {
-  throw BE::CheckError("allocate() of a declared scratch, which has data(); for memory while running write a bare "
-                       "`scratch` in the arg_spec");
-}
 BE_END_COLD
 
-void* be_allocate(BE::detail::AskedMemory* asked, int64_t count, size_t size) {
-  if (__builtin_expect(asked == nullptr, 0)) refuse_allocate();
-  BE::detail::AskedMemory& memory = *asked;
+void be_open_memory(AskedMemory& memory) noexcept {
+  if (memory.be_frame != nullptr) return;
+  memory.be_arena = &arena;
+  memory.be_last = arena.top();
+  memory.be_used = arena.used();
+}
+
+void be_close_memory(AskedMemory& memory) noexcept {
+  if (memory.be_frame != nullptr) return free_on_device(memory);
+  static_cast<Arena*>(memory.be_arena)->drop(static_cast<Block*>(memory.be_last), memory.be_used);
+}
+
+void* be_allocate(AskedMemory* asked, int64_t count, size_t size) {
+  if (__builtin_expect(asked == nullptr, 0))
+    throw BE::CheckError("allocate() of a declared scratch, which has data(); for memory while running write a bare "
+                         "`scratch` in the arg_spec");
+  AskedMemory& memory = *asked;
   int64_t bytes;
-  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > BE::detail::kAbsurd)
-    BE::detail::throw_absurd(count, size);
+  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > kAbsurd)
+    throw_absurd(count, size);
   if (bytes == 0) return nullptr;
   const size_t room = static_cast<size_t>(bytes);
-  return memory.be_frame != nullptr ? BE::detail::allocate_on_device(memory, room) : BE::detail::arena.take(room);
+  return memory.be_frame != nullptr ? allocate_on_device(memory, room) : arena.take(room);
 }

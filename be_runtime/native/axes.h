@@ -1,16 +1,26 @@
 #pragma once
 
 /// \file
-/// Compares the arrays of a call with the axes that an author declares for them: `arg[n k] arg[k] ret[n]`.
+/// The arrays of a call, compared with the axes that an author declares for them: `arg[n k] arg[k] ret[n]`.
 
 #include <stdarg.h>
 
-#include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
+#include "xla_call.h"
 
+// Code for invalid calls is not optimized: g++ would spend twice the handler's own time on it.
+#if defined(__GNUC__) && !defined(__clang__)
+#define BE_BEGIN_COLD _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0\")")
+#define BE_END_COLD _Pragma("GCC pop_options")
+#else
+#define BE_BEGIN_COLD
+#define BE_END_COLD
+#endif
+
+BE_BEGIN_COLD
 namespace BE::detail {
 
-/// Where an axis got its extent from.
+/// The array from which an axis got its extent.
 struct BoundAxis {
   int64_t extent;
   /// The index among the arguments and results; -1 as long as the axis has no extent.
@@ -18,15 +28,13 @@ struct BoundAxis {
   int axis;
 };
 
-/// Compiled once: what `size` does with an index that is out of range takes a while each time it is inlined.
+/// Compiled once: the error for an index out of range takes a while each time it is inlined.
 __attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { return tensor.size(axis); }
 
 /// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
 struct Message {
-  char text[1200];
+  char text[1200] = "";
   int used = 0;
-
-  Message() noexcept { text[0] = 0; }
 
   __attribute__((cold, noinline, format(printf, 2, 3))) Message& add(const char* format, ...) noexcept {
     va_list values;
@@ -39,7 +47,7 @@ struct Message {
   }
 };
 
-/// The arrays of one call, and what is known of their axes so far.
+/// The arrays of one call, and the extents of their axes that are known so far.
 struct AxesCheck {
   const Call& call;
   int args;
@@ -51,7 +59,7 @@ struct AxesCheck {
   int place(int index) const { return index < args ? index : index - args; }
 
   void add_axis(Message& message, const BoundAxis& at) const noexcept {
-    message.add("%lld in %s %d (axis %d)", static_cast<long long>(at.extent), kind(at.array), place(at.array), at.axis);
+    message.add("%ld in %s %d (axis %d)", at.extent, kind(at.array), place(at.array), at.axis);
   }
 
   [[noreturn]] __attribute__((cold, noinline)) void fail_rank(int index, const AxesSpec& declared) const {
@@ -59,7 +67,7 @@ struct AxesCheck {
     Message message;
     message.add("%s %d has the shape (", kind(index), place(index));
     for (int i = 0; i < tensor.ndim(); ++i)
-      message.add(i == 0 ? "%lld" : ", %lld", static_cast<long long>(extent(tensor, i)));
+      message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
       message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
@@ -78,7 +86,7 @@ struct AxesCheck {
       add_axis(message, bound[~expected]);
       message.add(" and ");
     } else {
-      message.add("an axis is declared as %lld and is ", static_cast<long long>(expected));
+      message.add("an axis is declared as %ld and is ", expected);
     }
     add_axis(message, at);
     throw CheckError(message.text);
@@ -89,13 +97,13 @@ struct AxesCheck {
     Message message;
     message.add("its axes are declared as [%s], which makes axis %d ", declared.text, at.axis);
     if (expected < 0) message.add("no extent");
-    else message.add("%lld", static_cast<long long>(expected));
+    else message.add("%ld", expected);
     message.add(", and it is ");
     add_axis(message, at);
     throw CheckError(message.text);
   }
 
-  /// Checks axes that are expressions, when all names are bound.
+  /// Check axes that are expressions, when all names are bound.
   void check_computed(int index, const AxesSpec& declared, const int64_t* extents) const {
     const Tensor& tensor = array(index);
     for (int i = 0; i < declared.count; ++i) {
@@ -125,7 +133,7 @@ struct AxesCheck {
     }
   }
 
-  /// Leading axes are the same in all arrays that have some.
+  /// Check that leading axes are the same in all arrays that have some.
   void check_leading(int first, int index, const AxesSpec* declared) const {
     const Tensor &one = array(first), &other = array(index);
     const int count = one.ndim() - declared[first].count;
@@ -140,16 +148,16 @@ struct AxesCheck {
 
 }  // namespace BE::detail
 
-/// Throws `CheckError` where an array has other axes than are declared.
+using namespace BE::detail;
+
+/// Throw `CheckError` if an array has other axes than are declared.
 ///
 /// \param declared  a row for each argument, then for each result
 /// \param names  of the axes, with spaces between them
-void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* declared, int args, int rets,
-                   const char* names) {
-  using namespace BE::detail;
+void be_check_axes(const Call& call, const AxesSpec* declared, int args, int rets, const char* names) {
   int count = 1, first = -1;
   for (const char* at = names; *at != 0; ++at) count += *at == ' ';
-  BoundAxis* bound = static_cast<BoundAxis*>(__builtin_alloca(sizeof(BoundAxis) * static_cast<size_t>(count)));
+  BoundAxis* bound = BE_STACK_ROOM(BoundAxis, count);
   for (int i = 0; i < count; ++i) bound[i] = BoundAxis{0, -1, 0};
   const AxesCheck check{call, args, names, bound};
   for (int index = 0; index < args + rets; ++index) {
@@ -159,16 +167,16 @@ void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* dec
     if (first >= 0) check.check_leading(first, index, declared);
     else first = index;
   }
-  int64_t* extents = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(count)));
+  int64_t* extents = BE_STACK_ROOM(int64_t, count);
   for (int i = 0; i < count; ++i) extents[i] = bound[i].extent;
   for (int index = 0; index < args + rets; ++index)
     if (declared[index].computed != nullptr) check.check_computed(index, declared[index], extents);
 }
 
-/// Arithmetic on extents; `kComputed` where there is no result. `|` divides without a remainder, `/` rounds down, and `^`
+/// Compute with extents; `kComputed` if there is no result. `|` divides without a remainder, `/` rounds down, and `^`
 /// rounds up.
 __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) noexcept {
-  constexpr int64_t kNone = BE::detail::kComputed;
+  constexpr int64_t kNone = kComputed;
   int64_t result = kNone;
   if (a == kNone || b == kNone) return kNone;
   const bool divides = operation == '/' || operation == '|' || operation == '^' || operation == '%';
@@ -189,3 +197,4 @@ __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) n
   }
   return overflows ? kNone : result;
 }
+BE_END_COLD

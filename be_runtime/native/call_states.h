@@ -1,31 +1,29 @@
 #pragma once
 
 /// \file
-/// The objects behind BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
-///
-/// Included where native/handler.cc has what it says of bad attributes.
+/// The objects of BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
 
 #include <pthread.h>
 #include <stdio.h>
 
+#include "attributes.h"
+#include "brainevent/ffi_compat.h"
 #include "brainevent/state.h"
-#include "taken_error.h"
 
 namespace BE::detail {
 namespace {
 
-/// Guards what is made once. The same thread may come again, from a constructor.
+/// The lock of objects that are made once. The same thread may take it again, from a constructor.
 pthread_mutex_t making = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 class MakingGuard {
  public:
   MakingGuard() noexcept { pthread_mutex_lock(&making); }
   ~MakingGuard() { pthread_mutex_unlock(&making); }
-  MakingGuard(const MakingGuard&) = delete;
-  MakingGuard& operator=(const MakingGuard&) = delete;
+  MakingGuard& operator=(MakingGuard&&) = delete;
 };
 
-/// The entry of a copy of XLA in a record, or a free one; null where all are taken.
+/// Return the entry of a copy of XLA in a record, or a free one; null if all are taken.
 inline StateRecord::Known* find_known(StateRecord& record, const void* api) noexcept {
   for (StateRecord::Known& known : record.be_known) {
     const void* of = __atomic_load_n(&known.be_api, __ATOMIC_ACQUIRE);
@@ -39,7 +37,7 @@ inline XLA_FFI_TypeId* type_of(StateRecord::Known& known) noexcept {
   return reinterpret_cast<XLA_FFI_TypeId*>(&known.be_type);
 }
 
-/// Calls XLA_FFI_State_Set or XLA_FFI_State_Get of the XLA that made the frame. The state is the last argument of both.
+/// Call XLA_FFI_State_Set or XLA_FFI_State_Get of the XLA that made the frame. The state is the last argument of both.
 template <class Function>
 inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_FFI_CallFrame* frame, Function* function,
                                                                      StateRecord::Known& known, void** state,
@@ -50,7 +48,8 @@ inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_F
     *state = args.state;
   };
   if (__builtin_expect(be_xla::minor_version(frame) >= be_xla::kStatesHaveStage, 1)) {
-    be_xla::StateArgs args{sizeof(args), nullptr, frame->ctx, XLA_FFI_ExecutionStage_INSTANTIATE, type_of(known), *state};
+    be_xla::StateArgs args{sizeof(args),   nullptr, frame->ctx, XLA_FFI_ExecutionStage_INSTANTIATE,
+                           type_of(known), *state};
     call(args);
   } else {
     be_xla::StageLessArgs args{sizeof(args), nullptr, frame->ctx, type_of(known), *state, deleter};
@@ -60,7 +59,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_F
 }
 
 BE_BEGIN_COLD
-/// Makes the state's type known to a copy of XLA, once, under a name that no other record has.
+/// Make the state's type known to a copy of XLA, once, under a name that no other record has.
 __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                          StateRecord& record) noexcept {
   const MakingGuard guard;
@@ -78,7 +77,7 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   return nullptr;
 }
 
-/// Answers XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
+/// Answer XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
 /// first program is compiled.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
@@ -88,7 +87,8 @@ __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFram
   return nullptr;
 }
 
-/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row where it has none.
+/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row if it has
+/// none.
 struct Declared {
   const AttrSpec* row;
   AttrKind kind;
@@ -120,22 +120,9 @@ Declared find_declared(const Attributes& attributes, const char* name) noexcept 
   throw CheckError(message.add(is_known ? "its default is none" : "the call has no attribute of this name").text);
 }
 
-XLA_FFI_DataType code_of(DType dtype) noexcept {
-  switch (dtype) {
-#define BE_CODE(dtype, value, type, name, bytes, xla, ...) \
-  case DType::dtype: return XLA_FFI_DataType_##xla;
-    BE_INTERNAL_ELEMENT_TYPES(BE_CODE, )
-#undef BE_CODE
-    case DType::Invalid: break;
-  }
-  return XLA_FFI_DataType_INVALID;
-}
-BE_END_COLD
-
 }  // namespace
 }  // namespace BE::detail
 
-BE_BEGIN_COLD
 bool be_has_attribute(const BE::Attributes& attributes, const char* name) noexcept {
   return find_declared(attributes, name).row != nullptr;
 }
@@ -148,7 +135,7 @@ void be_read_number(const BE::Attributes& attributes, const char* name, BE::DTyp
   if (found.kind == AttrKind::kEnum) carried = XLA_FFI_DataType_S64;
   if (found.kind == AttrKind::kDType) carried = XLA_FFI_DataType_S32;
   const XLA_FFI_Scalar scalar{carried, const_cast<void*>(found.value)};
-  if (!convert_scalar(scalar, code_of(dtype), value)) throw_attribute(attributes, name, BE::dtype_name(dtype));
+  if (!convert_scalar(scalar, BE::dtype_to_xla(dtype), value)) throw_attribute(attributes, name, BE::dtype_name(dtype));
 }
 
 const void* be_read_items(const BE::Attributes& attributes, const char* name, BE::DType dtype, size_t* count) {
@@ -165,7 +152,7 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
     *count = strcspn(choice, " ");
     return choice;
   }
-  const bool has_type = !is_text && found.row != nullptr && found.row->dtype == code_of(dtype);
+  const bool has_type = !is_text && found.row != nullptr && found.row->dtype == BE::dtype_to_xla(dtype);
   if (has_type && found.kind == AttrKind::kArray) {
     const Numbers* array = static_cast<const Numbers*>(found.value);
     *count = array->be_size;
@@ -180,11 +167,11 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
   throw_attribute(attributes, name, wanted.text);
 }
 
-/// What XLA calls for each call site when it compiles a program, and to ask what this is.
+/// Make the state of a call site, or answer XLA's question about the handler. XLA calls it when it compiles a program.
 XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, StateRecord& record) noexcept {
   if (be_answer(frame, 0)) return answer_with_type(frame, entry, record);
-  const void** values = static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
-  int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
+  const void** values = BE_STACK_ROOM(const void*, entry.attr_count + 1);
+  int64_t* room = BE_STACK_ROOM(int64_t, entry.attr_count + 1);
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
   void* state;
@@ -207,7 +194,8 @@ void* be_make_once(void** place, void* (*make)(const void*), const void* maker) 
 
 __attribute__((cold, noinline)) static void throw_no_state(XLA_FFI_CallFrame* frame, XLA_FFI_Error* error) {
   Message message;
-  message.add("no state: %s", error == nullptr ? "its instantiate handler is not registered" : be_xla::message_of(frame, error));
+  message.add("no state: %s",
+              error == nullptr ? "its instantiate handler is not registered" : be_xla::message_of(frame, error));
   if (error != nullptr) be_xla::drop_error(frame, error);
   throw BE::CheckError(message.text);
 }

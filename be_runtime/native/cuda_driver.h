@@ -11,24 +11,31 @@ namespace be_cuda {
 
 using Result = int;
 
-/// The library; `problem` says why it, or one of the functions that were looked for, is not there.
-class DriverLibrary {
- public:
-  std::string problem;
-  Result (*cuGetErrorName)(Result, const char**) = nullptr;
-  Result (*cuGetErrorString)(Result, const char**) = nullptr;
+/// A function of the library, which becomes a pointer of its type.
+struct Symbol {
+  void* address;
 
-  DriverLibrary() : library_(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) problem = "there is no NVIDIA driver on this machine: libcuda.so.1 was not found";
-    find("cuGetErrorName", &cuGetErrorName);
-    find("cuGetErrorString", &cuGetErrorString);
+  template <class Function>
+  operator Function*() const {  // NOLINT: implicit on purpose
+    return reinterpret_cast<Function*>(address);
   }
+};
 
-  template <class T>
-  void find(const char* name, T* function) {
-    if (library_ == nullptr) return;
-    *function = reinterpret_cast<T>(dlsym(library_, name));
-    if (*function == nullptr) problem = std::string("the NVIDIA driver is too old: it has no ") + name;
+/// The library. If it, or a function that was looked for, is absent, `problem` gives the reason.
+class DriverLibrary {
+  void* const library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+ public:
+  std::string problem =
+      library_ == nullptr ? "there is no NVIDIA driver on this machine: libcuda.so.1 was not found" : "";
+  Result (*cuGetErrorName)(Result, const char**) = find("cuGetErrorName");
+  Result (*cuGetErrorString)(Result, const char**) = find("cuGetErrorString");
+
+  Symbol find(const char* name) {
+    void* const address = library_ == nullptr ? nullptr : dlsym(library_, name);
+    if (library_ != nullptr && address == nullptr)
+      problem = std::string("the NVIDIA driver is too old: it has no ") + name;
+    return {address};
   }
 
   std::string describe(Result result) const {
@@ -37,9 +44,6 @@ class DriverLibrary {
     cuGetErrorString(result, &text);
     return std::string(name ? name : "an unknown error") + " (" + (text ? text : "no description") + ")";
   }
-
- private:
-  void* library_;
 };
 
 }  // namespace be_cuda

@@ -1,10 +1,10 @@
 /// \file
-/// What differs between versions 0.1 to 0.5 of XLA's FFI, as far as our handlers use it. So one library works with each
-/// of them, and is the same whichever version's header it was compiled with.
+/// The differences between versions 0.1 to 0.5 of XLA's FFI, as far as our handlers use it. One library works with each
+/// version, and is the same whichever version's header it was compiled with.
 ///
 /// A handler claims the lowest version, which later ones accept, and chooses by the version of the XLA that calls it.
 /// XLA refuses a structure that is shorter than its own, and takes a longer one. Where the header in use has one of the
-/// layouts, that one is compared with it.
+/// layouts, the two are compared.
 
 #pragma once
 
@@ -41,7 +41,7 @@ struct Extension {
 
 /// XLA_FFI_Metadata.
 struct Metadata {
-  size_t struct_size;  ///< The same in all versions, so it doesn't say whether there is a state's type.
+  size_t struct_size;  ///< The same in all versions, with and without a state's type.
   XLA_FFI_Api_Version api_version;
   uint32_t traits;
   int64_t state_type;  ///< Since `kTypesDelete`.
@@ -79,7 +79,7 @@ struct StateArgs {
   void* state;
 };
 
-/// The same before `kStatesHaveStage`; before `kTypesDelete` a state is set with its deleter.
+/// The arguments before `kStatesHaveStage`; before `kTypesDelete` a state is set with its deleter.
 struct StageLessArgs {
   size_t struct_size;
   void* extension;

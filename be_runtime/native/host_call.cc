@@ -3,13 +3,11 @@
 /// callbacks that launch on a device's stream. It holds no lock and calls no Python itself.
 ///
 /// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions
-/// before those that the function takes are a batch: it runs once for each of its elements, within one call.
+/// before the function's own dimensions are a batch: the function runs once for each of its elements, within one call.
 ///
-/// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies
+/// Each function has a handler, and a target, of its own: an attribute of the call, or XLA's state, would lie
 /// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
-/// compiled with it (kernels/numba/cpu/llvm_handler.py) and comes here only with what isn't an ordinary call.
-
-#include <stddef.h>
+/// compiled with it (kernels/numba/cpu_handler.py) and leaves only unusual calls to this file.
 
 #include <algorithm>
 #include <mutex>
@@ -20,11 +18,10 @@
 
 namespace {
 
-using be_xla::buffer_at;
-using be_xla::fail;
+using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
 /// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
-/// room for a message. Anything but 0 is a failure that the message tells about.
+/// room for a message. A result other than 0 is a failure, which the message describes.
 using Function = int32_t (*)(void* const* data, const int64_t* extents, char* message);
 
 /// One buffer that a function takes.
@@ -46,11 +43,12 @@ struct Kernel {
   int64_t extent_count;         ///< the sum of the ranks
 };
 
+/// As `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu_handler.py.
 constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;
 
-/// The dimensions of a call before those of the kernel, and how far each buffer moves along them.
+/// The dimensions of a call before the kernel's own, and the steps of each buffer along them.
 struct Batch {
   int64_t rank;
   const int64_t* extents;
@@ -58,13 +56,7 @@ struct Batch {
   int64_t count;
 };
 
-int64_t product(const int64_t* extents, int64_t count) {
-  int64_t result = 1;
-  for (int64_t i = 0; i < count; ++i) result *= extents[i];
-  return result;
-}
-
-/// Whether a buffer is what the kernel takes there, in the batch or the same for all of it.
+/// Return whether the kernel takes a buffer, as a part of the batch or the same for all of it.
 bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, bool is_result) {
   const int64_t more = buffer->rank - parameter.rank;
   if (static_cast<int32_t>(buffer->dtype) != parameter.dtype) return false;
@@ -75,10 +67,10 @@ bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch&
   return true;
 }
 
-/// Fills a buffer's steps along the batch.
+/// Fill a buffer's steps along the batch.
 void set_steps(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, int64_t* steps) {
   const int64_t more = buffer->rank - parameter.rank;
-  int64_t size = parameter.item_size * product(buffer->dims + more, parameter.rank);
+  int64_t size = parameter.item_size * element_count(buffer->dims + more, parameter.rank);
   for (int64_t i = batch.rank - 1; i >= 0; --i) {
     const bool moves = more != 0 && buffer->dims[i] != 1;
     steps[i] = moves ? size : 0;
@@ -90,15 +82,14 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
   const XLA_FFI_Buffer* buffer = buffer_at(frame, index);
   const Parameter& parameter = kernel.parameters[index];
   const bool is_result = index >= kernel.arg_count;
-  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-              "%s: %s %lld has %lld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
+  return fail(frame, kInvalid,
+              "%s: %s %ld has %ld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
               "type %d, with the same extents before them in all buffers of a batch",
-              kernel.name, is_result ? "result" : "argument",
-              static_cast<long long>(is_result ? index - kernel.arg_count : index), static_cast<long long>(buffer->rank),
+              kernel.name, is_result ? "result" : "argument", is_result ? index - kernel.arg_count : index, buffer->rank,
               static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
 
-/// Moves to the batch's next element: counts `position` up and the addresses along with it.
+/// Move to the batch's next element: increase `position`, and the addresses with it.
 void advance(const Batch& batch, int64_t buffer_count, int64_t* position, void** data) {
   for (int64_t i = batch.rank - 1; i >= 0; --i) {
     const bool wraps = ++position[i] == batch.extents[i];
@@ -110,7 +101,7 @@ void advance(const Batch& batch, int64_t buffer_count, int64_t* position, void**
   }
 }
 
-/// Runs the kernel for every element of the batch, up to the first failure.
+/// Run the kernel for every element of the batch, up to the first failure.
 XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const Batch& batch, void** data,
                    const int64_t* extents) {
   std::unique_lock<std::mutex> alone(exclusive_mutex, std::defer_lock);
@@ -121,12 +112,12 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
     if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel.name, message);
   }
-  int64_t* position = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(batch.rank)));
+  int64_t* position = BE_STACK_ROOM(int64_t, batch.rank);
   __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
   for (int64_t element = 0; element < batch.count; ++element) {
     if (kernel.function(data, extents, message) != 0)
-      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %lld of a batch of %lld)", kernel.name,
-                  message, static_cast<long long>(element), static_cast<long long>(batch.count));
+      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %ld of a batch of %ld)", kernel.name, message,
+                  element, batch.count);
     advance(batch, kernel.parameter_count, position, data);
   }
   return nullptr;
@@ -139,21 +130,17 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
-    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name,
-                static_cast<long long>(kernel.arg_count), static_cast<long long>(count - kernel.arg_count),
-                static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+    return fail(frame, kInvalid, "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld", kernel.name,
+                kernel.arg_count, count - kernel.arg_count, frame->args.size, frame->rets.size);
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;
   if (batch_rank < 0) return fail_buffer(frame, kernel, kernel.arg_count);
-  Batch batch{batch_rank, first->dims, nullptr, product(first->dims, batch_rank)};
+  Batch batch{batch_rank, first->dims, nullptr, element_count(first->dims, batch_rank)};
 
-  const size_t steps_size = sizeof(int64_t) * static_cast<size_t>(count * batch.rank);
-  batch.steps = static_cast<int64_t*>(__builtin_alloca(steps_size + 1));
-  void** data = static_cast<void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(count + 1)));
-  int64_t* extents =
-      static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(kernel.extent_count) + 1));
+  batch.steps = BE_STACK_ROOM(int64_t, count * batch.rank + 1);
+  void** data = BE_STACK_ROOM(void*, count + 1);
+  int64_t* extents = BE_STACK_ROOM(int64_t, kernel.extent_count + 1);
   int64_t* next = extents;
   bool all_empty = true;
   for (int64_t i = 0; i < count; ++i) {
@@ -165,27 +152,18 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
     const int64_t* own = buffer->dims + (buffer->rank - parameter.rank);
     for (int32_t d = 0; d < parameter.rank; ++d) *next++ = own[d];
     if (batch.rank != 0) set_steps(buffer, parameter, batch, batch.steps + i * batch.rank);
-    if (is_result) all_empty &= product(own, parameter.rank) == 0;
+    if (is_result) all_empty &= element_count(own, parameter.rank) == 0;
   }
   // Nothing to compute, and addresses that may be null.
   if (all_empty || batch.count == 0) return nullptr;
-  if (kernel.has_stream) {
-    XLA_FFI_Stream_Get_Args stream{};
-    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
-    stream.ctx = frame->ctx;
-    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
-    data[count] = stream.stream;
-  }
+  if (kernel.has_stream)
+    if (XLA_FFI_Error* error = be_xla::get_stream(frame, data + count)) return error;
   return run(frame, kernel, batch, data, extents);
 }
 
 }  // namespace
 
-#ifndef BE_EXPORT
-#define BE_EXPORT extern "C" __attribute__((visibility("default")))
-#endif
-
-/// Makes what `be_host_call` needs to know about a function. It lives as long as the process, as XLA's handlers do.
+/// Make the description of a function for `be_host_call`. It lives as long as the process, as XLA's handlers do.
 ///
 /// \param parameters  the arguments, then the results, of which there is at least one; copied, as is the name
 BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool exclusive, bool has_stream,
@@ -199,13 +177,13 @@ BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool ex
                     traits, arg_count, parameter_count, own, extent_count};
 }
 
-/// What the handler of a function does with a call.
+/// Handle a call of a function.
 BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* kernel) {
   if (be_xla::answer_metadata(frame, kernel->traits)) return nullptr;
   return call(frame, *kernel);
 }
 
-/// The error of a function that failed with a message.
+/// Make the error of a function that failed with a message.
 BE_EXPORT XLA_FFI_Error* be_host_failed(XLA_FFI_CallFrame* frame, const Kernel* kernel, const char* message) {
   return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name, message);
 }
@@ -215,17 +193,14 @@ BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Run
   be_faults::name_kernel(code, text, running);
 }
 
-/// Which 64-bit word of a call frame, and of a buffer, holds what a handler reads.
+/// The 64-bit words of a call frame, and of a buffer, that a handler reads, by index.
 struct Layout {
   int64_t extension, arg_count, args, ret_count, rets;
   int64_t dtype, data, rank, dims;
 };
 
-#define BE_WORD(type, member) (offsetof(type, member) / sizeof(int64_t))
-BE_EXPORT const Layout be_host_layout{
-    BE_WORD(XLA_FFI_CallFrame, extension_start), BE_WORD(XLA_FFI_CallFrame, args.size),
-    BE_WORD(XLA_FFI_CallFrame, args.args),       BE_WORD(XLA_FFI_CallFrame, rets.size),
-    BE_WORD(XLA_FFI_CallFrame, rets.rets),       BE_WORD(XLA_FFI_Buffer, dtype),
-    BE_WORD(XLA_FFI_Buffer, data),               BE_WORD(XLA_FFI_Buffer, rank),
-    BE_WORD(XLA_FFI_Buffer, dims),
-};
+#define BE_FRAME(member) (offsetof(XLA_FFI_CallFrame, member) / sizeof(int64_t))
+#define BE_BUFFER(member) (offsetof(XLA_FFI_Buffer, member) / sizeof(int64_t))
+BE_EXPORT const Layout be_host_layout{BE_FRAME(extension_start), BE_FRAME(args.size), BE_FRAME(args.args),
+                                      BE_FRAME(rets.size),       BE_FRAME(rets.rets), BE_BUFFER(dtype),
+                                      BE_BUFFER(data),           BE_BUFFER(rank),     BE_BUFFER(dims)};

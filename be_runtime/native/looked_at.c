@@ -1,14 +1,14 @@
-// Notes which files a program looks at, for a build that wants to know what it depends on.
+// Record the files that a program looks at, for a build that needs to list its dependencies.
 //
-// The library is preloaded into compilers (https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD). It wraps the
-// functions of the C library that take a path, and appends records to the file that BE_LOOKED_AT names. A record is a
-// letter and a path, ended by a zero byte:
+// The library is preloaded into compilers (https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD). It wraps
+// the functions of the C library that take a path, and appends records to the file that BE_LOOKED_AT names. A record is
+// a letter and a path, ended by a zero byte:
 //
 //   +  the path was there       x  the program itself        l  a folder that was listed
 //   -  the path was not there   w  written, made or removed
 //
-// Records are collected in memory and appended at once, when the program ends or is replaced: a descriptor that stayed
-// open could be closed by the program and mean another file then. Nothing takes a lock, since a program may fork.
+// Records are collected in memory and appended at once, when the program ends or is replaced: the program could close a
+// descriptor that stayed open, and reuse its number. Nothing takes a lock, since a program may fork.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -34,19 +34,22 @@ static unsigned long long known[KNOWN];
 static char log_path[PATH_MAX];
 static pid_t process;
 
-#define REAL(name)                                                           \
-  static __typeof__(&name) real;                                             \
-  if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+// Define a function of the C library: run `before`, call the library's own by `real`, note its `result` by `after`.
+#define WRAP(type, name, declared, passed, before, after)                     \
+  type name declared {                                                        \
+    static __typeof__(&name) real;                                            \
+    if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name);             \
+    before;                                                                   \
+    type result = real passed;                                                \
+    after;                                                                    \
+    return result;                                                            \
+  }
 
-// What a call leaves in errno is the caller's.
-#define KEEP(...)        \
-  do {                   \
-    int kept = errno;    \
-    __VA_ARGS__;         \
-    errno = kept;        \
-  } while (0)
+// Define a function and the one of the same name with 64, by a macro of rows.
+#define BOTH(row, name, ...) row(name, __VA_ARGS__) row(name##64, __VA_ARGS__)
+#define BOTH_TYPES(row, name, type) row(name, type) row(name##64, type##64)
 
-// Says on the one way that needs no disk that the log is not complete; `observe.py` reads it.
+// Report that the log is incomplete, by the one channel that needs no disk; `inputs.py` reads the message.
 static void say_lost(void) {
   static const char full[] = "be_runtime: records of files are lost: No space left on device\n";
   static const char failed[] = "be_runtime: records of files are lost: Input/output error\n";
@@ -55,7 +58,7 @@ static void say_lost(void) {
 }
 
 static void append(const char *data, size_t size) {
-  // A log that is a link or a pipe is none of ours.
+  // A log that is a link or a pipe is not ours.
   int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, flags, 0600);
   if (fd < 0) say_lost();
@@ -75,7 +78,7 @@ static void flush(void) {
   if (log_path[0] && size > 0) append(records, size < CAPACITY ? size : CAPACITY);
 }
 
-// Whether this record is new; a race lets one through twice, which does no harm.
+// Return whether this record is new; a race lets one through twice, which is harmless.
 static int is_new(char kind, const char *path) {
   unsigned long long hash = 14695981039346656037ULL ^ (unsigned char)kind;
   for (const char *at = path; *at; ++at) hash = (hash ^ (unsigned char)*at) * 1099511628211ULL;
@@ -101,53 +104,50 @@ static void put(char kind, const char *path) {
   }
 }
 
-// The path as an absolute one; relative paths are relative to a folder that is open, or to the current one.
-static void note_at(int folder, const char *path, char kind) {
-  if (!log_path[0] || !path || !*path) return;
-  if (*path == '/') {
-    if (strlen(path) < LONGEST) put(kind, path);
-    return;
-  }
+// Write the path of an open folder, without a zero at its end, and return its size; 0 or less if it has none.
+static long folder_path(int folder, char *path) {
+  char link[64];
+  if (folder == AT_FDCWD) return syscall(SYS_getcwd, path, PATH_MAX) - 1;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+  return syscall(SYS_readlinkat, AT_FDCWD, link, path, PATH_MAX - 1);
+}
+
+static void note_relative(int folder, const char *path, char kind) {
   char full[LONGEST];
-  long size;
-  if (folder == AT_FDCWD) {
-    size = syscall(SYS_getcwd, full, PATH_MAX) - 1;
-  } else {
-    char link[64];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-    size = syscall(SYS_readlinkat, AT_FDCWD, link, full, PATH_MAX);
-  }
+  long size = folder_path(folder, full);
   if (size <= 0 || (size_t)size + strlen(path) + 2 > LONGEST || *full != '/') return;
   full[size] = '/';
   strcpy(full + size + 1, path);
   put(kind, full);
 }
 
-static void note(const char *path, int there) {
-  KEEP(note_at(AT_FDCWD, path, there ? '+' : '-'));
+// Record a path as an absolute one; the folder is an open one, or AT_FDCWD. errno stays as it was.
+static void note(int folder, const char *path, char kind) {
+  int kept = errno;
+  if (!log_path[0] || !path || !*path) return;
+  if (*path != '/') note_relative(folder, path, kind);
+  else if (strlen(path) < LONGEST) put(kind, path);
+  errno = kept;
 }
 
-static void note_opened(int folder, const char *path, int flags, int there) {
-  int writes = (flags & O_ACCMODE) == O_WRONLY || (flags & (O_CREAT | O_TRUNC));
-  KEEP(note_at(folder, path, writes ? 'w' : there ? '+' : '-'));
-}
-
-// A program without a slash is looked for by the C library itself.
+// Record a program; one without a slash is looked for by the C library itself.
 static void note_program(const char *file) {
   if (!file || !*file) return;
-  if (strchr(file, '/')) return note(file, syscall(SYS_faccessat, AT_FDCWD, file, X_OK) == 0);
-  const char *path = getenv("PATH");
+  int kept = errno;
+  const char *path = strchr(file, '/') ? NULL : getenv("PATH");
+  if (strchr(file, '/')) note(AT_FDCWD, file, syscall(SYS_faccessat, AT_FDCWD, file, X_OK) == 0 ? '+' : '-');
   while (path && *path) {
     size_t size = strcspn(path, ":");
     char full[LONGEST];
     if (size + strlen(file) + 2 <= sizeof full) {
       snprintf(full, sizeof full, "%.*s/%s", (int)size, size ? path : ".", file);
       int there = syscall(SYS_faccessat, AT_FDCWD, full, X_OK) == 0;
-      note(full, there);
-      if (there) return;
+      note(AT_FDCWD, full, there ? '+' : '-');
+      if (there) break;
     }
     path += size + (path[size] == ':');
   }
+  errno = kept;
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -155,14 +155,19 @@ __attribute__((constructor)) static void begin(void) {
   if (!path || *path != '/' || strlen(path) >= sizeof log_path) return;
   strcpy(log_path, path);
   process = getpid();
+  int kept = errno;
   char self[PATH_MAX];
-  KEEP(long size = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", self, sizeof self - 1);
-       if (size > 0) { self[size] = 0; put('x', self); });
+  long size = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", self, sizeof self - 1);
+  if (size > 0) {
+    self[size] = 0;
+    put('x', self);
+  }
+  errno = kept;
 }
 
 static int note_loaded(struct dl_phdr_info *library, size_t size, void *data) {
   (void)size, (void)data;
-  if (*library->dlpi_name == '/') note(library->dlpi_name, 1);
+  if (*library->dlpi_name == '/') note(AT_FDCWD, library->dlpi_name, '+');
   return 0;
 }
 
@@ -183,305 +188,155 @@ __attribute__((destructor)) static void end(void) {
 ENDING(_exit)
 ENDING(_Exit)
 
-int execve(const char *path, char *const argv[], char *const envp[]) {
-  REAL(execve);
-  note_program(path);
-  flush();
-  return real(path, argv, envp);
-}
-int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
-int execvp(const char *file, char *const argv[]) {
-  REAL(execvp);
-  note_program(file);
-  flush();
-  return real(file, argv);
-}
-int execvpe(const char *file, char *const argv[], char *const envp[]) {
-  REAL(execvpe);
-  note_program(file);
-  flush();
-  return real(file, argv, envp);
-}
+#define EXECUTES(name, declared, passed) WRAP(int, name, declared, passed, note_program(file); flush(), )
+EXECUTES(execve, (const char *file, char *const argv[], char *const envp[]), (file, argv, envp))
+EXECUTES(execvp, (const char *file, char *const argv[]), (file, argv))
+EXECUTES(execvpe, (const char *file, char *const argv[], char *const envp[]), (file, argv, envp))
+int execv(const char *file, char *const argv[]) { return execve(file, argv, environ); }
 
-#define COLLECT(first)                                                       \
-  char *argv[4096];                                                          \
-  int count = 0;                                                             \
-  va_list rest;                                                              \
-  va_start(rest, first);                                                     \
-  for (char *each = (char *)first; each && count < 4095; each = va_arg(rest, char *)) argv[count++] = each; \
-  argv[count] = NULL
-
-int execl(const char *path, const char *first, ...) {
-  COLLECT(first);
-  va_end(rest);
-  return execv(path, argv);
-}
-int execlp(const char *file, const char *first, ...) {
-  COLLECT(first);
-  va_end(rest);
-  return execvp(file, argv);
-}
-int execle(const char *path, const char *first, ...) {
-  COLLECT(first);
-  char *const *envp = va_arg(rest, char *const *);
-  va_end(rest);
-  return execve(path, argv, envp);
-}
-
-#define SPAWN(name)                                                                                           \
-  int name(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, \
-           char *const argv[], char *const envp[]) {                                                          \
-    REAL(name);                                                                                               \
-    note_program(file);                                                                                       \
-    return real(pid, file, actions, attributes, argv, envp);                                                  \
+#define EXECUTES_LIST(name, last, call)                                                                       \
+  int name(const char *file, const char *first, ...) {                                                        \
+    char *argv[4096];                                                                                         \
+    int count = 0;                                                                                            \
+    va_list rest;                                                                                             \
+    va_start(rest, first);                                                                                    \
+    for (char *each = (char *)first; each && count < 4095; each = va_arg(rest, char *)) argv[count++] = each; \
+    argv[count] = NULL;                                                                                       \
+    last;                                                                                                     \
+    va_end(rest);                                                                                             \
+    return call;                                                                                              \
   }
-SPAWN(posix_spawn)
-SPAWN(posix_spawnp)
+EXECUTES_LIST(execl, , execv(file, argv))
+EXECUTES_LIST(execlp, , execvp(file, argv))
+EXECUTES_LIST(execle, char *const *envp = va_arg(rest, char *const *), execve(file, argv, envp))
+
+#define SPAWNS(name)                                                                                              \
+  WRAP(int, name,                                                                                                 \
+       (pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, \
+        char *const argv[], char *const envp[]),                                                                  \
+       (pid, file, actions, attributes, argv, envp), note_program(file), )
+SPAWNS(posix_spawn)
+SPAWNS(posix_spawnp)
 
 // Opening.
 
-#define MODE(flags)                                  \
+static char opened(int is_written, int there) { return is_written ? 'w' : there ? '+' : '-'; }
+
+#define MODE                                         \
   int mode = 0;                                      \
-  if ((flags) & (O_CREAT | __O_TMPFILE)) {           \
+  if (flags & (O_CREAT | __O_TMPFILE)) {             \
     va_list rest;                                    \
     va_start(rest, flags);                           \
     mode = va_arg(rest, int);                        \
     va_end(rest);                                    \
   }
-
-#define OPEN(name)                                   \
-  int name(const char *path, int flags, ...) {       \
-    REAL(name);                                      \
-    MODE(flags)                                      \
-    int result = real(path, flags, mode);            \
-    note_opened(AT_FDCWD, path, flags, result >= 0); \
-    return result;                                   \
-  }
-OPEN(open)
-OPEN(open64)
-
-#define OPENAT(name)                                       \
-  int name(int folder, const char *path, int flags, ...) { \
-    REAL(name);                                            \
-    MODE(flags)                                            \
-    int result = real(folder, path, flags, mode);          \
-    note_opened(folder, path, flags, result >= 0);         \
-    return result;                                         \
-  }
-OPENAT(openat)
-OPENAT(openat64)
-
-// What the C library's headers call with FORTIFY_SOURCE.
-#define OPEN_2(name, to)                                              \
-  extern int name(const char *, int);                                 \
-  int name(const char *path, int flags) { return to(path, flags, 0); }
-OPEN_2(__open_2, open)
-OPEN_2(__open64_2, open64)
-#define OPENAT_2(name, to)                                                                    \
-  extern int name(int, const char *, int);                                                    \
-  int name(int folder, const char *path, int flags) { return to(folder, path, flags, 0); }
-OPENAT_2(__openat_2, openat)
-OPENAT_2(__openat64_2, openat64)
-
+#define IS_WRITTEN ((flags & O_ACCMODE) == O_WRONLY || (flags & (O_CREAT | O_TRUNC)))
+#define OPENS(name, declared, passed, folder) \
+  WRAP(int, name, declared, passed, MODE, note(folder, path, opened(IS_WRITTEN, result >= 0)))
+BOTH(OPENS, open, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+BOTH(OPENS, openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
 int creat(const char *path, mode_t mode) { return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 
-#define FOPEN(name)                                                                                  \
-  FILE *name(const char *path, const char *mode) {                                                   \
-    REAL(name);                                                                                      \
-    FILE *result = real(path, mode);                                                                 \
-    note_opened(AT_FDCWD, path, *mode == 'r' ? O_RDONLY : O_WRONLY, result != NULL);                 \
-    return result;                                                                                   \
-  }
-FOPEN(fopen)
-FOPEN(fopen64)
+// The C library's headers call these with FORTIFY_SOURCE.
+int __open_2(const char *path, int flags) { return open(path, flags, 0); }
+int __open64_2(const char *path, int flags) { return open64(path, flags, 0); }
+int __openat_2(int folder, const char *path, int flags) { return openat(folder, path, flags, 0); }
+int __openat64_2(int folder, const char *path, int flags) { return openat64(folder, path, flags, 0); }
 
-#define FREOPEN(name)                                                                                \
-  FILE *name(const char *path, const char *mode, FILE *file) {                                       \
-    REAL(name);                                                                                      \
-    FILE *result = real(path, mode, file);                                                           \
-    note_opened(AT_FDCWD, path, *mode == 'r' ? O_RDONLY : O_WRONLY, result != NULL);                 \
-    return result;                                                                                   \
-  }
-FREOPEN(freopen)
-FREOPEN(freopen64)
+#define OPENS_FILE(name, declared, passed) \
+  WRAP(FILE *, name, declared, passed, , note(AT_FDCWD, path, opened(*mode != 'r', result != NULL)))
+BOTH(OPENS_FILE, fopen, (const char *path, const char *mode), (path, mode))
+BOTH(OPENS_FILE, freopen, (const char *path, const char *mode, FILE *file), (path, mode, file))
 
-DIR *opendir(const char *path) {
-  REAL(opendir);
-  DIR *result = real(path);
-  KEEP(note_at(AT_FDCWD, path, result ? 'l' : '-'));
-  return result;
+static void note_folder(int folder) {
+  int kept = errno;
+  char path[PATH_MAX];
+  long size = folder_path(folder, path);
+  if (size > 0) path[size] = 0, note(AT_FDCWD, path, 'l');
+  errno = kept;
 }
-DIR *fdopendir(int folder) {
-  REAL(fdopendir);
-  DIR *result = real(folder);
-  char link[64], path[PATH_MAX];
-  KEEP(snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-       long size = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
-       if (size > 0) { path[size] = 0; note_at(AT_FDCWD, path, 'l'); });
-  return result;
-}
-#define SCANDIR(name, entry)                                                                              \
-  int name(const char *path, struct entry ***names, int (*filter)(const struct entry *),                  \
-           int (*compare)(const struct entry **, const struct entry **)) {                                \
-    REAL(name);                                                                                           \
-    int result = real(path, names, filter, compare);                                                      \
-    KEEP(note_at(AT_FDCWD, path, result >= 0 ? 'l' : '-'));                                               \
-    return result;                                                                                        \
-  }
-SCANDIR(scandir, dirent)
-SCANDIR(scandir64, dirent64)
+WRAP(DIR *, opendir, (const char *path), (path), , note(AT_FDCWD, path, result ? 'l' : '-'))
+WRAP(DIR *, fdopendir, (int folder), (folder), , note_folder(folder))
+
+#define SCANS(name, entry)                                                                 \
+  WRAP(int, name,                                                                          \
+       (const char *path, struct entry ***names, int (*filter)(const struct entry *),      \
+        int (*compare)(const struct entry **, const struct entry **)),                     \
+       (path, names, filter, compare), , note(AT_FDCWD, path, result >= 0 ? 'l' : '-'))
+BOTH_TYPES(SCANS, scandir, dirent)
 
 // Asking.
 
-#define STAT(name, type)                       \
-  int name(const char *path, struct type *to) { \
-    REAL(name);                                \
-    int result = real(path, to);               \
-    note(path, result == 0);                   \
-    return result;                             \
-  }
-STAT(stat, stat)
-STAT(lstat, stat)
-STAT(stat64, stat64)
-STAT(lstat64, stat64)
+#define ASKS(type, name, declared, passed, folder, there) \
+  WRAP(type, name, declared, passed, , note(folder, path, (there) ? '+' : '-'))
+#define STATS(name, type) ASKS(int, name, (const char *path, struct type *to), (path, to), AT_FDCWD, result == 0)
+BOTH_TYPES(STATS, stat, stat)
+BOTH_TYPES(STATS, lstat, stat)
 
-#define XSTAT(name, type)                                       \
-  extern int name(int, const char *, struct type *);            \
-  int name(int version, const char *path, struct type *to) {    \
-    REAL(name);                                                 \
-    int result = real(version, path, to);                       \
-    note(path, result == 0);                                    \
-    return result;                                              \
-  }
-XSTAT(__xstat, stat)
-XSTAT(__lxstat, stat)
-XSTAT(__xstat64, stat64)
-XSTAT(__lxstat64, stat64)
+#define STATS_OLD(name, type) \
+  ASKS(int, name, (int version, const char *path, struct type *to), (version, path, to), AT_FDCWD, result == 0)
+BOTH_TYPES(STATS_OLD, __xstat, stat)
+BOTH_TYPES(STATS_OLD, __lxstat, stat)
 
-#define FSTATAT(name, type)                                                    \
-  int name(int folder, const char *path, struct type *to, int flags) {         \
-    REAL(name);                                                                \
-    int result = real(folder, path, to, flags);                                \
-    KEEP(note_at(folder, path, result == 0 ? '+' : '-'));                      \
-    return result;                                                             \
-  }
-FSTATAT(fstatat, stat)
-FSTATAT(fstatat64, stat64)
+#define STATS_AT(name, type)                                                       \
+  ASKS(int, name, (int folder, const char *path, struct type *to, int flags), (folder, path, to, flags), folder, \
+       result == 0)
+BOTH_TYPES(STATS_AT, fstatat, stat)
 
-#define FXSTATAT(name, type)                                                   \
-  extern int name(int, int, const char *, struct type *, int);                 \
-  int name(int version, int folder, const char *path, struct type *to, int flags) { \
-    REAL(name);                                                                \
-    int result = real(version, folder, path, to, flags);                       \
-    KEEP(note_at(folder, path, result == 0 ? '+' : '-'));                      \
-    return result;                                                             \
-  }
-FXSTATAT(__fxstatat, stat)
-FXSTATAT(__fxstatat64, stat64)
+#define STATS_AT_OLD(name, type)                                                       \
+  ASKS(int, name, (int version, int folder, const char *path, struct type *to, int flags), \
+       (version, folder, path, to, flags), folder, result == 0)
+BOTH_TYPES(STATS_AT_OLD, __fxstatat, stat)
 
-int statx(int folder, const char *path, int flags, unsigned mask, struct statx *to) {
-  REAL(statx);
-  if (!real) {  // an older C library's programs ask for it by name, and do without
-    errno = ENOSYS;
-    return -1;
-  }
-  int result = real(folder, path, flags, mask, to);
-  KEEP(note_at(folder, path, result == 0 ? '+' : '-'));
-  return result;
-}
+// A program of an older C library asks for it by name, and does without it.
+#define NO_STATX if (!real) { errno = ENOSYS; return -1; }
+WRAP(int, statx, (int folder, const char *path, int flags, unsigned mask, struct statx *to),
+     (folder, path, flags, mask, to), NO_STATX, note(folder, path, result == 0 ? '+' : '-'))
 
-#define ACCESS(name)                          \
-  int name(const char *path, int mode) {      \
-    REAL(name);                               \
-    int result = real(path, mode);            \
-    note(path, result == 0);                  \
-    return result;                            \
-  }
-ACCESS(access)
-ACCESS(euidaccess)
-ACCESS(eaccess)
+ASKS(int, access, (const char *path, int mode), (path, mode), AT_FDCWD, result == 0)
+ASKS(int, euidaccess, (const char *path, int mode), (path, mode), AT_FDCWD, result == 0)
+ASKS(int, eaccess, (const char *path, int mode), (path, mode), AT_FDCWD, result == 0)
+ASKS(int, faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags), folder,
+     result == 0)
 
-int faccessat(int folder, const char *path, int mode, int flags) {
-  REAL(faccessat);
-  int result = real(folder, path, mode, flags);
-  KEEP(note_at(folder, path, result == 0 ? '+' : '-'));
-  return result;
-}
-
-ssize_t readlink(const char *path, char *to, size_t size) {
-  REAL(readlink);
-  ssize_t result = real(path, to, size);
-  note(path, result >= 0 || errno == EINVAL);
-  return result;
-}
-ssize_t readlinkat(int folder, const char *path, char *to, size_t size) {
-  REAL(readlinkat);
-  ssize_t result = real(folder, path, to, size);
-  KEEP(note_at(folder, path, result >= 0 || kept == EINVAL ? '+' : '-'));
-  return result;
-}
-extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+// A file that is not a link is there, too.
+#define IS_READ result >= 0 || errno == EINVAL
+ASKS(ssize_t, readlink, (const char *path, char *to, size_t size), (path, to, size), AT_FDCWD, IS_READ)
+ASKS(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t size), (folder, path, to, size), folder,
+     IS_READ)
 ssize_t __readlink_chk(const char *path, char *to, size_t size, size_t room) {
   if (size > room) abort();
   return readlink(path, to, size);
 }
-extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
 ssize_t __readlinkat_chk(int folder, const char *path, char *to, size_t size, size_t room) {
   if (size > room) abort();
   return readlinkat(folder, path, to, size);
 }
-char *realpath(const char *path, char *to) {
-  REAL(realpath);
-  char *result = real(path, to);
-  note(path, result != NULL);
-  return result;
-}
-extern char *__realpath_chk(const char *, char *, size_t);
-char *__realpath_chk(const char *path, char *to, size_t size) {
-  (void)size;
-  return realpath(path, to);
-}
+
+ASKS(char *, realpath, (const char *path, char *to), (path, to), AT_FDCWD, result != NULL)
+char *__realpath_chk(const char *path, char *to, size_t size) { return (void)size, realpath(path, to); }
 char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
 
-// Making and removing: what a build itself wrote is nothing that it depends on.
+// Making and removing: a build does not depend on files that it wrote itself.
 
-#define MAKES_AT(name, declared, folder, ...) \
-  int name declared {                         \
-    REAL(name);                               \
-    int result = real(__VA_ARGS__);           \
-    KEEP(note_at(folder, path, 'w'));         \
-    return result;                            \
-  }
-#define MAKES(name, declared, ...) MAKES_AT(name, declared, AT_FDCWD, __VA_ARGS__)
-MAKES(unlink, (const char *path), path)
-MAKES(remove, (const char *path), path)
-MAKES(rmdir, (const char *path), path)
-MAKES(mkdir, (const char *path, mode_t mode), path, mode)
-MAKES(rename, (const char *from, const char *path), from, path)
-MAKES(link, (const char *from, const char *path), from, path)
-MAKES(symlink, (const char *from, const char *path), from, path)
-MAKES(mkstemp, (char *path), path)
-MAKES(mkstemp64, (char *path), path)
-MAKES(mkstemps, (char *path, int suffix), path, suffix)
-MAKES(mkstemps64, (char *path, int suffix), path, suffix)
-MAKES(mkostemp, (char *path, int flags), path, flags)
-MAKES(mkostemps, (char *path, int suffix, int flags), path, suffix, flags)
-MAKES(mkostemp64, (char *path, int flags), path, flags)
-MAKES(mkostemps64, (char *path, int suffix, int flags), path, suffix, flags)
-MAKES_AT(unlinkat, (int folder, const char *path, int flags), folder, folder, path, flags)
-MAKES_AT(mkdirat, (int folder, const char *path, mode_t mode), folder, folder, path, mode)
-MAKES_AT(symlinkat, (const char *from, int folder, const char *path), folder, from, folder, path)
-MAKES_AT(renameat, (int of, const char *from, int folder, const char *path), folder, of, from, folder, path)
-MAKES_AT(linkat, (int of, const char *from, int folder, const char *path, int flags), folder, of, from, folder, path,
-         flags)
-
-extern int renameat2(int, const char *, int, const char *, unsigned);
-MAKES_AT(renameat2, (int of, const char *from, int folder, const char *path, unsigned flags), folder, of, from, folder,
-         path, flags)
-
-char *mkdtemp(char *path) {
-  REAL(mkdtemp);
-  char *result = real(path);
-  KEEP(note_at(AT_FDCWD, path, 'w'));
-  return result;
-}
+#define MAKES(name, type, declared, passed, folder) WRAP(type, name, declared, passed, , note(folder, path, 'w'))
+MAKES(unlink, int, (const char *path), (path), AT_FDCWD)
+MAKES(remove, int, (const char *path), (path), AT_FDCWD)
+MAKES(rmdir, int, (const char *path), (path), AT_FDCWD)
+MAKES(mkdir, int, (const char *path, mode_t mode), (path, mode), AT_FDCWD)
+MAKES(rename, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+MAKES(link, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+MAKES(symlink, int, (const char *from, const char *path), (from, path), AT_FDCWD)
+BOTH(MAKES, mkstemp, int, (char *path), (path), AT_FDCWD)
+BOTH(MAKES, mkstemps, int, (char *path, int suffix), (path, suffix), AT_FDCWD)
+BOTH(MAKES, mkostemp, int, (char *path, int flags), (path, flags), AT_FDCWD)
+BOTH(MAKES, mkostemps, int, (char *path, int suffix, int flags), (path, suffix, flags), AT_FDCWD)
+MAKES(mkdtemp, char *, (char *path), (path), AT_FDCWD)
+MAKES(unlinkat, int, (int folder, const char *path, int flags), (folder, path, flags), folder)
+MAKES(mkdirat, int, (int folder, const char *path, mode_t mode), (folder, path, mode), folder)
+MAKES(symlinkat, int, (const char *from, int folder, const char *path), (from, folder, path), folder)
+MAKES(renameat, int, (int of, const char *from, int folder, const char *path), (of, from, folder, path), folder)
+MAKES(renameat2, int, (int of, const char *from, int folder, const char *path, unsigned flags),
+      (of, from, folder, path, flags), folder)
+MAKES(linkat, int, (int of, const char *from, int folder, const char *path, int flags),
+      (of, from, folder, path, flags), folder)

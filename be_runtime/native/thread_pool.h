@@ -4,8 +4,8 @@
 /// BE::parallel_for on XLA's thread pool.
 ///
 /// It can't deadlock: the caller takes chunks itself, and waits only for chunks that another thread is running already,
-/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller may
-/// be one of the pool's threads.
+/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller
+/// may be one of the pool's threads.
 
 #include <exception>
 #include <sched.h>
@@ -18,13 +18,10 @@ namespace {
 
 thread_local const Entered* entered = nullptr;
 
-/// Threads of the pool; 1 where there is none. An answer costs a few nanoseconds, an error more.
+/// Return the number of threads of the pool; 1 if there is none. An answer costs a few nanoseconds, an error more.
 inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
   int64_t threads = 1;
-  XLA_FFI_ThreadPool_NumThreads_Args args{};
-  args.struct_size = XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE;
-  args.ctx = frame->ctx;
-  args.num_threads = &threads;
+  XLA_FFI_ThreadPool_NumThreads_Args args{sizeof(args), nullptr, frame->ctx, &threads};
   XLA_FFI_Error* error = frame->api->XLA_FFI_ThreadPool_NumThreads(&args);
   if (__builtin_expect(error == nullptr, 1)) return threads;
   be_xla::drop_error(frame, error);
@@ -54,7 +51,7 @@ struct Job {
     }
   }
 
-  /// Runs on a thread of the pool.
+  /// Run on a thread of the pool.
   static void start(void* data) noexcept {
     Job* job = static_cast<Job*>(data);
     const Entered* before = be_enter(&job->entered);
@@ -68,18 +65,14 @@ struct Job {
   }
 
   void schedule() noexcept {
-    XLA_FFI_ThreadPool_Schedule_Args args{};
-    args.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE;
-    args.ctx = entered.be_frame->ctx;
-    args.task = start;
-    args.data = this;
+    XLA_FFI_ThreadPool_Schedule_Args args{sizeof(args), nullptr, entered.be_frame->ctx, start, this};
     XLA_FFI_Error* error_of_pool = entered.be_frame->api->XLA_FFI_ThreadPool_Schedule(&args);
     if (error_of_pool == nullptr) return;
     be_xla::drop_error(entered.be_frame, error_of_pool);
     drop();
   }
 
-  /// Waits for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
+  /// Wait for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
   void wait() const noexcept {
     for (int spins = 0; __atomic_load_n(&done, __ATOMIC_ACQUIRE) != chunks; ++spins) {
       if (spins > 2000) {
@@ -103,14 +96,13 @@ inline int64_t divided_up(int64_t n, int64_t by) noexcept { return n / by + (n %
 }  // namespace
 }  // namespace BE::detail
 
-const BE::detail::Entered* be_enter(const BE::detail::Entered* call) noexcept {
-  const BE::detail::Entered* before = BE::detail::entered;
-  BE::detail::entered = call;
+const Entered* be_enter(const Entered* call) noexcept {
+  const Entered* before = entered;
+  entered = call;
   return before;
 }
 
 void be_run_chunks(int64_t n, int64_t grain, const void* body, void (*call)(const void*, int64_t, int64_t)) {
-  using namespace BE::detail;
   const Entered* const call_of = entered;
   int64_t threads = call_of == nullptr ? 1 : pool_threads(call_of->be_frame);
   const int64_t finest = divided_up(n, threads * kMostChunks);

@@ -33,14 +33,14 @@ HEADERS = (
     "brainevent/ffi_compat.h",
     "cuda_common.h",
 )
-"""What an author includes, in the order of the page. `portability.h`, `text.h` and the like only serve these."""
+"""What an author includes, in the order of the page. `text.h` only serves these."""
 
 HIDDEN = ("internal", "detail", "std")
 CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPLATE)
 FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR)
 VALUES = (CursorKind.VAR_DECL, CursorKind.FIELD_DECL)
 ALIASES = (CursorKind.TYPE_ALIAS_DECL, CursorKind.TYPE_ALIAS_TEMPLATE_DECL)
-NOISE = {"BE_HD", "BE_COLD", "__device__", "__host__", "__forceinline__", "inline", "BE_INTERNAL_INLINE"}
+NOISE = {"BE_HD", "BE_COLD", "__device__", "__host__", "__forceinline__", "inline", "BE_INTERNAL_PLACE"}
 # So that no CUDA toolkit is needed; kernels' intrinsics are used in bodies alone, which are skipped.
 CUDA_TYPES = "struct __half { unsigned short x; };\nstruct __nv_bfloat16 { unsigned short x; };\n"
 CUDA_HEADERS = ("cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h")
@@ -99,7 +99,7 @@ def read_macros(source: str) -> Iterator[Declaration]:
     seen = set()
     for match in pattern.finditer(source):
         name = match[2]
-        if name.startswith(("BE_INTERNAL", "BE_DEVICE_PASS")) or name in seen:
+        if name.startswith(("BE_INTERNAL", "BE_DEVICE_PASS")) or name in NOISE or name in seen:
             continue
         seen.add(name)
         line = source.count("\n", 0, match.start(2)) + 1
@@ -228,6 +228,11 @@ def _head(cursor: Cursor) -> str:
         depth += (word in "(<[") - (word in ")>]")
         if token.kind.name != "COMMENT" and word not in NOISE:
             words.append(word)
+    if cursor.kind is CursorKind.STRUCT_DECL and cursor.spelling not in words:  # made by a macro, as the next
+        return _qualify(cursor, cursor.spelling)
+    if cursor.kind is CursorKind.FUNCTION_DECL and cursor.spelling not in words:
+        arguments = ", ".join(f"{each.type.spelling} {each.spelling}" for each in cursor.get_arguments())
+        return f"{cursor.result_type.spelling} {cursor.spelling}({arguments})"
     text = re.sub(r"alignas \( .*? \) \) ", "", " ".join(words))
     text = re.sub(r" , class = decltype .*?(?= > (constexpr|explicit))", "", text)
     for old, new in ((r"^(class|struct|enum class|enum|using) ", ""), (r"\s*(::|\(|\)|<|>|,|\[|\]|~)\s*", r"\1")):

@@ -18,7 +18,7 @@ from docs.words import prose
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 INCLUDE = ROOT / "be_runtime" / "include"
-SERVING = {"element_types.h", "index.h", "portability.h", "stream_to_text.h", "text.h", "type_names.h"}
+SERVING = {"text.h"}
 """Headers that only serve others."""
 
 

@@ -8,9 +8,6 @@
 
 #include <new>  // std::exception, far cheaper than <exception>
 
-#include "brainevent/dtype.h"
-#include "brainevent/portability.h"
-#include "brainevent/stream_to_text.h"
 #include "brainevent/text.h"
 
 namespace BE {
@@ -22,9 +19,6 @@ class CheckError : public std::exception {
  public:
   explicit CheckError(const char* message) { what_.append(message); }
   explicit CheckError(const internal::Text& message) noexcept : what_(message) {}
-  CheckError(const CheckError&) noexcept = default;
-  CheckError& operator=(const CheckError&) noexcept = default;
-  ~CheckError() override = default;
 
   const char* what() const noexcept override { return what_.c_str(); }
 
@@ -38,9 +32,6 @@ class CheckError : public std::exception {
 class CudaError : public std::exception {
  public:
   CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
-  CudaError(const CudaError&) noexcept = default;
-  CudaError& operator=(const CudaError&) noexcept = default;
-  ~CudaError() override = default;
 
   const char* what() const noexcept override { return what_.c_str(); }
   int code() const noexcept { return code_; }
@@ -58,7 +49,7 @@ BE_COLD inline Text at_location(const char* file, int line) noexcept {
   return text;
 }
 
-/// Collects what follows `BE_CHECK(condition) <<`.
+/// Collector of the values that follow `BE_CHECK(condition) <<`.
 class CheckMessage {
  public:
   BE_COLD CheckMessage(const char* file, int line, const char* condition) noexcept : text_(at_location(file, line)) {
@@ -99,13 +90,13 @@ class CheckMessage {
   bool separated_ = false;
 };
 
-/// Throws what a CheckMessage has collected. `&` binds looser than `<<` and tighter than `?:`.
+/// Thrower of a collected CheckMessage. `&` binds looser than `<<` and tighter than `?:`.
 struct CheckFailure {
   [[noreturn]] BE_COLD void operator&(const CheckMessage& message) const { throw CheckError(message.text()); }
 };
 
 #if defined(BE_DEVICE_PASS)
-/// What follows `BE_CHECK(condition) <<` in device code, where nothing can collect it.
+/// Sink of the values that follow `BE_CHECK(condition) <<` in device code, which can't collect them.
 struct DeviceCheckMessage {
   template <class T>
   BE_HD const DeviceCheckMessage& operator<<(const T&) const noexcept {
@@ -125,10 +116,10 @@ struct DeviceCheckFailure {
 };
 #endif
 
-/// What usually lies behind a CUDA error that people meet when launching kernels.
+/// Return the usual cause of a CUDA error that a launch of a kernel meets; null if there is none.
 BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
   switch (code) {
-    case 1:  // what CUDA 13 says of a launch where older releases said 9
+    case 1:  // CUDA 13 returns it for a launch where older releases returned 9
       if (!launch) return nullptr;
       [[fallthrough]];
     case 9: return "a grid or block dimension is 0 or too large; with an empty array, launch nothing";
@@ -160,15 +151,14 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` when the condition is false.
 ///
-/// The error names the file, the line, the condition and the message. What follows `<<` is
+/// The error names the file, the line, the condition and the message. The values after `<<` are
 /// evaluated only then. An expression: usable without braces, and where a comma would be.
 ///
 /// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
 /// with `cudaErrorAssert`, after which the process can't use the device any more. For errors in the program, then.
 ///
 /// `BE_CHECK(condition, "text")` does not compile: `bool(...)`, unlike `static_cast`, takes no comma operator.
-#define BE_CHECK(...) \
-  __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
+#define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
 
 #if defined(BE_DEVICE_PASS)
 #define BE_INTERNAL_CHECK_FAILURE(condition) \

@@ -1,15 +1,15 @@
 #pragma once
 
 /// \file
-/// What a kernel source includes: `BE::Tensor`, `BE::Span`, `BE::DType`, `BE::Workspace`, the checks and the dispatch
-/// macros.
+/// The header that a kernel source includes: `BE::Tensor`, `BE::Span`, `BE::DType`, `BE::Workspace`, the checks and the
+/// dispatch macros.
 ///
 /// A CUDA source includes `<cuda_runtime.h>` itself, before or after this header. The definitions of 16-bit and complex
 /// types would cost every build time, so they are here only where be_runtime sees that a source names these types or a
 /// dispatch over them. Other sources, such as an author's header, include `brainevent/dispatch.h`.
 
 #include "brainevent/check.h"
-#include "brainevent/detail/entry.h"  // here, since what generated code needs is best read before the author's macros
+#include "brainevent/detail/entry.h"  // here, so that the author's macros can't change it
 #include "brainevent/dispatch_macros.h"
 #include "brainevent/dtype.h"
 #include "brainevent/span.h"

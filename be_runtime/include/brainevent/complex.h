@@ -4,11 +4,10 @@
 /// Complex numbers for host and device code.
 ///
 /// `std::complex` costs 260 ms of compile time and is not callable in device code, so these are our own. The layout is
-/// that of `std::complex`, `cuComplex` and numpy: the real part, then the imaginary part. Pointers may be cast between
-/// them; values convert from any class with `real()` and `imag()`, and explicitly back.
+/// the one of `std::complex`, `cuComplex` and numpy: the real part, then the imaginary part. Pointers may be cast
+/// between them; values convert from any class with `real()` and `imag()`, and explicitly back.
 
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 

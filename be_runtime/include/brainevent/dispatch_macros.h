@@ -4,7 +4,8 @@
 /// Code written once and compiled for each of several element types.
 ///
 /// The macros name their types where they are used, so including this costs next to nothing. The floats of 16 bits and
-/// fewer, the complex types and the bytes of packed elements are only declared here: `brainevent/dispatch.h` defines them.
+/// fewer, the complex types and the bytes of packed elements are only declared here: `brainevent/dispatch.h` defines
+/// them.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
@@ -19,7 +20,7 @@
 /// | `BE_DISPATCH_FLOATING` | float, double |
 /// | `BE_DISPATCH_FLOATING_AND_HALF` | and `float16_t`, `bfloat16_t` |
 /// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t`, bool |
-/// | `BE_DISPATCH_ALL_TYPES` | those of FLOATING and of INTEGRAL |
+/// | `BE_DISPATCH_ALL_TYPES` | the types of FLOATING and INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
 /// | `BE_DISPATCH_ALL` | every type of the above |
 /// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight floats of a byte |
@@ -27,11 +28,7 @@
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |
 
-#include <stdint.h>
-
 #include "brainevent/check.h"
-#include "brainevent/dtype.h"
-#include "brainevent/type_names.h"
 
 namespace BE {
 namespace internal {
@@ -47,41 +44,24 @@ namespace internal {
 }  // namespace BE
 
 #define BE_DISPATCH_FLOATING(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING", BE_INTERNAL_FLOATING_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...)                                                            \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING_AND_HALF", BE_INTERNAL_FLOATING_AND_HALF_TYPES, DTYPE, #DTYPE, NAME, \
-                       __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(FLOATING, FLOATING, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH(FLOATING_AND_HALF, FLOATING_AND_HALF, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...)                                                                    \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, \
-                       __VA_ARGS__)
-
-#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_COMPLEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_ALL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL", BE_INTERNAL_SCALAR_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_FLOAT8(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOAT8", BE_INTERNAL_FLOAT8_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_PACKED(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_PACKED", BE_INTERNAL_PACKED_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(INTEGRAL, INTEGRAL_AND_BOOL, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH(ALL_TYPES, FLOATING_AND_INTEGRAL, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(COMPLEX, COMPLEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_ALL(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(ALL, SCALAR, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_FLOAT8(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(FLOAT8, FLOAT8, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_PACKED(DTYPE, NAME, ...) BE_INTERNAL_DISPATCH(PACKED, PACKED, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
+  BE_INTERNAL_DISPATCH(SIGNED_INDEX, INDEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 #define BE_DISPATCH_CSR_INDPTR(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_CSR_INDPTR", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
-
-#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                                        \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_A, #DTYPE_A, NAME_A,         \
-                       return BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_B, \
-                                                   #DTYPE_B, NAME_B, __VA_ARGS__);)
+  BE_INTERNAL_DISPATCH(CSR_INDPTR, INDEX, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...) \
+  BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_A, #DTYPE_A, NAME_A,  \
+                       return BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_B, #DTYPE_B, NAME_B, __VA_ARGS__);)
 
 /// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the tensor holds int32.
 #define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
@@ -101,19 +81,19 @@ namespace internal {
   BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES(X, __VA_ARGS__)
 
 // The parameter is named after the alias, so that nested uses do not shadow each other's.
-#define BE_INTERNAL_DISPATCH(MACRO, TYPES, DTYPE, EXPRESSION, NAME, ...)                                      \
-  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                        \
-    switch (be_internal_dtype_of_##NAME) {                                                                    \
-      TYPES(BE_INTERNAL_CASE, NAME, __VA_ARGS__)                                                              \
-      default:                                                                                                \
-        ::BE::internal::throw_unsupported_dtype(MACRO, &(TYPES(BE_INTERNAL_LISTED, ))[2],                     \
-                                                be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, __LINE__); \
-    }                                                                                                         \
+#define BE_INTERNAL_DISPATCH(MACRO, GROUP, DTYPE, EXPRESSION, NAME, ...)                                          \
+  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                            \
+    switch (be_internal_dtype_of_##NAME) {                                                                        \
+      BE_INTERNAL_##GROUP##_TYPES(BE_INTERNAL_CASE, NAME, __VA_ARGS__) default                                    \
+          : ::BE::internal::throw_unsupported_dtype("BE_DISPATCH_" #MACRO,                                        \
+                                                    &(BE_INTERNAL_##GROUP##_TYPES(BE_INTERNAL_LISTED, ))[2],      \
+                                                    be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, __LINE__); \
+    }                                                                                                             \
   }(DTYPE)
 
-#define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BITS, XLA, CODE, NAME, ...)  \
-  case ::BE::DType::DTYPE: {                                                     \
-    using NAME [[maybe_unused]] = TYPE;                                          \
-    __VA_ARGS__                                                                  \
-    break;                                                                       \
+#define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BITS, XLA, CODE, NAME, ...) \
+  case ::BE::DType::DTYPE: {                                                    \
+    using NAME [[maybe_unused]] = TYPE;                                         \
+    __VA_ARGS__                                                                 \
+    break;                                                                      \
   }

@@ -6,14 +6,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "brainevent/portability.h"
+// The differences between compilers.
+
+/// Marks a function for the host and, under a CUDA compiler, for the device.
+#if defined(__CUDACC__)
+#define BE_HD __host__ __device__
+#else
+#define BE_HD
+#endif
+
+/// Defined while code for the GPU is being generated.
+#if defined(__CUDA_ARCH__)
+#define BE_DEVICE_PASS 1
+#endif
+
+/// A function on an error path: kept out of line, and out of the hot code's way.
+#define BE_COLD __attribute__((cold, noinline))
+
+/// A function that the handler defines once for all objects of a module.
+#define BE_INTERNAL_HIDDEN extern "C" __attribute__((visibility("hidden")))
 
 /// The element types, a row each, in the groups of brainevent/dispatch_macros.h:
 ///
 /// `X(enumerator of DType, its value, C++ type, numpy's name, bits, enumerator of XLA_FFI_DataType, its value, ...)`
 ///
-/// with what follows `X` in place of the dots. Where several elements share a byte, the C++ type is that byte. All that
-/// is known of the types, here and in native/handler.cc, is made of these rows; a test compares them with
+/// with the arguments after `X` in place of the dots. If several elements share a byte, the C++ type is that byte. All
+/// that the package knows of the types, here and in native/handler.cc, comes from these rows; a test compares them with
 /// be_runtime/dtypes.py. Values below 31 are free for a new type, once.
 #define BE_INTERNAL_BOOL_TYPES(X, ...) \
   X(Bool, 12, bool, bool, 8, PRED, 1, __VA_ARGS__)
@@ -77,44 +95,284 @@
 /// For the names of some rows as one text, which begins with a comma and a space.
 #define BE_INTERNAL_LISTED(dtype, value, type, name, ...) ", " #name
 
+// The C++ types of elements that C++ lacks. Declarations only: `<cuda_fp16.h>` and `<cuda_bf16.h>` cost each build a
+// third of a second. A name is enough for a pointer; `brainevent/dtypes.h`, or CUDA's own headers, define the types.
+
+struct __half;
+struct __nv_bfloat16;
+struct __nv_fp8_e5m2;
+struct __nv_fp8x2_e5m2;
+struct __nv_fp8x4_e5m2;
+struct __nv_fp8_e4m3;
+struct __nv_fp8x2_e4m3;
+struct __nv_fp8x4_e4m3;
+struct __nv_fp8_e8m0;
+struct __nv_fp8x2_e8m0;
+struct __nv_fp8x4_e8m0;
+struct __nv_fp4x2_e2m1;
+struct __nv_fp4x4_e2m1;
+
 namespace BE {
+
+#if defined(__CUDACC__)
+using float16_t = ::__half;
+using bfloat16_t = ::__nv_bfloat16;
+#else
+struct float16_t;
+struct bfloat16_t;
+#endif
+
+template <class Real>
+struct Complex;
+
+using complex64_t = Complex<float>;
+using complex128_t = Complex<double>;
+
+struct float8_e5m2_t;
+struct float8_e4m3fn_t;
+struct float8_e4m3b11fnuz_t;
+struct float8_e5m2fnuz_t;
+struct float8_e4m3fnuz_t;
+struct float8_e4m3_t;
+struct float8_e3m4_t;
+struct float8_e8m0fnu_t;
+
+struct int2x4_t;
+struct uint2x4_t;
+struct int4x2_t;
+struct uint4x2_t;
+struct float4_e2m1fnx2_t;
 
 /// The element type of a tensor. The values are part of the binary interface.
 enum class DType : uint8_t {
 #define BE_INTERNAL_ENUMERATOR(dtype, value, ...) dtype = value,
   BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_ENUMERATOR, )
-#undef BE_INTERNAL_ENUMERATOR
   Invalid = 255,
 };
 
-/// Bits of one element; 0 for `Invalid` and for values outside the enumeration.
+/// Return the bits of one element; 0 for `Invalid` and for values outside the enumeration.
 BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_BITS(dtype, value, type, name, bits, ...) \
   case DType::dtype: return bits;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_BITS, )
-#undef BE_INTERNAL_BITS
     case DType::Invalid: break;
   }
   return 0;
 }
 
-/// Bytes of one element; 0 where several share a byte, and where `dtype_bits` is 0.
+/// Return the bytes of one element; 0 if several share a byte, and if `dtype_bits` is 0.
 BE_HD constexpr size_t dtype_size(DType dtype) noexcept {
   return dtype_bits(dtype) / 8;
 }
 
-/// The name numpy gives the type, `"invalid"` where there is none.
+/// Return numpy's name of the type, `"invalid"` if there is none.
 /// The text is static: it outlives every tensor.
 BE_HD constexpr const char* dtype_name(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_NAME(dtype, value, type, name, ...) \
   case DType::dtype: return #name;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_NAME, )
-#undef BE_INTERNAL_NAME
     case DType::Invalid: break;
   }
   return "invalid";
 }
 
+// The DType of each C++ type, and the C++ types through which the elements of a buffer may be read and written.
+
+namespace internal {
+
+template <class T>
+struct DTypeOf;
+
+#define BE_INTERNAL_DTYPE_OF(dtype, number, type, ...) \
+  template <>                                          \
+  struct DTypeOf<type> {                               \
+    static constexpr DType value = DType::dtype;       \
+  };
+BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_DTYPE_OF, )
+
+// CUDA's own types: 16-bit types in C++ sources that include its headers, and 8-bit types beside ours.
+#if !defined(__CUDACC__)
+BE_INTERNAL_DTYPE_OF(Float16, , ::__half, )
+BE_INTERNAL_DTYPE_OF(BFloat16, , ::__nv_bfloat16, )
+#endif
+BE_INTERNAL_DTYPE_OF(Float8E5M2, , ::__nv_fp8_e5m2, )
+BE_INTERNAL_DTYPE_OF(Float8E4M3FN, , ::__nv_fp8_e4m3, )
+BE_INTERNAL_DTYPE_OF(Float8E8M0FNU, , ::__nv_fp8_e8m0, )
+
+// As wide as long, which is int64_t on every system that JAX runs on.
+BE_INTERNAL_DTYPE_OF(Int64, , long long, )
+BE_INTERNAL_DTYPE_OF(UInt64, , unsigned long long, )
+
+template <class T>
+struct DTypeOf<const T> : DTypeOf<T> {};
+template <class T>
+struct DTypeOf<volatile T> : DTypeOf<T> {};
+template <class T>
+struct DTypeOf<const volatile T> : DTypeOf<T> {};
+
+/// DTypes as a set, for the buffers that a T* may point into: a bit for each. Every set holds `Invalid`, since a
+/// placeholder has no elements to misread.
+using DTypeSet = uint32_t;
+
+template <class... DTypes>
+constexpr DTypeSet dtype_set(DTypes... dtypes) noexcept {
+  return ((DTypeSet{1} << static_cast<unsigned>(dtypes)) | ... | (DTypeSet{1} << 31));
+}
+
+constexpr DTypeSet kEveryDType = ~DTypeSet{0};
+constexpr DTypeSet kNoDType = dtype_set();
+
+/// The complex type of which two such numbers are one.
+constexpr DTypeSet pairs_of(DTypeSet reals) noexcept {
+  if (reals == dtype_set(DType::Float32)) return dtype_set(DType::Complex64);
+  return reals == dtype_set(DType::Float64) ? dtype_set(DType::Complex128) : kNoDType;
+}
+
+/// The ranks of functions for a type, tried from the highest rank down.
+template <int kRank>
+struct Rank : Rank<kRank - 1> {};
+template <>
+struct Rank<0> {};
+
+template <class T>
+struct ValueOf {
+  using type = T;
+};
+template <class T>
+struct ValueOf<T&> {
+  using type = T;
+};
+
+/// The x, y, z and w of a vector.
+template <class First, class... Others>
+struct Members {
+  using type = First;
+  static constexpr size_t size = (__is_same(First, Others) && ...) ? sizeof(First) * (1 + sizeof...(Others)) : 0;
+};
+template <class T>
+auto members_of(Rank<3>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z), decltype(T::w)>;
+template <class T>
+auto members_of(Rank<2>) -> Members<decltype(T::x), decltype(T::y), decltype(T::z)>;
+template <class T>
+auto members_of(Rank<1>) -> Members<decltype(T::x), decltype(T::y)>;
+template <class T>
+auto members_of(Rank<0>) -> Members<decltype(T::x)>;
+
+// Where a T* may point. C++ lets the bytes of every object be read through the first three.
+constexpr DTypeSet pointed_into(const volatile void*) noexcept { return kEveryDType; }
+constexpr DTypeSet pointed_into(const volatile char*) noexcept { return kEveryDType; }
+constexpr DTypeSet pointed_into(const volatile unsigned char*) noexcept { return kEveryDType; }
+constexpr DTypeSet pointed_into(const volatile signed char*) noexcept { return dtype_set(DType::Int8, DType::Bool); }
+constexpr DTypeSet pointed_into(const volatile uint16_t*) noexcept {
+  return dtype_set(DType::UInt16, DType::Float16, DType::BFloat16);
+}
+// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
+#define BE_INTERNAL_CUDA_VECTOR(type, dtype) \
+  constexpr DTypeSet pointed_into(const volatile ::type*) noexcept { return dtype_set(DType::dtype); }
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e5m2, Float8E5M2)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e5m2, Float8E5M2)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e4m3, Float8E4M3FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e4m3, Float8E4M3FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e8m0, Float8E8M0FNU)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e8m0, Float8E8M0FNU)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp4x2_e2m1, Float4E2M1FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp4x4_e2m1, Float4E2M1FN)
+template <class T>
+constexpr DTypeSet pointed_into(T* const volatile*) noexcept {
+  return kNoDType;
+}
+template <class T>
+constexpr DTypeSet pointed_into(const volatile T*) noexcept;
+template <class T, size_t kSize>
+constexpr DTypeSet pointed_into(const volatile T (*)[kSize]) noexcept {
+  return pointed_into(static_cast<const volatile T*>(nullptr));
+}
+
+/// A vector of `Part`s: into buffers of them, and of pairs of them.
+template <class Part>
+constexpr DTypeSet vector_of(size_t size) noexcept {
+  const DTypeSet parts = pointed_into(static_cast<const volatile Part*>(nullptr));
+  return size % (2 * sizeof(Part)) == 0 ? parts | pairs_of(parts) : parts;
+}
+
+/// The element of a DType.
+template <class T, DType kDType = DTypeOf<T>::value>
+constexpr DTypeSet by_rule(Rank<4>) noexcept {
+  return dtype_set(kDType);
+}
+
+/// `float4`, `__half2`, and whatever else has nothing but an x, a y and so on, all of one type.
+template <class T, class Found = decltype(members_of<T>(Rank<3>()))>
+constexpr DTypeSet by_rule(Rank<3>) noexcept {
+  return Found::size == sizeof(T) ? vector_of<typename Found::type>(sizeof(T)) : kNoDType;
+}
+
+/// `std::complex` and its like.
+template <class T, class Real = typename ValueOf<decltype(static_cast<const T*>(nullptr)->real())>::type,
+          class = decltype(static_cast<const T*>(nullptr)->imag())>
+constexpr DTypeSet by_rule(Rank<2>) noexcept {
+  const DTypeSet reals = pointed_into(static_cast<const volatile Real*>(nullptr));
+  return sizeof(T) == 2 * sizeof(Real) ? pairs_of(reals) : kNoDType;
+}
+
+/// A compiler's own vectors, and classes that hold nothing but an array, such as `std::array`.
+template <class T, class Part = typename ValueOf<decltype((*static_cast<T*>(nullptr))[0])>::type>
+constexpr DTypeSet by_rule(Rank<1>) noexcept {
+  return __is_trivially_copyable(T) && sizeof(T) % sizeof(Part) == 0 ? vector_of<Part>(sizeof(T)) : kNoDType;
+}
+
+/// A compiler's own 16-bit floats, told by how many bits they keep.
+template <class T>
+constexpr DTypeSet by_number(decltype(static_cast<T>(0.5f))*) noexcept {
+  if (sizeof(T) != 2 || static_cast<float>(static_cast<T>(0.5f)) != 0.5f) return kNoDType;
+  const float finest = 1.0009765625f;
+  return dtype_set(static_cast<float>(static_cast<T>(finest)) == finest ? DType::Float16 : DType::BFloat16);
+}
+template <class T>
+constexpr DTypeSet by_number(...) noexcept {
+  return kNoDType;
+}
+template <class T>
+constexpr DTypeSet by_rule(Rank<0>) noexcept {
+  if constexpr (__is_class(T) || __is_union(T)) {
+    return kNoDType;
+  } else {
+    return by_number<T>(nullptr);
+  }
+}
+
+template <class T>
+constexpr DTypeSet pointed_into(const volatile T*) noexcept {
+  if constexpr (__is_enum(T)) {
+    return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
+  } else {
+    return by_rule<T>(Rank<4>());
+  }
+}
+
+/// The element types of the buffers that a `T*` may point into.
+template <class T>
+constexpr DTypeSet kPointedInto = pointed_into(static_cast<const volatile T*>(nullptr));
+
+// The bits of a float, and their rounding.
+
+template <class To, class From>
+BE_HD inline To bits_as(From value) noexcept {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To result;
+  __builtin_memcpy(&result, &value, sizeof(To));
+  return result;
+}
+
+/// Drops the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
+BE_HD constexpr uint32_t shift_right_rounded(uint32_t value, int count) noexcept {
+  const uint32_t kept = value >> count;
+  const uint32_t dropped = value & ((uint32_t{1} << count) - 1);
+  const uint32_t half = uint32_t{1} << (count - 1);
+  return kept + (dropped > half || (dropped == half && (kept & 1) != 0) ? 1 : 0);
+}
+
+}  // namespace internal
 }  // namespace BE

@@ -5,7 +5,6 @@
 
 #include "brainevent/complex.h"
 #include "brainevent/dtype.h"
-#include "brainevent/element_types.h"
 #include "brainevent/float8.h"
 #include "brainevent/half.h"
 #include "brainevent/packed.h"
@@ -23,7 +22,6 @@ struct CppType;
     using type = cpp_type;                                \
   };
 BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
-#undef BE_INTERNAL_CPP_TYPE
 
 }  // namespace internal
 
@@ -31,8 +29,8 @@ BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
 template <class T>
 constexpr DType dtype_of = internal::DTypeOf<T>::value;
 
-/// The type of a DType's elements: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` a byte of two. Does
-/// not compile for `DType::Invalid`.
+/// The type of a DType's elements: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` a byte of two.
+/// Does not compile for `DType::Invalid`.
 template <DType kDType>
 using cpp_type = typename internal::CppType<kDType>::type;
 

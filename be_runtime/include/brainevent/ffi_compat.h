@@ -6,31 +6,22 @@
 /// Needs jaxlib's include folder. Works on `c_api.h` alone, and beside `xla/ffi/api/ffi.h`, whose buffers `tensor_of`
 /// takes.
 
-#include "brainevent/check.h"
-#include "brainevent/dtype.h"
-#include "brainevent/tensor.h"
+#include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace BE {
 
-/// The DType of an XLA element type; `Invalid` for those that a Tensor cannot hold.
+/// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
-  switch (dtype) {
-#define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bits, xla, ...) \
-  case XLA_FFI_DataType_##xla: return DType::dtype;
-    BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_FROM_XLA, )
-#undef BE_INTERNAL_FROM_XLA
-    default: return DType::Invalid;
-  }
+  return detail::be_dtype_of(dtype);
 }
 
-/// The XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
+/// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_TO_XLA(dtype, value, type, name, bits, xla, ...) \
   case DType::dtype: return XLA_FFI_DataType_##xla;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_TO_XLA, )
-#undef BE_INTERNAL_TO_XLA
     case DType::Invalid: break;
   }
   return XLA_FFI_DataType_INVALID;
@@ -47,12 +38,13 @@ inline Tensor tensor_of_parts(void* data, XLA_FFI_DataType dtype, int64_t rank, 
 
 }  // namespace internal
 
-/// A view of a buffer of XLA's C API. Throws `CheckError` for a dtype or rank that a Tensor cannot hold.
+/// Return a view of a buffer of XLA's C API. Throws `CheckError` for a dtype or rank that a Tensor cannot hold.
 inline Tensor tensor_of(const XLA_FFI_Buffer& buffer) {
   return internal::tensor_of_parts(buffer.data, buffer.dtype, buffer.rank, buffer.dims);
 }
 
-/// A view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; throws likewise.
+/// Return a view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; throws
+/// likewise.
 template <class XlaBuffer>
 Tensor tensor_of(const XlaBuffer& buffer) {
   const auto dims = buffer.dimensions();

@@ -3,20 +3,16 @@
 /// \file
 /// Floats of 8 bits: bytes that convert to and from float, on the host and in device code alike, as JAX's do.
 ///
-/// What is too large becomes infinity, or NaN in a format without one. CUDA has types of its own for three of the eight
-/// formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A pointer to
-/// the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the `__x` of those.
+/// A value that is too large becomes infinity, or NaN in a format without one. CUDA has types of its own for three of
+/// the eight formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A
+/// pointer to the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the `__x` of those.
 
-#include <stdint.h>
-
-#include "brainevent/detail/float_bits.h"
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 namespace BE {
 namespace internal {
 
-/// How a format of few bits spells what is no number.
+/// The encoding of infinity and NaN in a format of few bits.
 enum class Specials {
   kIeee,  ///< the highest exponent is for infinity and NaNs
   kFn,    ///< no infinity; NaN has all bits but the sign
@@ -39,7 +35,7 @@ struct SmallFloat {
     uint32_t code = 0;
     if (magnitude >= kRebias + (1u << 23)) {
       code = shift_right_rounded(magnitude - kRebias, kShift);
-    } else {  // in units of the smallest number; what 25 bits are dropped of is less than half of one
+    } else {  // in units of the smallest number; a value that loses 25 bits is less than half of one
       const int count = 151 - kBias - kFractionBits - static_cast<int>(magnitude >> 23);
       code = shift_right_rounded((magnitude & 0x7fffffu) | 0x800000u, count < 25 ? count : 25);
     }
@@ -77,8 +73,8 @@ struct SmallFloat {
 
 /// A power of two from 2^-127 to 2^127, or NaN: the exponent of a float and nothing else.
 struct PowerOfTwo {
-  /// Rounds up from one and a half times a power, and whatever lies between 2^-127 and 2^-126; zero and negative numbers
-  /// are NaN.
+  /// Rounds up from one and a half times a power, and whatever lies between 2^-127 and 2^-126; zero and negative
+  /// numbers are NaN.
   static BE_HD uint8_t encode(float value) noexcept {
     const uint32_t bits = bits_as<uint32_t>(value);
     if (bits == 0 || bits >= 0x7f800000u) return 0xff;
@@ -101,31 +97,18 @@ struct Float8 {
 
 }  // namespace internal
 
-// Each says how many bits its exponent and its fraction have, and the exponent's bias.
-
-struct float8_e5m2_t : internal::Float8<internal::SmallFloat<5, 2, 15, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e4m3fn_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kFn>> {
-  using Float8::Float8;
-};
-struct float8_e4m3b11fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 11, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e5m2fnuz_t : internal::Float8<internal::SmallFloat<5, 2, 16, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e4m3fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 8, internal::Specials::kFnuz>> {
-  using Float8::Float8;
-};
-struct float8_e4m3_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e3m4_t : internal::Float8<internal::SmallFloat<3, 4, 3, internal::Specials::kIeee>> {
-  using Float8::Float8;
-};
-struct float8_e8m0fnu_t : internal::Float8<internal::PowerOfTwo> {
-  using Float8::Float8;
-};
+/// A row for each type: how many bits its exponent and its fraction have, the exponent's bias, and its special numbers.
+#define BE_INTERNAL_FLOAT8(type, ...)                     \
+  struct type : internal::Float8<internal::__VA_ARGS__> { \
+    using Float8::Float8;                                 \
+  };
+BE_INTERNAL_FLOAT8(float8_e5m2_t, SmallFloat<5, 2, 15, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e4m3fn_t, SmallFloat<4, 3, 7, internal::Specials::kFn>)
+BE_INTERNAL_FLOAT8(float8_e4m3b11fnuz_t, SmallFloat<4, 3, 11, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e5m2fnuz_t, SmallFloat<5, 2, 16, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e4m3fnuz_t, SmallFloat<4, 3, 8, internal::Specials::kFnuz>)
+BE_INTERNAL_FLOAT8(float8_e4m3_t, SmallFloat<4, 3, 7, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e3m4_t, SmallFloat<3, 4, 3, internal::Specials::kIeee>)
+BE_INTERNAL_FLOAT8(float8_e8m0fnu_t, PowerOfTwo)
 
 }  // namespace BE

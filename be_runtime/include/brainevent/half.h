@@ -3,7 +3,7 @@
 /// \file
 /// 16-bit floating types: CUDA's own under a CUDA compiler, light ones elsewhere.
 
-#include "brainevent/type_names.h"
+#include "brainevent/dtype.h"
 
 #if defined(__CUDACC__)
 
@@ -12,7 +12,6 @@
 
 #else
 
-#include "brainevent/detail/float_bits.h"
 
 namespace BE {
 

@@ -4,13 +4,9 @@
 /// Elements of 2 and 4 bits, as XLA hands them over: the first of a byte in its lowest bits, and no gaps between rows.
 ///
 /// `BE::load_packed(p, i)` and `BE::store_packed(p, i, value)` read and write an element by its index in an array;
-/// `T::value_type` is what they take and give. A store writes a whole byte: threads must not share one.
-
-#include <stdint.h>
+/// `T::value_type` is the type of the value. A store writes a whole byte: threads must not share one.
 
 #include "brainevent/float8.h"
-#include "brainevent/portability.h"
-#include "brainevent/type_names.h"
 
 namespace BE {
 namespace internal {
@@ -21,7 +17,7 @@ struct SmallInt {
   using value_type = Value;
   static constexpr int kBits = kSize;
 
-  /// Of what is too large, the lowest bits.
+  /// Keep the lowest bits of a value that is too large.
   static BE_HD constexpr uint8_t encode(Value value) noexcept { return static_cast<uint8_t>(value); }
   static BE_HD constexpr Value decode(uint32_t code) noexcept {
     return static_cast<Value>(static_cast<Value>(code << (8 - kBits)) >> (8 - kBits));
@@ -55,7 +51,7 @@ struct int2x4_t : internal::Packed<internal::SmallInt<int8_t, 2>> {};
 struct uint2x4_t : internal::Packed<internal::SmallInt<uint8_t, 2>> {};
 struct int4x2_t : internal::Packed<internal::SmallInt<int8_t, 4>> {};
 struct uint4x2_t : internal::Packed<internal::SmallInt<uint8_t, 4>> {};
-/// What is too large becomes 6, the largest number, and NaN becomes zero.
+/// A value that is too large becomes 6, the largest number, and NaN becomes zero.
 struct float4_e2m1fnx2_t : internal::Packed<internal::SmallFloat<2, 1, 1, internal::Specials::kNone>> {};
 
 /// Element `index`, counted from 0, of an array of them.

@@ -3,8 +3,6 @@
 /// \file
 /// `BE::parallel_for`, on the threads that XLA has for the CPU.
 
-#include <stdint.h>
-
 #include "brainevent/detail/entry.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -40,14 +38,13 @@ namespace BE {
 
 namespace detail {
 
-/// Tells which call this thread runs.
+/// Guard that records the call that this thread runs.
 class EnteredCall {
  public:
   EnteredCall(XLA_FFI_CallFrame* be_frame, const char* be_kernel) noexcept
       : be_here_{be_frame, be_kernel}, be_before_(be_enter(&be_here_)) {}
   ~EnteredCall() { be_enter(be_before_); }
-  EnteredCall(const EnteredCall&) = delete;
-  EnteredCall& operator=(const EnteredCall&) = delete;
+  EnteredCall& operator=(EnteredCall&&) = delete;
 
  private:
   const Entered be_here_;
@@ -55,7 +52,7 @@ class EnteredCall {
 };
 
 #if defined(BE_INTERNAL_TSAN)
-/// Runs parts on threads of their own, since ThreadSanitizer sees nothing of how XLA's threads wait for each other. Each
+/// Run parts on threads of their own: ThreadSanitizer does not see how XLA's threads wait for each other. Each
 /// thread has some of the parts whatever the others do, so that two parts that touch one element are always found.
 template <class F>
 void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
@@ -81,12 +78,12 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Calls `f(begin, end)` for parts of 0 to `n` of at least `grain` each, which together are all of it, on several threads
-/// at once. Returns when all are done.
+/// Call `f(begin, end)` for parts of 0 to `n` of at least `grain` each, which together are all of it, on several
+/// threads at once. Returns when all are done.
 ///
-/// A part should take 5 us or longer. With `n <= grain`, on a GPU, in a constructor of a State, and wherever XLA gives no
-/// threads, `f(0, n)` is called here. Parts may call it again. The first exception of a part comes back here; parts that
-/// have not begun are left out then.
+/// A part should take 5 us or longer. With `n <= grain`, on a GPU, in a constructor of a State, and wherever XLA gives
+/// no threads, `f(0, n)` is called here. Parts may call it again. The first exception of a part comes back here; parts
+/// that have not begun are left out then.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;

@@ -1,14 +1,10 @@
 #pragma once
 
 /// \file
-/// What an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program is compiled.
+/// The object that an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program
+/// is compiled.
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
-#include "brainevent/element_types.h"
 
 namespace BE {
 
@@ -19,12 +15,12 @@ class Attributes {
   Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
       : be_frame(frame), be_entry(entry), be_values(values) {}
 
-  /// Whether the entry point takes such an attribute.
+  /// Return whether the entry point takes such an attribute.
   bool has(const char* name) const noexcept;
 
   /// The value of an attribute: a number as an arithmetic type that holds it, a text and the name of an enumerator as a
-  /// class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are made of an address and
-  /// a count; one that only refers to the elements, such as `std::string_view`, is valid as long as this.
+  /// class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are made of an address
+  /// and a count; one that only refers to the elements, such as `std::string_view`, is valid as long as this.
   ///
   /// Throws `CheckError` where there is no such attribute, or one of another type.
   template <class T>
@@ -82,10 +78,12 @@ T Attributes::get(const char* name) const {
 /// One object for each call site of a compiled program: a plan, tables, handles for a library.
 ///
 /// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
-/// else by the default constructor, and deleted with the program. What a constructor throws fails the compilation.
+/// else by the default constructor, and deleted with the program. An exception of the constructor fails the
+/// compilation.
 ///
-/// All devices and threads that run the program share it, at once. So only what is const can be reached: change what a
-/// `mutable` member or a pointer leads to under a lock of your own. See `BE::PerDevice` for one object for each device.
+/// All devices and threads that run the program share it, at once. So only const members can be reached: change the
+/// object that a `mutable` member or a pointer leads to under a lock of your own. See `BE::PerDevice` for one object
+/// for each device.
 template <class T>
 class State {
  public:
@@ -100,7 +98,7 @@ class State {
 
 namespace detail {
 
-/// What a generated source says of an entry point's state, and under which number each copy of XLA in the process knows
+/// The description of an entry point's state in a generated source, and the number by which each copy of XLA knows
 /// its type. Lives in static storage.
 struct StateRecord {
   static constexpr int kMostApis = 8;
@@ -131,24 +129,15 @@ template <class T, class... Rest>
 struct StateIn<const State<T>&, Rest...> : StateIn<State<T>> {};
 
 template <class T>
-void* be_make_state(const Attributes& be_attributes) {
-  if constexpr (__is_constructible(T, const Attributes&)) {
-    return new T(be_attributes);
-  } else {
-    static_cast<void>(be_attributes);
-    return new T();
-  }
-}
-
-template <class T>
-void be_delete_state(void* be_state) {
-  delete static_cast<T*>(be_state);
+void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
+  if constexpr (__is_constructible(T, const Attributes&)) return new T(be_attributes);
+  else return new T();
 }
 
 template <class Result, class... Params>
 constexpr StateRecord be_record_of(Result (*)(Params...)) noexcept {
   using T = typename StateIn<Params...>::Type;
-  return {be_make_state<T>, be_delete_state<T>, {}};
+  return {be_make_state<T>, [](void* be_state) { delete static_cast<T*>(be_state); }, {}};
 }
 
 }  // namespace detail
@@ -175,7 +164,7 @@ inline int be_current_device() {
   return be_device;
 }
 
-/// Makes a device the current one. What allocates may be made on it although XLA records a CUDA graph.
+/// Guard that makes a device the current one. Objects that allocate may be made on it while XLA records a CUDA graph.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -187,8 +176,7 @@ class OnDevice {
     cudaThreadExchangeStreamCaptureMode(&mode_);
     cudaSetDevice(before_);
   }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  OnDevice& operator=(OnDevice&&) = delete;
 
  private:
   int before_ = 0;
@@ -220,10 +208,9 @@ class PerDevice {
       delete static_cast<T*>(objects_[device]);
     }
   }
-  PerDevice(const PerDevice&) = delete;
-  PerDevice& operator=(const PerDevice&) = delete;
+  PerDevice& operator=(PerDevice&&) = delete;
 
-  /// The object of the current device. If there is none it is made of these arguments.
+  /// Return the object of the current device. If there is none, it is made from these arguments.
   template <class... Arguments>
   const T& get(const Arguments&... arguments) const {
     const int device = detail::be_current_device();

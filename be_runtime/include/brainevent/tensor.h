@@ -3,14 +3,7 @@
 /// \file
 /// The view of an array that a kernel's entry point receives.
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "brainevent/check.h"
-#include "brainevent/dtype.h"
-#include "brainevent/element_types.h"
-#include "brainevent/index.h"
-#include "brainevent/portability.h"
 
 #if defined(BE_INTERNAL_CHECKED)
 #include "brainevent/detail/checked.h"
@@ -23,6 +16,21 @@ namespace BE {
 
 /// The most dimensions of a tensor.
 constexpr int kMaxDim = 8;
+
+#if defined(BE_INTERNAL_CHECKED)
+/// An index, and the place in the source where it was written.
+struct Index {
+  BE_HD Index(int64_t number, const char* path = __builtin_FILE(), int at = __builtin_LINE()) noexcept  // NOLINT
+      : value(number), file(path), line(at) {}
+  BE_HD operator int64_t() const noexcept { return value; }  // NOLINT: implicit on purpose
+
+  int64_t value;
+  const char* file;
+  int line;
+};
+#else
+using Index = int64_t;
+#endif
 
 namespace internal {
 
@@ -44,11 +52,23 @@ namespace internal {
 
 }  // namespace internal
 
+/// Ends the kernel in device code; calls a function that throws on the host.
 #if defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_TRAP_OR(call) __trap()
+#else
+#define BE_INTERNAL_TRAP_OR(call) call
+#endif
+
+#if defined(BE_INTERNAL_CHECKED)
+#define BE_INTERNAL_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) check_element_type<T>(__PRETTY_FUNCTION__, file, line)
+#elif defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_PLACE
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
 #else
+#define BE_INTERNAL_PLACE
 /// A shift of a constant, and in place: a function for it would take longer to compile than the test itself.
-#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                          \
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                       \
   if (!(internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1)) \
   be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
 #endif
@@ -64,7 +84,7 @@ namespace internal {
 /// and can be a `__global__` function's parameter by value. All accessors work in device code.
 ///
 /// Stream: the elements live where the module's platform says (device memory for CUDA). Reading
-/// them from the host, or on another stream, needs the caller's own synchronisation.
+/// them from the host, or on another stream, needs the caller's own synchronization.
 class Tensor {
  public:
   static constexpr int kMaxDims = kMaxDim;
@@ -79,7 +99,7 @@ class Tensor {
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
-    // Each extent by itself, so that the compiler can leave out those that nobody asks for.
+    // Each extent by itself, so that the compiler can leave out extents that nobody reads.
     int64_t elements = 1;
     for (int i = 0; i < ndim; ++i) elements *= dims[i];
     numel_ = elements;
@@ -111,35 +131,22 @@ class Tensor {
   /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
   ///
   /// Throws `CheckError` on the host for any other `T`. In device code it is checked in a checked build alone.
-#if defined(BE_INTERNAL_CHECKED)
   template <typename T>
-  BE_HD T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
-    return static_cast<T*>(data_);
-  }
-  template <typename T>
-  BE_HD const T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
-    return static_cast<const T*>(data_);
-  }
-#else
-  template <typename T>
-  BE_HD T* data_ptr() {
+  BE_HD T* data_ptr(BE_INTERNAL_PLACE) {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<T*>(data_);
   }
   template <typename T>
-  BE_HD const T* data_ptr() const {
+  BE_HD const T* data_ptr(BE_INTERNAL_PLACE) const {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<const T*>(data_);
   }
-#endif
 
   /// The element at as many indices as there are dimensions: `x.at<float>(row, column)`.
   ///
   /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
   /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
-  /// code goes on with other memory, until the call fails with what the first thread did.
+  /// code goes on with other memory, until the call fails with the access of the first thread.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
@@ -172,32 +179,20 @@ class Tensor {
   /// brainevent/packed.h.
   BE_HD size_t element_size() const {
     const size_t size = dtype_size(dtype_);
-    if (size == 0 && dtype_ != DType::Invalid) {
-#if defined(BE_DEVICE_PASS)
-      __trap();
-#else
-      internal::throw_no_element_size(dtype_);
-#endif
-    }
+    if (size == 0 && dtype_ != DType::Invalid) BE_INTERNAL_TRAP_OR(internal::throw_no_element_size(dtype_));
     return size;
   }
 
   /// Number of elements: 1 for a scalar, 0 where any extent is 0.
   BE_HD int64_t numel() const noexcept { return numel_; }
 
-  /// Bytes of all elements. Where they share bytes, what is left of the last byte holds anything.
+  /// Bytes of all elements. If they share bytes, the rest of the last byte holds anything.
   BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
   /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
   /// does not fit.
   BE_HD int numel_checked_int() const {
-    if (numel_ > INT32_MAX) {
-#if defined(BE_DEVICE_PASS)
-      __trap();
-#else
-      internal::throw_numel_exceeds_int(numel_);
-#endif
-    }
+    if (numel_ > INT32_MAX) BE_INTERNAL_TRAP_OR(internal::throw_numel_exceeds_int(numel_));
     return static_cast<int>(numel_);
   }
 
@@ -223,12 +218,12 @@ class Tensor {
 
 #if defined(BE_INTERNAL_CHECKED)
   template <typename T>
-  BE_HD void checked_element_type(const char* function, const char* file, int line) const {
+  BE_HD void check_element_type(const char* function, const char* file, int line) const {
     if (internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1) return;
     report(internal::Access::kType, false, function, file, line);
   }
 
-  /// Reports an access that is not possible, and returns false in device code.
+  /// Return whether an access is possible. If not, it is reported, and device code goes on.
   template <typename T>
   BE_HD bool can_access(const int64_t* indices, int count, const char* function, const Index& place) const {
     using internal::Access;

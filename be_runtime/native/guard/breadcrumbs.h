@@ -1,23 +1,15 @@
 #pragma once
 
 /// \file
-/// Which checked calls are running, for who looks when the process dies: the handler of the fault, and, if they are kept
-/// in a file, whoever reads it afterwards.
+/// Records of the running checked calls, for the handler of a fault that ends the process and, if they are kept
+/// in a file, for a later reader.
 ///
-/// There are `kCrumbs` records of `kCrumbSize` bytes, one for each call that runs: kernel, caller and, after a fault, what
-/// the kernel did, with newlines between and a zero at the end. A record that begins with a zero is free.
+/// There are `kCrumbs` records of `kCrumbSize` bytes, one for each running call: kernel, caller and, after a fault, the
+/// kernel's access, with newlines between and a zero at the end. A record that begins with a zero is free.
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <ucontext.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cstring>
-#include <string>
-
-#include "../faults.h"
+#include "../fault_names.h"
 #include "memory.h"
 
 namespace be_guard {
@@ -30,7 +22,7 @@ inline std::atomic<char*> crumbs{own_crumbs};
 inline std::atomic<bool> crumb_taken[kCrumbs];
 inline std::atomic<long> crumb_threads[kCrumbs];
 
-/// Maps the file, which is made if need be; false when that fails.
+/// Map the file, which is made if necessary; false on failure.
 inline bool open_breadcrumbs(const char* path) {
   const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return false;
@@ -57,17 +49,13 @@ class SignalStack {
     set(SS_DISABLE);
     munmap(room_, kSize);
   }
-  SignalStack(const SignalStack&) = delete;
-  SignalStack& operator=(const SignalStack&) = delete;
+  SignalStack& operator=(SignalStack&&) = delete;
 
  private:
   static constexpr size_t kSize = size_t{64} << 10;
 
   void set(int flags) {
-    stack_t own{};
-    own.ss_sp = room_;
-    own.ss_size = kSize;
-    own.ss_flags = flags;
+    const stack_t own{room_, flags, kSize};
     sigaltstack(&own, nullptr);
   }
 
@@ -93,15 +81,14 @@ class Breadcrumb {
     memset(at_, 0, kCrumbSize);
     crumb_taken[taken_].store(false);
   }
-  Breadcrumb(const Breadcrumb&) = delete;
-  Breadcrumb& operator=(const Breadcrumb&) = delete;
+  Breadcrumb& operator=(Breadcrumb&&) = delete;
 
  private:
   char* at_ = nullptr;
   int taken_ = 0;
 };
 
-/// Says what a fault did beside an array, as `writes 16384 bytes behind result 0 (float32[6])`; nothing if it lies
+/// Describe an access beside an array, as `writes 16384 bytes behind result 0 (float32[6])`; nothing if it lies
 /// beside none.
 inline void describe_access(be_faults::Line& line, const siginfo_t* info, const void* context) {
   const char* const address = static_cast<const char*>(info->si_addr);
@@ -121,7 +108,7 @@ inline void describe_access(be_faults::Line& line, const siginfo_t* info, const 
   }
 }
 
-/// Says which checked calls this thread runs; where it runs none, those for which it may work.
+/// Report the checked calls that this thread runs; if it runs none, the calls for which it may work.
 inline void describe_calls(int number, const siginfo_t* info, const void* context) {
   const long thread = syscall(SYS_gettid);
   bool is_own = false;

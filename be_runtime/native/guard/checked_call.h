@@ -1,365 +1,316 @@
 #pragma once
 
 /// \file
-/// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and what it
-/// did to them is compared.
+/// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and its
+/// changes to them are compared.
 
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "check.h"
-#include "devices.h"
-#include "memory.h"
-#include "own_frame.h"
-#include "patterns.h"
 #include "report.h"
-#include "slots.h"
-#include "stack.h"
-#include "values.h"
 #include "watchers.h"
 
 namespace be_guard {
 
+using Handler = XLA_FFI_Error*(XLA_FFI_CallFrame*);
+
+/// An array of a call with its copy, and the contents of a result after each of the compared runs.
+struct Copy : Array {
+  Copy(const Array& array, size_t place) : Array(array), place(place) {}
+
+  size_t place;        ///< among the arrays of the call
+  Copy* owner = this;  ///< the argument whose memory, and so whose copy, a result has taken over, or itself
+  bool is_taken_over = false;
+  Block block{};
+  Bytes first{}, second{}, again{};
+  Differences differ{};
+  bool depends = false;  ///< on bytes that nobody has set
+
+  bool is_shown() const { return is_result && !is_hidden; }
+  bool is_own() const { return owner == this; }
+  /// Return whether a run begins with bytes of ours in the array.
+  bool is_filled() const { return is_result && is_own(); }
+};
+
 class CheckedCall {
  public:
-  /// \param device  null on the CPU
-  /// \param can_hold  whether the code may be recorded instead of run
-  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory, Device* device, const std::string& name,
-              bool can_hold)
+  CheckedCall(XLA_FFI_CallFrame* frame, const Check& check, Memory* memory)
       : frame_(frame),
         check_(check),
         memory_(memory),
-        device_(device),
-        can_hold_(can_hold && check.has(kStream)),
-        report_(check, name),
-        arrays_(arrays_of(frame, check)),
-        own_(frame, arrays_),
-        blocks_(arrays_.size()) {
-    for (size_t i = 0; i < arrays_.size(); ++i) owner_.push_back(owner_of(i));
+        own_(frame, arrays_of(frame, check)),
+        report_(check, memory->device) {
+    const std::vector<Array> arrays = arrays_of(frame, check);
+    copies_.reserve(arrays.size());
+    for (const Array& array : arrays) {
+      Copy& made = copies_.emplace_back(array, copies_.size());
+      for (Copy& each : copies_)
+        if (made.is_filled() && made.bytes != 0 && !each.is_result && each.buffer->data == made.buffer->data &&
+            each.bytes == made.bytes)
+          made.owner = &each;
+      made.owner->is_taken_over |= !made.is_own();
+    }
   }
 
   ~CheckedCall() {
-    for (size_t i = 0; i < made_; ++i)
-      if (owner_[i] == i && !is_lost_) memory_->drop(blocks_[i]);
+    for (const Copy& each : copies_)
+      if (each.is_own() && each.block.begin != nullptr && !is_lost_) memory_->drop(each.block);
   }
-  CheckedCall(const CheckedCall&) = delete;
-  CheckedCall& operator=(const CheckedCall&) = delete;
+  CheckedCall& operator=(CheckedCall&&) = delete;
 
   XLA_FFI_Error* run(Handler* inner) {
     bool is_empty = true;
-    for (const Array& array : arrays_) is_empty &= !array.is_result || array.elements == 0;
+    for (const Copy& each : copies_) is_empty &= !each.is_result || each.elements == 0;
     if (is_empty || (check_.bits & (kNeedCopies | kFault | kBounds)) == 0) return inner(own_.get());
     if (!memory_->wait()) return fail_lost("an operation before the call of " + check_.label + " failed on the GPU: ");
     if ((check_.bits & kNeedCopies) == 0) return run_alone(inner);
-    if (!make_blocks()) {
-      report_.note(" was not checked: there is no memory for copies of its arrays, " + std::to_string(needed_ >> 20) +
-                   " MiB");
-      return inner(own_.get());
-    }
-    const bool has_second = check_.runs > 1;
-    Contents first, second;
-    if (XLA_FFI_Error* error = run_once(inner, kFirst, &first, can_hold_ && !has_second)) return error;
+    if (!make_blocks()) return inner(own_.get());
+    const bool has_second = check_.runs > 1, can_hold = memory_->can_hold && check_.has(kStream);
+    if (XLA_FFI_Error* error = run_once(inner, kFirst, &Copy::first, can_hold && !has_second)) return error;
     if (has_second) {
       const bool is_other = check_.has(kUnwritten);
-      if (XLA_FFI_Error* error = run_once(inner, is_other ? kSecond : kFirst, &second, can_hold_)) return error;
-      if (!is_other) find_unequal(first, second);
-      else if (XLA_FFI_Error* error = compare(inner, first, second)) return error;
+      if (XLA_FFI_Error* error = run_once(inner, is_other ? kSecond : kFirst, &Copy::second, can_hold)) return error;
+      if (XLA_FFI_Error* error = is_other ? compare(inner) : find_unequal()) return error;
     } else if (check_.has(kUnwritten)) {
-      find_maybe_unwritten(first);
+      find_maybe_unwritten();
     }
-    if (check_.has(kValues)) find_values(first);
-    if (!give_results()) return fail_lost(check_.label + " failed on the GPU: ");
+    if (check_.has(kValues)) find_values();
+    if (!give_results()) return fail_lost();
     return report_.close(frame_);
   }
 
  private:
-  using Contents = std::vector<Bytes>;  // of each result; empty for the others
-
-  /// The array whose copy this one uses: an argument whose memory a result has taken over, or itself.
-  size_t owner_of(size_t index) const {
-    if (!arrays_[index].is_result || arrays_[index].bytes == 0) return index;
-    for (size_t i = 0; i < arrays_.size() && !arrays_[i].is_result; ++i)
-      if (arrays_[i].buffer->data == arrays_[index].buffer->data && arrays_[i].bytes == arrays_[index].bytes) return i;
-    return index;
-  }
-
-  bool is_taken_over(size_t index) const {
-    for (size_t i = 0; i < arrays_.size(); ++i)
-      if (i != index && owner_[i] == index) return true;
-    return false;
-  }
-
-  /// Whether all of an array's bytes are the run's own before it.
-  bool is_filled(size_t index) const { return arrays_[index].is_result && owner_[index] == index; }
-
   bool make_blocks() {
-    for (const Array& array : arrays_) needed_ += array.bytes;
-    for (; made_ < arrays_.size(); ++made_) {
-      if (owner_[made_] != made_)
-        blocks_[made_] = blocks_[owner_[made_]];
-      else if (!memory_->make(&blocks_[made_], arrays_[made_].bytes, arrays_[made_].described()))
+    size_t needed = 0;
+    for (const Copy& each : copies_) needed += each.bytes;
+    for (Copy& each : copies_) {
+      if (each.is_own() && !memory_->make(&each.block, each.bytes, each.described())) {
+        each.block.begin = nullptr;
+        report_.note(" was not checked: there is no memory for copies of its arrays, " + std::to_string(needed >> 20) +
+                     " MiB");
         return false;
+      }
+      each.block = each.owner->block;
     }
-    for (size_t i = 0; i < arrays_.size(); ++i) own_.point(i, blocks_[i].data());
+    for (const Copy& each : copies_) own_.point(each.place, each.block.data());
     return true;
   }
 
-  /// Runs the code with the call's own arrays, and waits for it.
+  /// Run the code with the call's own arrays, and wait for it.
   XLA_FFI_Error* run_alone(Handler* inner) {
     if (XLA_FFI_Error* error = inner(own_.get())) return fail_inner(error);
-    return memory_->wait() ? nullptr : fail_lost(check_.label + " failed on the GPU: ");
+    return memory_->wait() ? nullptr : fail_lost();
   }
 
   bool prepare(const Fill& fill) {
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Block& block = blocks_[i];
-      if (owner_[i] != i) continue;
-      // A sanitizer is to see what nobody has written.
-      if (exact_blocks && is_filled(i)) continue;
-      if (!memory_->fill(block.begin, fill.around(i), block.size())) return false;
-      if (is_filled(i) ? !memory_->fill(block.data(), fill.within, block.bytes)
-                       : !memory_->copy(block.data(), arrays_[i].buffer->data, block.bytes))
+    for (const Copy& each : copies_) {
+      const Block& block = each.block;
+      // A sanitizer should see unwritten bytes.
+      if (!each.is_own() || (exact_blocks && each.is_filled())) continue;
+      if (!memory_->fill(block.begin, fill.around(each.place), block.size())) return false;
+      if (each.is_filled() ? !memory_->fill(block.data(), fill.within, block.bytes)
+                           : !memory_->copy(block.data(), each.buffer->data, block.bytes))
         return false;
     }
     return memory_->wait();
   }
 
-  /// A sanitizer, or valgrind, is to see a stack that nobody has written.
+  /// Call the code with a filled stack. A sanitizer, or valgrind, should see an unwritten stack.
   XLA_FFI_Error* call(Handler* inner, const Fill& fill) {
     if (!exact_blocks) fill_stack(fill.stack);
     return call_lower(inner, own_.get());
   }
 
-  XLA_FFI_Error* run_once(Handler* inner, const Fill& fill, Contents* results, bool is_held = false) {
-    const std::string failed = check_.label + " failed on the GPU: ";
-    if (!prepare(fill)) return fail_lost(failed);
+  XLA_FFI_Error* run_once(Handler* inner, const Fill& fill, Bytes Copy::*results, bool is_held = false) {
+    if (!prepare(fill)) return fail_lost();
     if (is_on_valgrind()) ask_valgrind_of(false);
     bool is_done = false;
-    if (is_held && memory_->hold()) {
+    if (is_held && memory_->hold())
       if (XLA_FFI_Error* error = run_held(inner, fill, &is_done)) return error;
-    }
     if (!is_done) {
       if (XLA_FFI_Error* error = call(inner, fill)) return fail_inner(error);
-      if (!memory_->wait()) return fail_lost(failed);
+      if (!memory_->wait()) return fail_lost();
     }
     if (is_on_valgrind()) ask_valgrind_of(true);
-    return look(fill, results) ? nullptr : fail_lost(failed);
+    return look(fill, results) ? nullptr : fail_lost();
   }
 
-  /// Tells valgrind that arguments are set, before a run, and finds results of which it knows that they are not.
+  /// Tell valgrind, before a run, that arguments are set; find, after it, results that valgrind knows to be unset.
   void ask_valgrind_of(bool has_run) {
     Bytes room;
-    for (size_t i = 0; i < arrays_.size() && device_ == nullptr; ++i) {
-      const Block& block = blocks_[i];
-      if (is_filled(i) != has_run) continue;
-      const unsigned char* bits = has_run ? read_undefined(block.data(), block.bytes, &room) : nullptr;
-      const Elements found = bits == nullptr || arrays_[i].is_hidden
-                                 ? Elements{}
-                                 : changed(arrays_[i], bits, Bytes(block.bytes + 1).data());
-      if (found.count != 0)
-        report_.add_elements("unset", arrays_[i], found, " gives values of memory that nobody has set in ",
-                             "come from there, or were never written",
-                             {"look for a local array, scratch or memory of malloc that is read before it is written"});
+    for (const Copy& each : copies_) {
+      const Block& block = each.block;
+      if (each.is_filled() != has_run || memory_->lost_by != nullptr) continue;
+      if (has_run && !each.is_hidden)
+        if (const unsigned char* unset = read_undefined(block.data(), block.bytes, &room))
+          report_.add_elements(
+              "unset", each, changed(each, unset, Bytes(block.bytes + 1).data()),
+              " gives values of memory that nobody has set in ", "come from there, or were never written",
+              {"look for a local array, scratch or memory of malloc that is read before it is written"});
       set_defined(block.data(), block.bytes);
     }
   }
 
-  /// Runs the code while its stream is held, so that what is written meanwhile was not put there.
+  /// Run the code while its stream is held, so that bytes written meanwhile come from outside of the stream.
   XLA_FFI_Error* run_held(Handler* inner, const Fill& fill, bool* is_done) {
-    const std::string failed = check_.label + " failed on the GPU: ";
     XLA_FFI_Error* error = call(inner, fill);
     const bool is_kept = memory_->keep();
     if (error != nullptr || !is_kept) {
       if (error != nullptr) be_xla::drop_error(frame_, error);
       report_.note(" was not checked for its stream: what it does can't be recorded" +
                    (is_kept ? "" : ", " + memory_->hold_problem));
-      return prepare(fill) ? nullptr : fail_lost(failed);
+    } else {
+      find_early(fill);
+      *is_done = memory_->let_go();
+      if (*is_done) return memory_->wait() ? nullptr : fail_lost();
+      report_.note(" was not run as it was recorded: " + memory_->hold_problem);
     }
-    find_early(fill);
-    *is_done = memory_->let_go();
-    if (*is_done) return memory_->wait() ? nullptr : fail_lost(failed);
-    report_.note(" was not run as it was recorded: " + memory_->hold_problem);
-    return prepare(fill) ? nullptr : fail_lost(failed);
+    return prepare(fill) ? nullptr : fail_lost();
   }
 
-  /// Finds results that were written although the call's stream is held.
+  /// Find results that were written although the call's stream is held.
   void find_early(const Fill& fill) {
     Bytes room;
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!is_filled(i)) continue;
-      const unsigned char* early = memory_->read_early(blocks_[i].data(), blocks_[i].bytes, &room);
+    for (const Copy& each : copies_) {
+      if (!each.is_filled()) continue;
+      const unsigned char* early = memory_->read_early(each.block.data(), each.block.bytes, &room);
       if (early == nullptr) return report_.note(" was not checked for its stream: " + memory_->hold_problem);
-      const Bytes untouched(arrays_[i].bytes + 1, fill.within);
-      const Elements found = changed(arrays_[i], early, untouched.data());
-      if (found.count == 0) continue;
-      report_.add_elements("stream", arrays_[i], found, " writes outside of the call's stream to ", "are written so",
+      report_.add_elements("stream", each, changed(each, early, Bytes(each.bytes + 1, fill.within).data()),
+                           " writes outside of the call's stream to ", "are written so",
                            {"launch each kernel on the stream that the entry point gets: declare `stream`, and pass it "
                             "in <<<grid, block, shared, stream>>> and to each function of CUDA"});
     }
   }
 
-  /// Looks at the arrays after a run, and keeps the results; false when they can't be read.
-  bool look(const Fill& fill, Contents* results) {
-    results->assign(arrays_.size(), {});
+  /// Examine the arrays after a run, and keep the results; false if they can't be read.
+  bool look(const Fill& fill, Bytes Copy::*results) {
     Bytes room, original_room;
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Block& block = blocks_[i];
-      const unsigned char* all = memory_->read(block.begin, block.size(), &room);
+    for (Copy& each : copies_) {
+      const unsigned char* all = memory_->read(each.block.begin, each.block.size(), &room);
       if (all == nullptr) return false;
-      const unsigned char* data = all + block.before;
-      if (owner_[i] == i && check_.has(kGuards)) find_written(i, all, fill.around(i));
-      if (arrays_[i].is_result) {
-        (*results)[i].assign(data, data + block.bytes);
-      } else if (check_.has(kInputs) && !is_taken_over(i)) {
-        const unsigned char* original = memory_->read(arrays_[i].buffer->data, block.bytes, &original_room);
+      const unsigned char* data = all + each.block.before;
+      if (each.is_own() && check_.has(kGuards)) find_written(each, data, fill.around(each.place));
+      if (each.is_result) {
+        (each.*results).assign(data, data + each.bytes);
+      } else if (check_.has(kInputs) && !each.is_taken_over) {
+        const unsigned char* original = memory_->read(each.buffer->data, each.bytes, &original_room);
         if (original == nullptr) return false;
-        const Elements found = changed(arrays_[i], original, data);
-        if (found.count != 0)
-          report_.add_elements("inputs", arrays_[i], found, " writes to ", "are changed",
-                               {"write to a result instead: other operations may use the argument's memory",
-                                "or declare that a result takes it over: with_options(input_output_aliases={...})"});
+        report_.add_elements("inputs", each, changed(each, original, data), " writes to ", "are changed",
+                             {"write to a result instead: other operations may use the argument's memory",
+                              "or declare that a result takes it over: with_options(input_output_aliases={...})"});
       }
     }
     return true;
   }
 
-  void find_written(size_t index, const unsigned char* all, unsigned char fill) {
-    const Block& block = blocks_[index];
-    const Array& array = arrays_[index];
-    const int64_t bits = static_cast<int64_t>(array.bits);
-    const Written behind = written_around(all + block.before + block.bytes, block.behind, 1, fill);
-    const Written before = written_around(all + block.before, block.before, -1, fill);
-    if (behind.count != 0) {
-      const int64_t element = array.elements + behind.distance * 8 / bits;
-      report_.add("guards", array, {element}, behind.count,
-                  " writes " + std::to_string(behind.count) + " bytes behind " + array.described() +
-                      "; the first would be its element " + std::to_string(element) + " in memory",
-                  {"compare the kernel's indices with the array's extents before it writes"});
-    }
-    if (before.count != 0) {
-      const int64_t element = -1 - before.distance * 8 / bits;
-      report_.add("guards", array, {element}, before.count,
-                  " writes " + std::to_string(before.count) + " bytes before " + array.described() +
-                      "; the nearest would be its element " + std::to_string(element) + " in memory",
-                  {"look for a negative index, or for an unsigned one that wrapped around"});
+  void find_written(const Copy& array, const unsigned char* data, unsigned char fill) {
+    for (const bool is_behind : {true, false}) {
+      const Elements written = is_behind ? written_around(data + array.bytes, array.block.behind, 1, fill)
+                                         : written_around(data, array.block.before, -1, fill);
+      if (written.count == 0) continue;
+      const int64_t away = written.first * 8 / static_cast<int64_t>(array.bits);
+      const int64_t element = is_behind ? array.elements + away : -1 - away;
+      report_.add("guards", array, {element}, written.count,
+                  " writes " + std::to_string(written.count) + (is_behind ? " bytes behind " : " bytes before ") +
+                      array.described() + (is_behind ? "; the first" : "; the nearest") + " would be its element " +
+                      std::to_string(element) + " in memory",
+                  {is_behind ? "compare the kernel's indices with the array's extents before it writes"
+                             : "look for a negative index, or for an unsigned one that wrapped around"});
     }
   }
 
-  /// Compares two runs. Where their bytes don't tell why they differ, more runs tell what depends on old bytes from what
-  /// is never the same; their order repeats no pattern, as a kernel does that alternates.
-  XLA_FFI_Error* compare(Handler* inner, const Contents& first, const Contents& second) {
-    std::vector<Differences> found(arrays_.size());
-    std::vector<bool> depends(arrays_.size());
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!arrays_[i].is_result || arrays_[i].is_hidden) continue;
-      found[i] = compare_runs(arrays_[i], first[i].data(), second[i].data());
-      depends[i] = found[i].others.count != 0;
+  /// Compare two runs. If their bytes don't show why they differ, more runs separate results that depend on old bytes
+  /// from results that always differ. The order of the runs has no pattern, because a kernel may alternate.
+  XLA_FFI_Error* compare(Handler* inner) {
+    for (Copy& each : copies_) {
+      if (each.is_shown()) each.differ = compare_runs(each, each.first.data(), each.second.data());
+      each.depends = each.differ.others.count != 0;
     }
-    Contents again;
     for (const bool is_first : {false, true, false, true, true, false}) {
-      if (std::find(depends.begin(), depends.end(), true) == depends.end()) break;
-      if (XLA_FFI_Error* error = run_once(inner, is_first ? kFirst : kSecond, &again)) return error;
-      for (size_t i = 0; i < arrays_.size(); ++i)
-        depends[i] = depends[i] && again[i] == (is_first ? first : second)[i];
+      if (std::none_of(copies_.begin(), copies_.end(), [](const Copy& each) { return each.depends; })) break;
+      if (XLA_FFI_Error* error = run_once(inner, is_first ? kFirst : kSecond, &Copy::again)) return error;
+      for (Copy& each : copies_) each.depends &= each.again == (is_first ? each.first : each.second);
     }
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Array& array = arrays_[i];
-      const Differences& differ = found[i];
-      if (differ.unwritten.count != 0)
-        report_.add_elements("unwritten", array, differ.unwritten, " does not write all of ", "are never written",
-                             {"give every element a value: a result's memory holds anything before the call"});
-      if (differ.outside.count != 0)
-        report_.add_elements("unwritten", array, differ.outside, " reads memory outside of its arrays for ",
-                             "come from there",
-                             {"compare the kernel's indices with the extents of what it reads"});
-      if (differ.others.count == 0) continue;
-      if (depends[i])
-        report_.add_elements("unwritten", array, differ.others, " reads memory that nobody has set for ",
+    for (const Copy& each : copies_) {
+      report_.add_elements("unwritten", each, each.differ.unwritten, " does not write all of ", "are never written",
+                           {"give every element a value: a result's memory holds anything before the call"});
+      report_.add_elements("unwritten", each, each.differ.outside, " reads memory outside of its arrays for ",
+                           "come from there", {"compare the kernel's indices with the extents of what it reads"});
+      if (each.depends)
+        report_.add_elements("unwritten", each, each.differ.others, " reads memory that nobody has set for ",
                              "depend on it",
                              {"look for a result, scratch, shared memory or a local array that is read before it is "
                               "written",
                               "and for an index outside of an argument"});
       else if (check_.has(kRepeat))
-        add_unequal(array, differ.others);
-      else
-        report_.note(" gives other bits in each run for " + array.described() +
+        add_unequal(each, each.differ.others);
+      else if (each.differ.others.count != 0)
+        report_.note(" gives other bits in each run for " + each.described() +
                      "; so it can't be said whether it reads memory that nobody has set");
     }
     return nullptr;
   }
 
   void add_unequal(const Array& array, const Elements& found) {
-    report_.add_elements("repeat", array, found, " gives other bits in each run for ", "differ",
-                         {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
-                          "CPU, racecheck on a GPU",
-                          "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
+    report_.add_elements(
+        "repeat", array, found, " gives other bits in each run for ", "differ",
+        {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
+         "CPU, racecheck on a GPU",
+         "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
   }
 
-  /// Finds results that differ between two runs with equal bytes.
-  void find_unequal(const Contents& first, const Contents& second) {
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!arrays_[i].is_result || arrays_[i].is_hidden) continue;
-      const Elements found = changed(arrays_[i], first[i].data(), second[i].data());
-      if (found.count != 0) add_unequal(arrays_[i], found);
-    }
+  /// Find results that differ between two runs with equal bytes.
+  XLA_FFI_Error* find_unequal() {
+    for (const Copy& each : copies_)
+      if (each.is_shown()) add_unequal(each, changed(each, each.first.data(), each.second.data()));
+    return nullptr;
   }
 
-  void find_maybe_unwritten(const Contents& first) {
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!is_filled(i) || arrays_[i].is_hidden) continue;
-      const Elements found = still_filled(arrays_[i], first[i].data(), kFirst.within);
-      if (found.count != 0)
-        report_.add_elements("unwritten", arrays_[i], found, " may not write all of ", "have the bytes of before",
+  void find_maybe_unwritten() {
+    for (const Copy& each : copies_)
+      if (each.is_filled() && !each.is_hidden)
+        report_.add_elements("unwritten", each, still_filled(each, each.first.data(), kFirst.within),
+                             " may not write all of ", "have the bytes of before",
                              {"it has side effects or state, so it ran once; look whether every element gets a value"},
                              false);
-    }
   }
 
-  void find_values(const Contents& first) {
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Array& array = arrays_[i];
-      if (!array.is_result || array.is_hidden) continue;
-      const NotFinite found = find_not_finite(array, first[i].data());
-      if (found.nan.count + found.infinity.count == 0) continue;
-      const bool is_nan = found.nan.count != 0;
-      const Elements& shown = is_nan ? found.nan : found.infinity;
-      const std::vector<int64_t> index = array.index_of(shown.first);
-      std::string text = std::string(" gives ") + (is_nan ? "NaN" : "infinity") + " in " + array.described() + ": " +
-                         Report::counted(array, shown) + ", the first is " + spell(index);
-      if (is_nan && found.infinity.count != 0) text += "; " + std::to_string(found.infinity.count) + " are infinite";
-      report_.add("values", array, index, shown.count, text + inputs_not_finite(),
+  void find_values() {
+    for (const Copy& array : copies_) {
+      if (!array.is_shown()) continue;
+      const NotFinite found = find_not_finite(array, array.first.data());
+      if (found.shown().count == 0) continue;
+      const std::vector<int64_t> index = array.index_of(found.shown().first);
+      std::string text = std::string(" gives ") + found.name() + " in " + array.described() + ": " +
+                         Report::counted(array, found.shown()) + ", the first is " + spell(index);
+      if (found.nan.count != 0 && found.infinity.count != 0)
+        text += "; " + std::to_string(found.infinity.count) + " are infinite";
+      report_.add("values", array, index, found.shown().count, text + inputs_not_finite(),
                   {"if such values are meant, leave the check out: debug('-values')"});
     }
   }
 
-  /// The arguments that are not finite either.
+  /// Describe the arguments that are not finite either.
   std::string inputs_not_finite() {
     std::string text;
     Bytes room;
-    for (const Array& array : arrays_) {
+    for (const Copy& array : copies_) {
       if (array.is_result || array.bytes == 0) continue;
       const unsigned char* data = memory_->read(array.buffer->data, array.bytes, &room);
       if (data == nullptr) continue;
       const NotFinite found = find_not_finite(array, data);
-      if (found.nan.count + found.infinity.count == 0) continue;
-      const bool is_nan = found.nan.count != 0;
-      text += "; " + array.name() + " has " + (is_nan ? "NaN" : "infinity") + " too, first at " +
-              spell(array.index_of((is_nan ? found.nan : found.infinity).first));
+      if (found.shown().count != 0)
+        text += "; " + array.name() + " has " + found.name() + " too, first at " +
+                spell(array.index_of(found.shown().first));
     }
     return text.empty() ? "; the arguments are finite" : text;
   }
 
-  /// Copies the results of the last run to the call's own.
+  /// Copy the results of the last run to the call's own.
   bool give_results() {
-    for (size_t i = 0; i < arrays_.size(); ++i)
-      if (arrays_[i].is_result && !memory_->copy(arrays_[i].buffer->data, blocks_[i].data(), blocks_[i].bytes))
-        return false;
+    for (const Copy& each : copies_)
+      if (each.is_result && !memory_->copy(each.buffer->data, each.block.data(), each.bytes)) return false;
     return memory_->wait();
   }
 
-  /// The error of the code itself, with the line that calls it; where the GPU has failed, that is the error.
+  /// Return the error of the code itself, with the line that calls it; if the GPU has failed, its error.
   XLA_FFI_Error* fail_inner(XLA_FFI_Error* error) {
     const std::string said = be_xla::message_of(frame_, error);
     if (!memory_->wait()) {
@@ -380,28 +331,24 @@ class CheckedCall {
     return be_xla::fail(frame_, XLA_FFI_Error_Code_INTERNAL, "%s\n  called at %s", said.c_str(), check_.caller.c_str());
   }
 
-  /// The error after which this process can't use the GPU; on the CPU nothing fails so.
-  XLA_FFI_Error* fail_lost(const std::string& what) {
+  /// Return the error after which this process can't use the GPU; the CPU has no such failure.
+  XLA_FFI_Error* fail_lost(const std::string& what = "") {
     is_lost_ = true;
-    if (device_ != nullptr)
-      device_->lost_by = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
-    report_.add_failure("fault", what + memory_->problem,
-                        {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
-                         "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
+    if (memory_->lost_by != nullptr)
+      *memory_->lost_by = check_.label + (check_.caller.empty() ? "" : ", called at " + check_.caller);
+    report_.add_failure(
+        "fault", (what.empty() ? check_.label + " failed on the GPU: " : what) + memory_->problem,
+        {"the GPU's context is lost: nothing can run on it in this process, which has to be restarted",
+         "run the program under `python -m be_runtime check`, which names the access by compute-sanitizer"});
     return report_.close(frame_, true);
   }
 
   XLA_FFI_CallFrame* frame_;
   const Check& check_;
   Memory* memory_;
-  Device* device_;
-  bool can_hold_;
-  Report report_;
-  std::vector<Array> arrays_;
   OwnFrame own_;
-  std::vector<Block> blocks_;
-  std::vector<size_t> owner_;
-  size_t made_ = 0, needed_ = 0;
+  Report report_;
+  std::vector<Copy> copies_;
   bool is_lost_ = false;
 };
 

@@ -1,21 +1,59 @@
 #pragma once
 
 /// \file
-/// Copies of a call's arrays on a GPU, and what the call puts on its stream.
+/// The functions of the CUDA driver for checked calls, copies of a call's arrays on a GPU, and the work that the call
+/// puts on its stream.
 
-#include "../taken_error.h"
-#include "device_driver.h"
+#include "../cuda_driver.h"
+#include "../xla_call.h"
 #include "memory.h"
 
 namespace be_guard {
 
+using be_cuda::Result;
+using Address = uint64_t;
+using Stream = void*;
+using Graph = void*;
+using GraphExec = void*;
+
+constexpr unsigned kNonBlocking = 1;
+constexpr int kRelaxedCapture = 2;
+inline Stream const kLegacyStream = reinterpret_cast<Stream>(1), kThreadStream = reinterpret_cast<Stream>(2);
+
+/// The driver's functions; if there are none, `problem` gives the reason.
+struct DeviceDriver : be_cuda::DriverLibrary {
+  Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
+  Result (*cuMemAlloc)(Address*, size_t) = find("cuMemAlloc_v2");
+  Result (*cuMemFree)(Address) = find("cuMemFree_v2");
+  Result (*cuMemsetD8Async)(Address, unsigned char, size_t, Stream) = find("cuMemsetD8Async");
+  Result (*cuMemcpyDtoDAsync)(Address, Address, size_t, Stream) = find("cuMemcpyDtoDAsync_v2");
+  Result (*cuMemcpyDtoHAsync)(void*, Address, size_t, Stream) = find("cuMemcpyDtoHAsync_v2");
+  Result (*cuStreamCreate)(Stream*, unsigned) = find("cuStreamCreate");
+  Result (*cuStreamDestroy)(Stream) = find("cuStreamDestroy_v2");
+  Result (*cuStreamSynchronize)(Stream) = find("cuStreamSynchronize");
+  Result (*cuStreamIsCapturing)(Stream, int*) = find("cuStreamIsCapturing");
+  Result (*cuStreamBeginCapture)(Stream, int) = find("cuStreamBeginCapture_v2");
+  Result (*cuStreamEndCapture)(Stream, Graph*) = find("cuStreamEndCapture");
+  Result (*cuGraphInstantiateWithFlags)(GraphExec*, Graph, unsigned long long) = find("cuGraphInstantiateWithFlags");
+  Result (*cuGraphLaunch)(GraphExec, Stream) = find("cuGraphLaunch");
+  Result (*cuGraphExecDestroy)(GraphExec) = find("cuGraphExecDestroy");
+  Result (*cuGraphDestroy)(Graph) = find("cuGraphDestroy");
+};
+
+/// Opened on first use, never closed.
+inline const DeviceDriver& device_driver() {
+  static const DeviceDriver* const opened = new DeviceDriver;
+  return *opened;
+}
+
 class DeviceMemory final : public Memory {
  public:
-  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const DeviceDriver& cuda)
-      : frame_(frame), stream_(stream), cuda_(cuda) {}
+  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const std::string& name, std::string* lost_by,
+               bool can_hold)
+      : Memory(name, lost_by, can_hold), frame_(frame), stream_(stream) {}
   ~DeviceMemory() override { forget_graph(); }
 
-  /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
+  /// Take each array from XLA's pool; from the driver if a sanitizer should see its ends.
   bool make(Block* block, size_t bytes, const std::string&) override {
     *block = block_for(bytes);
     if (exact_blocks) {
@@ -24,31 +62,19 @@ class DeviceMemory final : public Memory {
       block->begin = reinterpret_cast<char*>(address);
       return true;
     }
-    XLA_FFI_DeviceMemory_Allocate_Args asked{};
-    asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
-    asked.ctx = frame_->ctx;
-    asked.size = block->room();
-    asked.alignment = 16;  // XLA takes no more; what it gives is aligned to 256 bytes
-    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+    void* data = nullptr;
+    if (XLA_FFI_Error* error = be_xla::allocate(frame_, block->room(), &data)) {
       problem = be_xla::message_of(frame_, error);
       be_xla::drop_error(frame_, error);
       return false;
     }
-    block->begin = static_cast<char*>(asked.data);
+    block->begin = static_cast<char*>(data);
     return true;
   }
 
   void drop(const Block& block) override {
-    if (exact_blocks) {
-      cuda_.cuMemFree(reinterpret_cast<Address>(block.begin));
-      return;
-    }
-    XLA_FFI_DeviceMemory_Free_Args freed{};
-    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
-    freed.ctx = frame_->ctx;
-    freed.size = block.size();
-    freed.data = block.begin;
-    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Free(&freed)) be_xla::drop_error(frame_, error);
+    if (exact_blocks) cuda_.cuMemFree(reinterpret_cast<Address>(block.begin));
+    else be_xla::free(frame_, block.begin, block.size());
   }
 
   bool fill(void* at, unsigned char byte, size_t size) override {
@@ -64,7 +90,7 @@ class DeviceMemory final : public Memory {
     return read_by(stream_, from, size, room);
   }
 
-  /// Waits for the call's stream, and for the default streams, on which a kernel may run by mistake.
+  /// Wait for the call's stream, and for the default streams, on which a kernel may run by mistake.
   bool wait() override {
     return is_good(cuda_.cuStreamSynchronize(stream_)) && is_good(cuda_.cuStreamSynchronize(kLegacyStream)) &&
            is_good(cuda_.cuStreamSynchronize(kThreadStream));
@@ -78,7 +104,7 @@ class DeviceMemory final : public Memory {
     return false;
   }
 
-  /// A stream of its own reads, since what was held must not run yet.
+  /// Read by another stream, because the held work must not run yet.
   const unsigned char* read_early(const void* from, size_t size, Bytes* room) override {
     Stream own = nullptr;
     if (!can(cuda_.cuStreamSynchronize(kLegacyStream)) || !can(cuda_.cuStreamSynchronize(kThreadStream)) ||
@@ -94,7 +120,7 @@ class DeviceMemory final : public Memory {
     GraphExec exec = nullptr;
     const bool is_run =
         can(cuda_.cuGraphInstantiateWithFlags(&exec, graph_, 0)) && can(cuda_.cuGraphLaunch(exec, stream_));
-    if (exec != nullptr) cuda_.cuGraphExecDestroy(exec);  // what runs goes on
+    if (exec != nullptr) cuda_.cuGraphExecDestroy(exec);  // running work goes on
     forget_graph();
     return is_run;
   }
@@ -125,7 +151,7 @@ class DeviceMemory final : public Memory {
 
   const XLA_FFI_CallFrame* frame_;
   Stream stream_;
-  const DeviceDriver& cuda_;
+  const DeviceDriver& cuda_ = device_driver();
   Graph graph_ = nullptr;
 };
 

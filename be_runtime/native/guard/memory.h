@@ -22,41 +22,45 @@ struct Block {
 
   char* data() const { return begin + before; }
   size_t size() const { return before + bytes + behind; }
-  /// The bytes to ask for: there is an address also of nothing.
+  /// Return the bytes to allocate: an empty array has an address, too.
   size_t room() const { return size() == 0 ? 1 : size(); }
 };
 
 using Bytes = std::vector<unsigned char>;
 
-/// The memory of a call, and its stream. What fails says why in `problem`.
+/// The memory of a call, and its stream. A function that fails gives the reason in `problem`.
 class Memory {
  public:
-  Memory() = default;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Memory(const std::string& device, std::string* lost_by, bool can_hold)
+      : device(device), lost_by(lost_by), can_hold(can_hold) {}
+  Memory& operator=(Memory&&) = delete;
   virtual ~Memory() = default;
+
+  const std::string device;    ///< its name, such as cuda:0
+  std::string* const lost_by;  ///< the place for the call whose fault ends the GPU's context; null on the CPU
+  const bool can_hold;         ///< whether the code may be recorded instead of run
 
   /// \param name  of the array, for the handler of a fault
   virtual bool make(Block* block, size_t bytes, const std::string& name) = 0;
   virtual void drop(const Block& block) = 0;
   virtual bool fill(void* at, unsigned char byte, size_t size) = 0;
   virtual bool copy(void* to, const void* from, size_t size) = 0;
-  /// The bytes at an address, in `room` where they must be copied to the host; null on failure.
+  /// Return the bytes at an address, in `room` if they must be copied to the host; null on failure.
   virtual const unsigned char* read(const void* from, size_t size, Bytes* room) = 0;
-  /// Waits for the call's work.
+  /// Wait for the call's work.
   virtual bool wait() = 0;
 
-  /// From here on, what the call puts on its stream is held; false where that is impossible.
+  /// Hold the work that the call puts on its stream from now on; false if that is impossible.
   virtual bool hold() { return false; }
-  /// Ends that, and keeps what was held; false when some of it can't be held, and nothing of it will run.
+  /// End that, and keep the held work; false if some of it can't be held, and none of it will run.
   virtual bool keep() { return false; }
-  /// Reads what was written although the call's stream was held.
+  /// Read bytes that may have been written although the call's stream was held.
   virtual const unsigned char* read_early(const void*, size_t, Bytes*) { return nullptr; }
-  /// Runs what was held, once; false when it can't run.
+  /// Run the held work, once; false if it can't run.
   virtual bool let_go() { return false; }
 
   std::string problem;       ///< of the last function that failed
-  std::string hold_problem;  ///< the same of `hold` and what follows it, whose failures harm nothing
+  std::string hold_problem;  ///< the same of `hold` and the functions below it, whose failures are harmless
 };
 
 /// No bytes around arrays: a sanitizer sees the ends of each.
@@ -76,11 +80,12 @@ struct Surroundings {
   char name[112];
 };
 
-/// Those that the handler of a fault knows; the pages of more arrays have no name.
+/// The records that the handler of a fault reads; the pages of more arrays have no name.
 inline Surroundings surroundings[256];
 
 class HostMemory final : public Memory {
  public:
+  HostMemory() : Memory("cpu", nullptr, false) {}
   bool make(Block* block, size_t bytes, const std::string& name) override {
     *block = block_for(bytes);
     if (exact_blocks) {
@@ -91,7 +96,8 @@ class HostMemory final : public Memory {
     }
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     block->behind += page - 1 - (block->size() + page - 1) % page;
-    void* all = mmap(nullptr, block->size() + 2 * kAround, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* all =
+        mmap(nullptr, block->size() + 2 * kAround, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return false;
     block->begin = static_cast<char*>(all) + kAround;
     if (mprotect(block->begin, block->size(), PROT_READ | PROT_WRITE) == 0) return tell(*block, name), true;

@@ -41,44 +41,28 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-/// The driver's functions; `problem` says why there are none.
+/// The driver's functions; if there are none, `problem` gives the reason.
 struct Driver : be_cuda::DriverLibrary {
   int device_count = 0;
-  Result (*cuInit)(unsigned) = nullptr;
-  Result (*cuDeviceGetCount)(int*) = nullptr;
-  Result (*cuDeviceGetAttribute)(int*, int, int) = nullptr;
-  Result (*cuDevicePrimaryCtxGetState)(int, unsigned*, int*) = nullptr;
-  Result (*cuDevicePrimaryCtxRetain)(Context*, int) = nullptr;
-  Result (*cuDevicePrimaryCtxRelease)(int) = nullptr;
-  Result (*cuCtxGetDevice)(int*) = nullptr;
-  Result (*cuCtxPushCurrent)(Context) = nullptr;
-  Result (*cuCtxPopCurrent)(Context*) = nullptr;
-  Result (*cuModuleLoadDataEx)(Module*, const void*, unsigned, const int*, void**) = nullptr;
-  Result (*cuModuleGetFunction)(Function*, Module, const char*) = nullptr;
-  Result (*cuFuncGetAttribute)(int*, int, Function) = nullptr;
-  Result (*cuFuncSetAttribute)(Function, int, int) = nullptr;
-  Result (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
+  Result (*cuInit)(unsigned) = find("cuInit");
+  Result (*cuDeviceGetCount)(int*) = find("cuDeviceGetCount");
+  Result (*cuDeviceGetAttribute)(int*, int, int) = find("cuDeviceGetAttribute");
+  Result (*cuDevicePrimaryCtxGetState)(int, unsigned*, int*) = find("cuDevicePrimaryCtxGetState");
+  Result (*cuDevicePrimaryCtxRetain)(Context*, int) = find("cuDevicePrimaryCtxRetain");
+  Result (*cuDevicePrimaryCtxRelease)(int) = find("cuDevicePrimaryCtxRelease_v2");
+  Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
+  Result (*cuCtxPushCurrent)(Context) = find("cuCtxPushCurrent_v2");
+  Result (*cuCtxPopCurrent)(Context*) = find("cuCtxPopCurrent_v2");
+  Result (*cuModuleLoadDataEx)(Module*, const void*, unsigned, const int*, void**) = find("cuModuleLoadDataEx");
+  Result (*cuModuleGetFunction)(Function*, Module, const char*) = find("cuModuleGetFunction");
+  Result (*cuFuncGetAttribute)(int*, int, Function) = find("cuFuncGetAttribute");
+  Result (*cuFuncSetAttribute)(Function, int, int) = find("cuFuncSetAttribute");
+  Result (*cuThreadExchangeStreamCaptureMode)(int*) = find("cuThreadExchangeStreamCaptureMode");
   Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                           void**, void**) = nullptr;
-  Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**) = nullptr;
+                           void**, void**) = find("cuLaunchKernel");
+  Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**) = find("cuLaunchKernelEx");
 
   Driver() {
-    find("cuInit", &cuInit);
-    find("cuDeviceGetCount", &cuDeviceGetCount);
-    find("cuDeviceGetAttribute", &cuDeviceGetAttribute);
-    find("cuDevicePrimaryCtxGetState", &cuDevicePrimaryCtxGetState);
-    find("cuDevicePrimaryCtxRetain", &cuDevicePrimaryCtxRetain);
-    find("cuDevicePrimaryCtxRelease_v2", &cuDevicePrimaryCtxRelease);
-    find("cuCtxGetDevice", &cuCtxGetDevice);
-    find("cuCtxPushCurrent_v2", &cuCtxPushCurrent);
-    find("cuCtxPopCurrent_v2", &cuCtxPopCurrent);
-    find("cuModuleLoadDataEx", &cuModuleLoadDataEx);
-    find("cuModuleGetFunction", &cuModuleGetFunction);
-    find("cuFuncGetAttribute", &cuFuncGetAttribute);
-    find("cuFuncSetAttribute", &cuFuncSetAttribute);
-    find("cuThreadExchangeStreamCaptureMode", &cuThreadExchangeStreamCaptureMode);
-    find("cuLaunchKernel", &cuLaunchKernel);
-    find("cuLaunchKernelEx", &cuLaunchKernelEx);
     if (!problem.empty()) return;
     if (const Result result = cuInit(0)) {
       problem = "no GPU can be used: cuInit failed with " + describe(result);

@@ -1,5 +1,5 @@
 /// \file
-/// The kernels of the process by their id, and where each is loaded.
+/// The kernels of the process by their id, and how each is loaded into a device and prepared for its launches.
 
 #pragma once
 
@@ -7,15 +7,13 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "driver.h"
 
 namespace be_launch {
 
-constexpr int kMaxDevices = 64;
-constexpr int kForms = 2;
+constexpr int kMaxDevices = 64, kForms = 2;
 constexpr size_t kIdSize = 32;
 
 struct Image {
@@ -30,11 +28,12 @@ struct Image {
 /// A kernel on one device.
 struct Loaded {
   Function function = nullptr;
-  const Image* image = nullptr;  ///< One of its kernel's.
+  const Image* image = nullptr;  ///< One of the kernel's images.
   int max_threads = 0;
   unsigned static_shared = 0;
   unsigned shared_limit = 0;                              ///< Static and dynamic together.
-  std::atomic<unsigned> dynamic_shared{kDefaultDynamicShared};  ///< How much a launch may ask for as things are set.
+  std::atomic<unsigned> dynamic_shared{
+      kDefaultDynamicShared};  ///< The most that a launch may use with the present setting.
 };
 
 struct Kernel {
@@ -108,6 +107,151 @@ class Kernels {
 inline Kernels& kernels() {
   static Kernels* const all = new Kernels;
   return *all;
+}
+
+/// The attribute `launch` of a call.
+struct Geometry {
+  int64_t grid[3];
+  int64_t block[3];
+  int64_t shared_bytes;
+  int64_t cluster[3];
+  int64_t is_cooperative;
+  int64_t batch_axis;  ///< 1 or 2, the axis of the grid that a batch may use; 0 when it may use none.
+
+  bool is_plain() const { return cluster[0] * cluster[1] * cluster[2] <= 1 && !is_cooperative; }
+};
+
+/// Guard in which this thread may load modules while it records a command buffer.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture& operator=(RelaxedCapture&&) = delete;
+
+ private:
+  int mode_ = kRelaxedCapture;
+};
+
+inline int device_attribute(int device, int attribute) {
+  int value = 0;
+  driver().cuDeviceGetAttribute(&value, attribute, device);
+  return value;
+}
+
+inline int function_attribute(Function function, int attribute) {
+  int value = 0;
+  driver().cuFuncGetAttribute(&value, attribute, function);
+  return value;
+}
+
+/// Choose the best image for an architecture: machine code of the same major version, then PTX; null if there is none.
+inline const Image* choose_image(const Kernel& kernel, int form, int arch) {
+  const Image* best = nullptr;
+  for (const Image& image : kernel.images) {
+    if (image.form != form || image.arch > arch || (image.is_exact && image.arch != arch)) continue;
+    if (!image.is_ptx && image.arch / 10 != arch / 10) continue;
+    const bool better = best == nullptr || (best->is_ptx && !image.is_ptx) ||
+                        (best->is_ptx == image.is_ptx && best->arch < image.arch);
+    if (better) best = &image;
+  }
+  return best;
+}
+
+inline std::string no_image(const Kernel& kernel, int arch) {
+  std::string have;
+  for (const Image& image : kernel.images)
+    if (image.form == 0)
+      have += (have.empty() ? "" : ", ") + std::string(image.is_ptx ? "compute_" : "sm_") + std::to_string(image.arch) +
+              (image.is_exact ? "a" : "");
+  return "it was compiled for " + have + ", which does not run on this device of compute capability " +
+         std::to_string(arch / 10) + "." + std::to_string(arch % 10) + "; pass compute_capability='sm_" +
+         std::to_string(arch) + "', or leave it out to compile for the devices present";
+}
+
+/// Load a kernel into the current context, the one of `device`; null with a problem on failure.
+inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, std::string* problem) {
+  const Driver& cuda = driver();
+  const int arch = device_attribute(device, kArchMajor) * 10 + device_attribute(device, kArchMinor);
+  const Image* image = choose_image(kernel, form, arch);
+  if (image == nullptr) {
+    *problem = no_image(kernel, arch);
+    return nullptr;
+  }
+  char log[1024] = "";
+  const int options[] = {kJitErrorLog, kJitErrorLogSize};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  Module module = nullptr;
+  auto made = std::make_unique<Loaded>();
+  const RelaxedCapture relaxed;
+  Result result = cuda.cuModuleLoadDataEx(&module, image->data.data(), 2, options, values);
+  if (result == 0) result = cuda.cuModuleGetFunction(&made->function, module, image->entry.c_str());
+  if (result != 0) {
+    *problem = "the driver does not load it: " + cuda.describe(result) + (log[0] ? "\n" : "") + log;
+    return nullptr;
+  }
+  made->image = image;
+  made->max_threads = function_attribute(made->function, kMaxThreads);
+  made->static_shared = static_cast<unsigned>(function_attribute(made->function, kStaticShared));
+  made->shared_limit = static_cast<unsigned>(device_attribute(device, kSharedOptin));
+  made->dynamic_shared = made->static_shared < kDefaultDynamicShared ? kDefaultDynamicShared - made->static_shared : 0;
+  return made;
+}
+
+/// Return the kernel on a device whose context is current, loaded if necessary; null with a problem on failure.
+inline Loaded* obtain(Kernel* kernel, int form, int device, std::string* problem) {
+  if (Loaded* ready = kernel->loaded[form][device].load(std::memory_order_acquire)) return ready;
+  const std::lock_guard<std::mutex> guard(kernel->lock);
+  if (Loaded* ready = kernel->loaded[form][device].load(std::memory_order_acquire)) return ready;
+  std::unique_ptr<Loaded> made = load(*kernel, form, device, problem);
+  if (made == nullptr) return nullptr;
+  kernel->loaded[form][device].store(made.get(), std::memory_order_release);
+  return made.release();
+}
+
+/// Return the reason why a device can't launch a kernel with a geometry, if any; else allow the kernel its shared
+/// memory.
+inline std::string prepare(Loaded* kernel, const Geometry& geometry) {
+  const int64_t threads = geometry.block[0] * geometry.block[1] * geometry.block[2];
+  if (threads > kernel->max_threads)
+    return "a block of " + std::to_string(threads) +
+           " threads is too large: the registers that each thread uses allow " + std::to_string(kernel->max_threads) +
+           "; make the block smaller";
+  const int64_t total = geometry.shared_bytes + kernel->static_shared;
+  if (total > kernel->shared_limit)
+    return "shared_mem=" + std::to_string(geometry.shared_bytes) + " is too much: with " +
+           std::to_string(kernel->static_shared) + " bytes of the kernel's own, a block on this device can have " +
+           std::to_string(kernel->shared_limit) + " bytes; ask for at most " +
+           std::to_string(kernel->shared_limit > kernel->static_shared ? kernel->shared_limit - kernel->static_shared
+                                                                       : 0);
+  if (geometry.shared_bytes > kernel->dynamic_shared.load(std::memory_order_relaxed)) {
+    const unsigned room = kernel->shared_limit - kernel->static_shared;
+    if (const Result result = driver().cuFuncSetAttribute(kernel->function, kMaxDynamicShared, static_cast<int>(room)))
+      return "its shared memory can't be set: " + driver().describe(result);
+    kernel->dynamic_shared = room;
+  }
+  if (geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2] > 8)
+    driver().cuFuncSetAttribute(kernel->function, kNonPortableCluster, 1);
+  return "";
+}
+
+/// Load a call's kernel on one device that has a context; return the problem, if any.
+inline std::string preload(Kernel* kernel, const Geometry& geometry, int device) {
+  const Driver& cuda = driver();
+  Context context = nullptr;
+  if (const Result result = cuda.cuDevicePrimaryCtxRetain(&context, device)) return cuda.describe(result);
+  std::string problem;
+  if (const Result result = cuda.cuCtxPushCurrent(context)) {
+    problem = cuda.describe(result);
+  } else {
+    for (int form = 0; form < kForms && problem.empty(); ++form) {
+      if (!kernel->has(form)) continue;
+      Loaded* loaded = obtain(kernel, form, device, &problem);
+      if (loaded != nullptr) problem = prepare(loaded, geometry);
+    }
+    cuda.cuCtxPopCurrent(&context);
+  }
+  cuda.cuDevicePrimaryCtxRelease(device);
+  return problem;
 }
 
 }  // namespace be_launch

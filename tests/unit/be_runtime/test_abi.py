@@ -105,7 +105,7 @@ def test_a_row_says_the_same_on_both_sides_and_has_the_size_that_jax_gives_it(ro
 def test_no_two_rows_share_a_number_or_a_name_in_cpp():
     assert set(ROWS) == set(BY_NAME)
     assert len({row.be_code for row in ROWS.values()}) == len({row.xla_code for row in DTYPES}) == len(DTYPES)
-    assert max(row.be_code for row in ROWS.values()) < 31, "DTypeSet in element_types.h has a bit for each"
+    assert max(row.be_code for row in ROWS.values()) < 31, "DTypeSet in dtype.h has a bit for each"
     spelt = [name for row in DTYPES for name in row.cpp_types]
     assert len(set(spelt)) == len(spelt)
 

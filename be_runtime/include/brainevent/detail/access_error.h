@@ -5,7 +5,7 @@
 ///
 /// An error that every source could throw by itself would nearly double the time that a small one takes to compile.
 
-#include "brainevent/detail/access.h"
+#include "brainevent/detail/checked.h"
 #include "brainevent/tensor.h"
 
 namespace BE {
@@ -28,7 +28,7 @@ class AccessError : public CheckError {
 
 namespace internal {
 
-/// Appends the `T` of a function as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
+/// Append the `T` of a function as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
 inline void append_type(Text& text, const char* function) noexcept {
   const char* type = __builtin_strstr(function, "T = ");
   type = type != nullptr ? type + 4 : __builtin_strstr(function, "T=");  // as cudafe++ writes it
@@ -40,15 +40,10 @@ inline void append_type(Text& text, const char* function) noexcept {
   text.append(type, static_cast<size_t>(end - type));
 }
 
-/// Appends `>() of an int32 tensor`, and what to do.
+/// Append `>() of an int32 tensor`, and advice.
 inline void append_elements(Text& text, DType dtype) noexcept {
   text.append(">() of a").append(dtype_name(dtype)[0] == 'i' ? "n " : " ").append(dtype);
   text.append(" tensor; ask for the type of its elements, or convert the array (data_ptr() without a type is a void*)");
-}
-
-inline void append_outside(Text& text, const Access& access) noexcept {
-  text.append(">(): index ").append(access.dimension).append(" is ").append(access.index);
-  text.append(", and axis ").append(access.dimension).append(" has ").append(access.extent).append(" elements");
 }
 
 }  // namespace internal
@@ -69,7 +64,8 @@ void be_throw_access(const BE::internal::Access& access) {
   text.append(access.through_at ? "at<" : "data_ptr<");
   BE::internal::append_type(text, access.function);
   if (access.kind == Access::kOutside) {
-    BE::internal::append_outside(text, access);
+    text.append(">(): index ").append(access.dimension).append(" is ").append(access.index);
+    text.append(", and axis ").append(access.dimension).append(" has ").append(access.extent).append(" elements");
   } else if (access.kind == Access::kCount) {
     text.append(">() with ").append(access.index).append(" indices of a tensor with ").append(access.extent);
     text.append(" dimensions");

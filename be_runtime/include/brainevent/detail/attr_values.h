@@ -1,12 +1,11 @@
 #pragma once
 
 /// \file
-/// Attributes besides numbers that every call passes: what the handler's tables say of them, and what generated code
-/// makes of their values. Included after the author's source, where an entry point has such an attribute; so names
-/// begin with `be_`, as in brainevent/detail/xla_frame.h.
+/// Attributes besides numbers that every call passes: their rows in the handler's tables, and the conversions of their
+/// values in generated code. Also calls in which arrays may be absent or any number. Included after the author's
+/// source, so names begin with `be_`, as in brainevent/detail/xla_frame.h.
 
 #include "brainevent/detail/entry.h"
-#include "brainevent/element_types.h"
 #include "brainevent/span.h"
 
 #pragma pack(push, 8)
@@ -18,7 +17,7 @@ enum class AttrKind { kNumber, kString, kArray, kEnum, kStruct, kDType };
 /// The `parts` of an attribute that is no number.
 constexpr size_t kNoNumber = ~size_t{0};
 
-/// What `AttrSpec` lacks: all of it is left out for a number that every call passes.
+/// The rest of an `AttrSpec`. A table without it has only numbers that every call passes.
 struct AttrMore {
   AttrKind be_kind = AttrKind::kNumber;
   /// The value in a call without the attribute, as the trampoline reads it; null where each call passes it. Of a
@@ -34,7 +33,7 @@ struct AttrMore {
   const AttrMore* be_more = nullptr;
 };
 
-/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/general.h compares them.
+/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/attributes.h compares them.
 struct Bytes {
   const char* be_data;
   size_t be_size;
@@ -78,18 +77,53 @@ BeEnum be_choice(const void* be_attr, const BeEnum* be_choices) noexcept {
   return be_choices[*static_cast<const int64_t*>(be_attr)];
 }
 
-/// Gives a structure's field its value.
+/// Give a structure's field its value.
 template <class BeField, class BeValue>
 void be_set(BeField& be_field, const BeValue& be_value) {
   BeField be_made = be_value;
   be_field = be_made;
 }
 
+/// An entry point whose calls differ in their arrays.
+struct GeneralSpec {
+  /// Its counts are numbers of parameters.
+  EntrySpec be_entry;
+  /// A sign for each parameter that takes arrays, arguments before results: `1` for one, `?` for one or none, `*` for
+  /// any number.
+  const char* be_arrays;
+  /// Position of the attribute whose bits state which `?` are there; -1 if there is none.
+  int be_present;
+};
+
+struct GeneralCall : FrameCall {
+  const GeneralSpec* be_spec;
+  /// The array of each parameter that takes some, as in `GeneralSpec::be_arrays`; null where it is absent.
+  Tensor** be_slots;
+  /// The arrays of the `*` among the arguments, and among the results.
+  Tensors* be_many;
+};
+
+/// Becomes a `std::optional` or a pointer.
+struct OptionalTensor {
+  Tensor* be_tensor;
+
+  operator const Tensor*() const noexcept { return be_tensor; }  // NOLINT: implicit on purpose
+  template <class BeOptional, class = decltype(static_cast<BeOptional*>(nullptr)->has_value())>
+  operator BeOptional() const {  // NOLINT: implicit on purpose
+    return be_tensor == nullptr ? BeOptional() : BeOptional(*be_tensor);
+  }
+};
+
 }  // namespace BE::detail
 
-/// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values at
-/// its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
-/// native/general.h.
+/// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values
+/// at its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
+/// native/attributes.h.
 BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
+
+/// See native/handler.cc.
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame*, const BE::detail::GeneralSpec&,
+                                                    void (*)(const BE::detail::GeneralCall&), uint32_t) noexcept;
+BE_INTERNAL_HIDDEN void be_check_axes_general(const BE::detail::GeneralCall&, const BE::detail::AxesSpec*, const char*);
 
 #pragma pack(pop)

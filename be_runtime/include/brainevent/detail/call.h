@@ -1,9 +1,8 @@
 #pragma once
 
 /// \file
-/// What the handler hands to an entry point's trampoline.
+/// The handler's arguments for an entry point's trampoline.
 
-#include <stdint.h>
 #include <string.h>
 
 #include "brainevent/tensor.h"
@@ -40,20 +39,12 @@ struct StreamValue {
   }
 };
 
-/// The two traits that are needed here: <type_traits> would double the cost of this header.
+/// The one trait that is needed here: <type_traits> would double the cost of this header.
 template <bool kHolds>
 struct OnlyIf {};
 template <>
 struct OnlyIf<true> {
   using Type = void;
-};
-template <class T>
-struct IsUint16 {
-  static constexpr bool value = false;
-};
-template <>
-struct IsUint16<uint16_t> {
-  static constexpr bool value = true;
 };
 
 /// The bytes of an attribute that has no scalar type without a heavy header: 16-bit floats and complex numbers.
@@ -62,7 +53,7 @@ template <size_t kSize>
 struct OpaqueValue {
   unsigned char bytes[kSize];
 
-  template <class T, class = typename OnlyIf<sizeof(T) == kSize && (__is_class(T) || IsUint16<T>::value)>::Type>
+  template <class T, class = typename OnlyIf<sizeof(T) == kSize && (__is_class(T) || __is_same(T, uint16_t))>::Type>
   operator T() const noexcept {  // NOLINT: implicit on purpose
     T value;
     memcpy(static_cast<void*>(&value), bytes, kSize);
@@ -70,7 +61,7 @@ struct OpaqueValue {
   }
 };
 
-/// Reads attribute `index` of a call as `T`.
+/// Read attribute `index` of a call as `T`.
 template <class T>
 inline T be_attr(const Call& call, int index) noexcept {
   T value;

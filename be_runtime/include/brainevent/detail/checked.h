@@ -1,12 +1,39 @@
 #pragma once
 
 /// \file
-/// What a checked build does with an access that is not possible: an exception on the host, a record on the device.
+/// The reaction of a checked build to an impossible access: an exception on the host, a record on the device.
 ///
-/// Device code goes on with other memory, so that the context lives, and the trampoline throws what was recorded. Each
-/// unit has a record of its own: with `-rdc`, that of device code in another unit is not looked at.
+/// Device code goes on with other memory, so that the context lives, and the trampoline throws the recorded error. Each
+/// unit has a record of its own: with `-rdc`, the record of device code in another unit is not read.
 
-#include "brainevent/detail/access.h"
+#include "brainevent/dtype.h"
+
+namespace BE::internal {
+
+/// An access through a tensor that is not possible, as a checked build finds it on the host or on the device.
+struct Access {
+  enum Kind : int { kFine, kType, kCount, kOutside };
+
+  /// On the device, the first thread that writes it takes the record.
+  int kind;
+  bool through_at;
+  bool on_device;
+  int line;
+  char file[160];
+  /// The accessor as the compiler spells it, with `T`.
+  char function[160];
+  const void* data;
+  DType dtype;
+  /// The index and its axis' extent, or the numbers of indices and of axes.
+  int64_t index, extent;
+  int dimension;
+  unsigned block[3], thread[3];
+};
+
+}  // namespace BE::internal
+
+/// Compiled with the handler, not with every source: see brainevent/detail/access_error.h.
+BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_access(const BE::internal::Access&);
 
 namespace BE::internal {
 
@@ -23,7 +50,7 @@ BE_HD void copy_text(char (&to)[kSize], const char* from) noexcept {
   to[length] = '\0';
 }
 
-/// What is read and written instead of an element, in device code; on the host it was thrown before.
+/// Return other memory to read and write instead of an element, in device code; the host has thrown before.
 BE_HD inline const void* elsewhere([[maybe_unused]] const void* data) noexcept {
 #if defined(BE_DEVICE_PASS)
   return be_elsewhere;
@@ -39,14 +66,14 @@ BE_HD inline const char* path_end(const char* path, int room) noexcept {
   return length < room ? path : path + length - room + 1;
 }
 
-/// Fills a record, of whose place only the caller writes.
+/// Fill a record with the place of the access.
 BE_HD inline void fill_access(Access& access, const char* function, const char* file, int line) noexcept {
   access.line = line;
   copy_text(access.file, path_end(file, sizeof access.file));
   copy_text(access.function, function);
 }
 
-/// Reports an access; it returns in device code alone.
+/// Report an access. The function returns in device code only.
 BE_HD inline void report_access(Access access, const char* function, const char* file, int line) {
 #if defined(BE_DEVICE_PASS)
   if (atomicCAS(&be_access_taken, 0, 1) != 0) return;

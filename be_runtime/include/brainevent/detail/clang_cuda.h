@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// What NVIDIA's headers declare as built into nvcc and clang does not have. Included before every source that clang
-/// compiles as CUDA.
+/// Functions that NVIDIA's headers declare as built into nvcc, and that clang lacks. Included before every source that
+/// clang compiles as CUDA.
 
 #if defined(__clang__) && defined(__CUDA__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
 

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// What a generated source says of its entry points: tables that the handler reads. Names none of XLA's types but as
-/// opaque ones, so that an author's unit compiles without XLA's headers.
+/// The tables by which a generated source describes its entry points to the handler. XLA's types are named as
+/// opaque types only, so that an author's unit compiles without XLA's headers.
 
 #include "brainevent/detail/call.h"
 
@@ -53,7 +53,7 @@ struct AttrSpec {
   int position;
 };
 
-/// An extent that is computed from those of the named axes, `be_axes`, and from attributes.
+/// Function that computes an extent from the extents of the named axes, `be_axes`, and from attributes.
 using ExtentFunction = int64_t (*)(const int64_t* be_axes, const Call& be_call);
 
 /// The declared axes of an argument or a result.
@@ -71,7 +71,7 @@ struct AxesSpec {
 
 constexpr int64_t kComputed = INT64_MIN;
 
-/// What is known about an entry point when its module is compiled. Lives in static storage.
+/// The description of an entry point, made when its module is compiled. Lives in static storage.
 struct EntrySpec {
   /// `module.function`, the beginning of every message.
   const char* name;

@@ -2,10 +2,10 @@
 
 /// \file
 /// The handler of an entry point that is compiled with it, where g++ sees the whole program: the number of tensors is
-/// known then, and what the entry point doesn't ask of them isn't read. An extent is memory that XLA keeps for each
+/// known then, and properties that the entry point doesn't use aren't read. An extent is memory that XLA keeps for each
 /// call of a program, so reading all of them takes longer than everything else that a handler does.
 ///
-/// It does what `be_handle` does, for calls that are as the entry point wants them; the others go to native/handler.cc.
+/// It does the work of `be_handle` for valid calls; the others go to native/handler.cc.
 
 #include "brainevent/detail/xla_frame.h"
 
@@ -60,7 +60,7 @@ __attribute__((noinline, noclone, section(".text"))) XLA_FFI_Error* be_run(XLA_F
                                                       Indices<__integer_pack(kEntry.ret_count)...>{});
 }
 
-/// What XLA calls.
+/// The function that XLA calls.
 template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
 inline XLA_FFI_Error* be_handle_inline(XLA_FFI_CallFrame* be_call, uint32_t be_traits) noexcept {
   const bool be_extended = reinterpret_cast<const XlaFrame*>(be_call)->be_extension != nullptr;

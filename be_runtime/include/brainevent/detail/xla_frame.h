@@ -1,9 +1,9 @@
 #pragma once
 
 /// \file
-/// What a handler reads of XLA's call frame, and the buffers in it as tensors.
+/// The parts of XLA's call frame that a handler reads, and the buffers in it as tensors.
 ///
-/// The structures are those of `xla/ffi/api/c_api.h`, up to the last member that is read; native/handler.cc compares
+/// The structures equal `xla/ffi/api/c_api.h` up to the last member that is read; native/handler.cc compares
 /// them. They are written out here because an author's unit includes this: XLA's header is refused by `-Wpedantic`, and
 /// takes longer to compile. Names begin with `be_`, since the author's macros come before.
 
@@ -48,24 +48,23 @@ struct XlaFrame {
   XlaAttrs be_attrs;
 };
 
-/// The DType of a number in `XLA_FFI_DataType`; `Invalid` for what a Tensor can't hold.
-inline DType be_dtype_of(int be_code) noexcept {
+/// Return the DType of a number in `XLA_FFI_DataType`; `Invalid` for a type that a Tensor can't hold.
+constexpr DType be_dtype_of(int be_code) noexcept {
   switch (be_code) {
 #define BE_INTERNAL_OF_CODE(dtype, value, type, name, bits, xla, code, ...) \
   case code: return DType::dtype;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_OF_CODE, )
-#undef BE_INTERNAL_OF_CODE
     default: return DType::Invalid;
   }
 }
 
-/// Whether a Tensor can be a view of a buffer. It reads nothing that isn't beside the elements' address.
+/// Return whether a Tensor can be a view of a buffer. It reads only members beside the elements' address.
 inline bool be_holds(const XlaBuffer* be_buffer) noexcept {
   const bool be_known = be_dtype_of(be_buffer->be_dtype) != DType::Invalid;
   return __builtin_expect(be_known && be_buffer->be_rank <= Tensor::kMaxDims, 1);
 }
 
-/// A Tensor over a buffer for which `be_holds` is true.
+/// Return a Tensor over a buffer for which `be_holds` is true.
 inline Tensor be_view(const XlaBuffer* be_buffer) noexcept {
   return Tensor(be_buffer->be_data, be_dtype_of(be_buffer->be_dtype), static_cast<int>(be_buffer->be_rank),
                 be_buffer->be_dims);

@@ -42,7 +42,7 @@ struct Array {
     buffer.rank = static_cast<int64_t>(extents.size());
     buffer.dims = extents.data();
   }
-  int64_t size() const { return product(extents.data(), static_cast<int64_t>(extents.size())); }
+  int64_t size() const { return element_count(extents.data(), static_cast<int64_t>(extents.size())); }
 };
 
 XLA_FFI_Error* call_with(const Kernel* kernel, const std::vector<Array*>& args, const std::vector<Array*>& rets) {

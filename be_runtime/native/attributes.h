@@ -1,0 +1,242 @@
+#pragma once
+
+/// \file
+/// The attributes of a call: compared with the entry point's table, converted, and printed in messages.
+
+#include <limits>
+
+#include "axes.h"
+#include "brainevent/detail/attr_values.h"
+#include "brainevent/detail/xla_frame.h"
+
+namespace BE::detail {
+namespace {
+
+using be_xla::fail, be_xla::kInvalid;
+
+static_assert(sizeof(XLA_FFI_ByteSpan) == sizeof(Bytes) && offsetof(XLA_FFI_ByteSpan, len) == offsetof(Bytes, be_size));
+static_assert(offsetof(XLA_FFI_Array, size) == offsetof(Numbers, be_size));
+static_assert(offsetof(XLA_FFI_Array, data) == offsetof(Numbers, be_data));
+
+/// Return the name of one of XLA's element types, for messages.
+const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
+  const DType known = be_dtype_of(dtype);
+  if (known != DType::Invalid) return dtype_name(known);
+  switch (dtype) {
+    case XLA_FFI_DataType_TOKEN: return "token";
+    case XLA_FFI_DataType_S1: return "int1";
+    case XLA_FFI_DataType_U1: return "uint1";
+    default: return "an unknown type";
+  }
+}
+
+BE_BEGIN_COLD
+template <class T>
+long double number_at(const void* value) noexcept {
+  T number;
+  memcpy(&number, value, sizeof(T));
+  return static_cast<long double>(number);
+}
+
+/// Write a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
+template <class T>
+bool write_number(long double number, bool may_round, void* room) noexcept {
+  using Limits = std::numeric_limits<T>;
+  const bool is_finite = number - number == 0;
+  if (is_finite ? number < Limits::lowest() || number > Limits::max() : Limits::is_integer) return false;
+  const T value = static_cast<T>(number);
+  if (is_finite && static_cast<long double>(value) != number && (!may_round || Limits::is_integer)) return false;
+  memcpy(room, &value, sizeof(T));
+  return true;
+}
+
+/// Run `DO` with the C++ type of a scalar attribute.
+#define BE_WITH_SCALAR_TYPE(DTYPE, DO)             \
+  switch (DTYPE) {                                 \
+    BE_INTERNAL_BOOL_TYPES(BE_SCALAR_CASE, DO)     \
+    BE_INTERNAL_INTEGRAL_TYPES(BE_SCALAR_CASE, DO) \
+    BE_INTERNAL_FLOATING_TYPES(BE_SCALAR_CASE, DO) \
+    default: break;                                \
+  }
+#define BE_SCALAR_CASE(dtype, value, type, name, bits, xla, code, DO) \
+  case XLA_FFI_DataType_##xla: DO(type);
+
+bool is_real(XLA_FFI_DataType dtype) noexcept {
+  return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64;
+}
+
+/// Read the value of a scalar attribute as a type that holds all integers of 64 bits; false if it is not a number.
+bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
+#define BE_READ(T)                      \
+  *number = number_at<T>(scalar.value); \
+  return true
+  BE_WITH_SCALAR_TYPE(scalar.dtype, BE_READ)
+  return false;
+}
+
+/// Write a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
+/// `np.float32(2.0)`, for one value when it looks for a compiled program. False where the type doesn't hold it.
+__attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
+                                                    void* room) noexcept {
+  long double number;
+  if (!read_scalar(scalar, &number)) return false;
+  const bool may_round = is_real(scalar.dtype);
+#define BE_WRITE(T) return write_number<T>(number, may_round, room)
+  BE_WITH_SCALAR_TYPE(dtype, BE_WRITE)
+  return false;
+}
+
+/// Spell an attribute of a call: its name, its type and, if it is a number or a text, its value.
+void print_attr(Message& message, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type, const void* attr) noexcept {
+  static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
+  const unsigned kind = static_cast<unsigned>(type);
+  // Scalars and arrays both begin with their element type.
+  const char* element = type == XLA_FFI_AttrType_SCALAR || type == XLA_FFI_AttrType_ARRAY
+                            ? element_type_name(*static_cast<const XLA_FFI_DataType*>(attr))
+                            : "";
+  message.add("%.*s: %s%s", static_cast<int>(name.len < 100 ? name.len : 100), name.ptr, kKinds[kind < 5 ? kind : 0],
+              element);
+  long double number;
+  if (type == XLA_FFI_AttrType_SCALAR && read_scalar(*static_cast<const XLA_FFI_Scalar*>(attr), &number)) {
+    const bool has_fraction = is_real(static_cast<const XLA_FFI_Scalar*>(attr)->dtype);
+    message.add(has_fraction ? " %.9Lg" : " %.0Lf", number);
+  } else if (type == XLA_FFI_AttrType_STRING) {
+    const XLA_FFI_ByteSpan* text = static_cast<const XLA_FFI_ByteSpan*>(attr);
+    message.add(" \"%.*s\"", static_cast<int>(text->len < 60 ? text->len : 60), text->ptr);
+  }
+}
+
+/// Print the expected attributes and the attributes that a call passes.
+void print_attrs(Message& message, const char* expected, const XLA_FFI_Attrs& attrs) noexcept {
+  message.add("(%.600s), but the call passes (%s", expected, attrs.size == 0 ? "none" : "");
+  for (int64_t i = 0; i < attrs.size; ++i) {
+    if (i != 0) message.add(", ");
+    print_attr(message, *attrs.names[i], attrs.types[i], attrs.attrs[i]);
+  }
+  message.add(")");
+}
+
+/// Make an error that names the attributes that the entry point takes and that the call passes.
+__attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
+  Message message;
+  print_attrs(message, entry.usage, frame->attrs);
+  return fail(frame, kInvalid, "%s: takes the attributes %s", entry.name, message.text);
+}
+
+BE_END_COLD
+/// Return the bytes of an attribute of a call, in `room` if it is converted; null if it is not as expected.
+inline __attribute__((always_inline)) const void* attr_value(XLA_FFI_AttrType type, const void* attr,
+                                                             const AttrSpec& expected, int64_t* room) noexcept {
+  const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
+  if (expected.parts == 0) {
+    const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
+    if (type != XLA_FFI_AttrType_SCALAR) return nullptr;
+    if (__builtin_expect(scalar->dtype == dtype, 1)) return scalar->value;
+    return expected.is_number && convert_scalar(*scalar, dtype, room) ? room : nullptr;
+  }
+  const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
+  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == dtype && array->size == expected.parts;
+  return fits ? array->data : nullptr;
+}
+
+inline bool match_numbers(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values,
+                          int64_t* room) noexcept {
+  if (attrs.size != entry.attr_count) return false;
+  for (int i = 0; i < entry.attr_count; ++i) {
+    const AttrSpec& expected = entry.attrs[i];
+    const XLA_FFI_ByteSpan* name = attrs.names[i];
+    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
+    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
+    if (value == nullptr) return false;
+    values[expected.position] = value;
+  }
+  return true;
+}
+
+/// Return the number of a name among others with spaces between; -1 if it is not among them.
+int64_t index_among(const char* names, const XLA_FFI_ByteSpan& name) noexcept {
+  for (int64_t index = 0;; ++index) {
+    const char* end = names;
+    while (*end != ' ' && *end != 0) ++end;
+    if (name.len == static_cast<size_t>(end - names) && memcmp(name.ptr, names, name.len) == 0) return index;
+    if (*end == 0) return -1;
+    names = end + 1;
+  }
+}
+
+/// Do the work of `attr_value` for any attribute.
+__attribute__((noinline)) const void* any_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected,
+                                                const AttrMore& more, int64_t* room) noexcept {
+  switch (more.be_kind) {
+    case AttrKind::kString: return type == XLA_FFI_AttrType_STRING ? attr : nullptr;
+    case AttrKind::kStruct: return type == XLA_FFI_AttrType_DICTIONARY ? attr : nullptr;
+    case AttrKind::kArray: {
+      const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
+      const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == static_cast<XLA_FFI_DataType>(expected.dtype);
+      return fits && array->size % static_cast<size_t>(more.be_count) == 0 ? attr : nullptr;
+    }
+    case AttrKind::kEnum:
+      if (type != XLA_FFI_AttrType_STRING) return nullptr;
+      *room = index_among(more.be_text, *static_cast<const XLA_FFI_ByteSpan*>(attr));
+      return *room < 0 ? nullptr : room;
+    case AttrKind::kDType: {
+      if (type != XLA_FFI_AttrType_SCALAR) return nullptr;
+      int32_t code;
+      if (!convert_scalar(*static_cast<const XLA_FFI_Scalar*>(attr), XLA_FFI_DataType_S32, &code)) return nullptr;
+      const DType dtype = be_dtype_of(code);
+      const int32_t number = static_cast<int32_t>(dtype);
+      memcpy(room, &number, sizeof(number));
+      return dtype == DType::Invalid ? nullptr : room;
+    }
+    case AttrKind::kNumber: return attr_value(type, attr, expected, room);
+  }
+  return nullptr;
+}
+
+/// Point `values` at attributes of which some may be left out; false if they are not as expected. Both sides are
+/// sorted by name.
+__attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const AttrSpec* expected, const AttrMore* more,
+                                           int count, const void** values, int64_t* room) noexcept {
+  int64_t given = 0;
+  for (int i = 0; i < count; ++i) {
+    const AttrSpec& spec = expected[i];
+    const XLA_FFI_ByteSpan* name = given < attrs.size ? attrs.names[given] : nullptr;
+    const void* value = more[i].be_default;
+    if (name != nullptr && name->len == spec.name_size && memcmp(name->ptr, spec.name, name->len) == 0) {
+      value = any_value(attrs.types[given], attrs.attrs[given], spec, more[i], room + i);
+      ++given;
+    }
+    if (value == nullptr) return false;
+    values[spec.position] = value;
+  }
+  return given == attrs.size;
+}
+
+}  // namespace
+}  // namespace BE::detail
+
+/// Point `values` at the call's attributes in the order of the parameters; false if they are not the expected ones.
+///
+/// First as if all were numbers that every call passes, since most are.
+///
+/// \param room  a word for each attribute, for converted values
+bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
+                    int64_t* room) noexcept {
+  if (match_numbers(frame->attrs, entry, values, room)) return true;
+  return entry.more != nullptr && merge_attrs(frame->attrs, entry.attrs, entry.more, entry.attr_count, values, room);
+}
+
+BE_BEGIN_COLD
+/// Not optimized, as all functions on dictionaries and declared axes.
+void be_read_struct(const void* attr, const char* name, const AttrMore& more, const void** values, int64_t* room) {
+  static constexpr XLA_FFI_Attrs kNone{};
+  const bool is_left_out = attr == more.be_fields;
+  const XLA_FFI_Attrs& attrs = is_left_out ? kNone : *static_cast<const XLA_FFI_Attrs*>(attr);
+  if (merge_attrs(attrs, more.be_fields, more.be_more, more.be_count, values, room)) return;
+  Message message;
+  message.add("%.100s takes the fields ", name);
+  print_attrs(message, more.be_text, attrs);
+  throw BE::CheckError(message.text);
+}
+
+BE_END_COLD

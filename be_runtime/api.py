@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from be_runtime.errors import refuse_unknown
 from be_runtime.frames import public
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
@@ -142,7 +143,7 @@ def load_cuda_file(
     SourceNotFoundError
         There is no such file. Other errors are as for `load_cuda_inline`.
     """
-    _refuse_unknown(options, CudaOptions, "load_cuda_file")
+    refuse_unknown(options, CudaOptions, "load_cuda_file")
     return _load("cuda", default_name(path, name), file_units(path), functions, file_again, options)
 
 
@@ -176,7 +177,7 @@ def load_cuda_dir(
     SourceNotFoundError
         There is no such folder, or no source in it. Other errors are as for `load_cuda_inline`.
     """
-    _refuse_unknown(options, CudaOptions, "load_cuda_dir")
+    refuse_unknown(options, CudaOptions, "load_cuda_dir")
     chosen = default_name(directory, name, "directory")
     return _load("cuda", chosen, dir_units(directory, "cuda"), functions, dir_again, options)
 
@@ -264,7 +265,7 @@ def load_cpp_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
-    _refuse_unknown(options, CppOptions, "load_cpp_file")
+    refuse_unknown(options, CppOptions, "load_cpp_file")
     return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
 
 
@@ -273,7 +274,7 @@ def load_cpp_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
-    _refuse_unknown(options, CppOptions, "load_cpp_dir")
+    refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
     return _load("cpp", chosen, dir_units(directory, "cpp"), functions, dir_again, options)
 
@@ -288,10 +289,3 @@ def _load(
 ) -> CompiledModule:
     make = cuda_request if language == "cuda" else cpp_request
     return PROCESS.load(make(name, units, functions, **options), load_options(name, **options), reread)
-
-
-def _refuse_unknown(options: CppOptions | CudaOptions, known: type, function: str) -> None:
-    """Raise Python's usual error for a keyword argument that a function does not take."""
-    for name in options:
-        if name not in known.__annotations__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

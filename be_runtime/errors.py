@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -313,6 +313,21 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)
+
+
+def refuse_unknown(options: Iterable[str], known: type, function: str) -> None:
+    """Raise Python's usual error for a keyword argument that a function does not take.
+
+    Parameters
+    ----------
+    options : iterable of str
+        Names of the given keyword arguments.
+    known : type
+        ``TypedDict`` of the function's keyword arguments.
+    """
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:

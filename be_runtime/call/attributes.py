@@ -1,4 +1,4 @@
-"""Options of a function and attributes of a call: convert Python's values to the declared types. Pure."""
+"""Options of a function and attributes of a call: convert Python's values to the declared types."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import cmath
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from numbers import Number
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
-from be_runtime.jax.arrays import (
-    EffectKind,
-    Fields,
-    Layouts,
-    Numbers,
-    Value,
-    check_aliases,
-    check_layouts,
-    check_vmap_method,
-)
+from be_runtime.jax import arrays, port
 from be_runtime.signature.attribute_types import render_type
 from be_runtime.signature.model import AttrKind, Param
 
@@ -31,27 +22,34 @@ class Options(NamedTuple):
 
     vmap_method: str | None = None
     aliases: tuple[tuple[int, int], ...] = ()
-    effect: EffectKind = "none"
+    effect: arrays.EffectKind = "none"
     outs: Any = None
-    input_layouts: Layouts | None = None
-    output_layouts: Layouts | None = None
+    input_layouts: arrays.Layouts | None = None
+    output_layouts: arrays.Layouts | None = None
     on_gather: OnGather = "warn"
     random: bool = False
 
 
-def check_options(
-    outs: Any = None,
-    vmap_method: str | None = None,
-    input_output_aliases: Mapping[int, int] | None = None,
-    has_side_effect: bool = False,
-    ordered: bool = False,
-    input_layouts: Sequence[Sequence[int] | None] | None = None,
-    output_layouts: Sequence[Sequence[int] | None] | None = None,
-    on_gather: OnGather = "warn",
-    *,
-    random: bool = False,
-) -> Options:
-    """Return the options of a function, checked.
+class KernelOptions(TypedDict, total=False):
+    """The keyword arguments for calls of a kernel without host code, except `outs`."""
+
+    vmap_method: str | None
+    input_output_aliases: Mapping[int, int] | None
+    has_side_effect: bool
+    ordered: bool
+    input_layouts: Sequence[Sequence[int] | None] | None
+    output_layouts: Sequence[Sequence[int] | None] | None
+    random: bool
+
+
+class CallOptions(KernelOptions, total=False):
+    """The keyword arguments of `KernelFunction.with_options` except `outs`."""
+
+    on_gather: OnGather
+
+
+def check_options(given: Mapping[str, Any]) -> Options:
+    """Return the options of calls among the arguments of a function, checked.
 
     Raises
     ------
@@ -60,27 +58,31 @@ def check_options(
 
     Examples
     --------
-    >>> check_options(ordered=True).effect
+    >>> check_options({"ordered": True}).effect
     'ordered'
     """
+    on_gather = given.get("on_gather", "warn")
     if on_gather not in get_args(OnGather):
         raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
-    for name, value in (("has_side_effect", has_side_effect), ("ordered", ordered), ("random", random)):
+    flags = {name: given.get(name, False) for name in ("has_side_effect", "ordered", "random")}
+    for name, value in flags.items():
         if not isinstance(value, bool):
             raise ArgumentError(f"{name} must be True or False, not {value!r}")
     return Options(
-        vmap_method=check_vmap_method(vmap_method),
-        aliases=tuple(sorted(check_aliases(input_output_aliases).items())),
-        effect="ordered" if ordered else "side" if has_side_effect else "none",
-        outs=outs,
-        input_layouts=check_layouts(input_layouts, "input_layouts"),
-        output_layouts=check_layouts(output_layouts, "output_layouts"),
+        vmap_method=arrays.check_vmap_method(given.get("vmap_method")),
+        aliases=tuple(sorted(arrays.check_aliases(given.get("input_output_aliases")).items())),
+        effect="ordered" if flags["ordered"] else "side" if flags["has_side_effect"] else "none",
+        outs=given.get("outs"),
+        input_layouts=arrays.check_layouts(given.get("input_layouts"), "input_layouts"),
+        output_layouts=arrays.check_layouts(given.get("output_layouts"), "output_layouts"),
         on_gather=on_gather,
-        random=random,
+        random=flags["random"],
     )
 
 
-def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+def convert_attributes(
+    label: str, params: Sequence[Param], given: Mapping[str, Any]
+) -> tuple[tuple[str, arrays.Value], ...]:
     """Convert the keyword arguments of a call; an attribute with a default may be left out.
 
     Raises
@@ -136,7 +138,7 @@ def _wrong_names(
     )
 
 
-def _convert(what: str, param: Param, value: Any) -> Value:
+def _convert(what: str, param: Param, value: Any) -> arrays.Value:
     _refuse_traced(what, value)
     match param.kind:
         case AttrKind.SCALAR:
@@ -154,7 +156,7 @@ def _convert(what: str, param: Param, value: Any) -> Value:
                 raise _refused(what, value, f"a dict of {render_type(param)}")
             if not all(isinstance(name, str) for name in value):
                 raise _refused(what, value, "a dict with names")
-            return Fields(convert_attributes(what, param.fields, value))
+            return arrays.Fields(convert_attributes(what, param.fields, value))
 
 
 def known_dtype(param: Param) -> DType:
@@ -165,11 +167,7 @@ def known_dtype(param: Param) -> DType:
 
 def _refuse_traced(what: str, value: Any) -> None:
     """Refuse a traced value, even with a known value: its derivative would be lost."""
-    if not hasattr(value, "aval"):
-        return
-    from be_runtime.jax.transforms import is_traced
-
-    if not is_traced(value):
+    if not hasattr(value, "aval") or not port.is_traced(value):
         return
     label, _, name = what.partition(": ")
     function, name = label.rpartition(".")[2], name.partition(".")[0]
@@ -228,14 +226,14 @@ def numpy_dtype(dtype: DType) -> Any:
     return np.dtype(getattr(ml_dtypes, dtype.name))
 
 
-def _scalar(what: str, dtype: DType, value: Any) -> Numbers:
+def _scalar(what: str, dtype: DType, value: Any) -> arrays.Numbers:
     number = hold(value, dtype)
     if number is None:
         raise _refused(what, value, f"a valid {dtype.name}")
-    return Numbers(dtype.attr_type.name, number.tobytes(), dtype.attr_parts > 0)
+    return arrays.Numbers(dtype.attr_type.name, number.tobytes(), dtype.attr_parts > 0)
 
 
-def _array(what: str, dtype: DType, value: Any) -> Numbers:
+def _array(what: str, dtype: DType, value: Any) -> arrays.Numbers:
     import numpy as np
 
     try:
@@ -244,11 +242,11 @@ def _array(what: str, dtype: DType, value: Any) -> Numbers:
         raise _refused(what, value, f"an array of {dtype.name}") from None
     cast = flat if flat.dtype == numpy_dtype(dtype) else _cast(flat, dtype)
     if cast is not None:
-        return Numbers(dtype.array_type.name, cast.tobytes(), is_array=True)
+        return arrays.Numbers(dtype.array_type.name, cast.tobytes(), is_array=True)
     held = [hold(each, dtype) for each in flat.tolist()]
     if any(number is None for number in held):
         raise _refused(what, value, f"an array of {dtype.name}")
-    return Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
+    return arrays.Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
 
 
 def _cast(flat: Any, dtype: DType) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import faulthandler
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from be_runtime import checks
 from be_runtime.call.attributes import Options
-from be_runtime.call.derivatives import Transpose
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import hide_frames, public
@@ -19,57 +19,53 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import Value, match_layouts
 from be_runtime.jax.fault_names import NAMES
 
+if TYPE_CHECKING:
+    from be_runtime.jax.calls import Transpose
+
 _MOST_PROGRAMS = 256
 """Limit for the combinations of attributes whose programs are kept; the oldest is dropped first."""
 
 Program = Callable[..., Any]
+Report = Callable[[Sequence[int] | None], Any]
 Converted = tuple[tuple[str, Value], ...]
-Zeros = tuple[tuple[str, float], ...]
-"""Attributes that are 0, and their signs: for Python, 0.0 equals -0.0."""
 
 
 class CompiledFunction:
-    """A function of JAX arrays that calls a kernel.
+    """A function of JAX arrays that calls a kernel; a subclass converts attributes and traces the calls.
 
     Parameters
     ----------
     name, label, doc : str
         Name of the function, beginning of every message, and description.
-    convert : callable
-        Function that checks the attributes of a call and converts them.
-    trace : callable
-        Function of described results, attributes and converted attributes; it returns a function of arrays.
-    report : callable, optional
-        Function that makes the kernel's report for block sizes.
     """
 
     mode: checks.Active | None = None
     """Checked mode of all its calls; without one, the checked mode of the thread counts."""
 
-    unchecked: Callable[..., Any]
+    _reporter: Report | None = None
+    """Function that makes the kernel's report for block sizes."""
+
+    unchecked: Program
     """The calls of all functions while no checked mode is on."""
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        doc: str | None,
-        convert: Callable[[Mapping[str, Any]], Converted],
-        trace: Callable[[Any, Mapping[str, Any], Converted], Program],
-        report: Callable[[Sequence[int] | None], Any] | None = None,
-    ) -> None:
+    def __init__(self, name: str, label: str, doc: str | None) -> None:
         self.__name__, self.__qualname__, self.__doc__ = name, label, doc
-        self._convert = convert
-        self._trace = trace
-        self._report = report
         self._programs: dict[object, Program] = {}
-        # The programs by keyword arguments, as far as Python's equality tells them apart, and the same programs for the
-        # calls that must be fastest: without keywords, and with one attribute that is not 0, by its name and its value.
-        self._known: dict[object, tuple[Program, Zeros]] = {}
-        self._plain: Program | None = None
-        self._single: dict[str, dict[object, tuple[type, Program]]] = {}
+        # A tree of the same programs for fast calls: by `outs`, then by the name, type and value of each attribute. The
+        # types count, since a member of an enumeration, or a complex number, may equal an int. A leaf has the key None.
+        self._known: dict[Any, Any] = {}
+        self._leaves = 0
+        self._plain: Program | None = None  # of calls without keywords, which must be fastest
         if faulthandler.is_enabled():
             _note_lines()
+
+    @abstractmethod
+    def _converted(self, attributes: Mapping[str, Any]) -> Converted:
+        """Check the attributes of a call, and convert them."""
+
+    @abstractmethod
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        """Return the function of arrays for described results and attributes."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
@@ -81,7 +77,7 @@ class CompiledFunction:
         if self._programs:
             transforms.forget_programs()
         self._programs.clear()
-        self._forget_keys()
+        self._known.clear()
         self._plain = None
 
     def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
@@ -113,22 +109,23 @@ class CompiledFunction:
             program = None
             if outs is None and not attributes:
                 program = self._plain
-            elif outs is None and len(attributes) == 1:
+            else:
                 try:
-                    (name,) = attributes
-                    value = attributes[name]
-                    kind, known = self._single[name][value]
-                    if value.__class__ is kind:
-                        program = known
+                    leaf = self._known[outs]
+                    for name, value in attributes.items():
+                        leaf = leaf[name][value.__class__][value]
+                    program, zeros = leaf[None]
+                    if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
+                        program = None  # 0.0 equals -0.0
                 except (KeyError, TypeError):
-                    pass
+                    pass  # not the context of a wrong argument's error
             if program is None:
                 program = self._program(outs, attributes)
             try:
                 return program(*arrays)
             except (TypeError, OverflowError):
                 for number, each in enumerate(arrays):
-                    as_argument(self.__qualname__, number, each, port.as_array)
+                    as_argument(self.__qualname__, number, each)
                 raise
         except Exception as error:  # as `public` does, without another call
             hide_frames(error)
@@ -142,18 +139,18 @@ class CompiledFunction:
         ArgumentError
             The kernel is not from `cuda_kernel`; a module has a report of all its kernels.
         """
-        if self._report is None:
+        if self._reporter is None:
             raise ArgumentError(
                 f"{self.__qualname__} has no report of its own", hints=("a module has one of all: module.report()",)
             )
-        return self._report(block_sizes)
+        return self._reporter(block_sizes)
 
     def checked_by(self, mode: checks.Active | None) -> Self:
         """Set the checked mode of all calls, and return the function."""
         self.mode = mode
         return self
 
-    def as_hijax(self) -> Callable[..., Any]:
+    def as_hijax(self) -> Program:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
         It takes the same arguments, and has this function's present rules for ``vmap`` and derivatives.
@@ -177,44 +174,33 @@ class CompiledFunction:
 
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, which is made on their first use."""
-        # An enumeration's member, or a complex number, may equal an int: the types count too.
-        try:
-            program, zeros = self._known[(outs, *attributes.items(), *map(type, attributes.values()))]
-            if not zeros or all(math.copysign(1.0, attributes[name]) == sign for name, sign in zeros):
-                return program
-        except (KeyError, TypeError):
-            pass  # not the context of a wrong argument's error
         from be_runtime.jax import calls
 
         described, converted = self._described(outs, attributes)
-        found = self._programs.get((described, converted))
-        if found is None:
+        made = self._programs.get((described, converted))
+        if made is None:
             own = copy.deepcopy(dict(attributes))  # the caller may change an array before a later trace
-            found = calls.compiled(self._trace(described, own, converted))
-            found = self._programs.setdefault((described, converted), found)
+            made = calls.compiled(self._traced(described, own, converted))
+            made = self._programs.setdefault((described, converted), made)
             if len(self._programs) > _MOST_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))
-                self._forget_keys()
-        signs = _zeros(attributes)
-        if signs is None:
-            return found
-        if len(self._known) >= _MOST_PROGRAMS:
-            self._forget_keys()
-        self._known[(described, *attributes.items(), *map(type, attributes.values()))] = found, signs
+                self._known.clear()
         if outs is None and not attributes:
-            self._plain = found
-        elif outs is None and len(attributes) == 1 and not signs:
-            ((name, value),) = attributes.items()
-            self._single.setdefault(name, {}).setdefault(value, (type(value), found))
-        return found
-
-    def _forget_keys(self) -> None:
-        self._known.clear()
-        self._single.clear()
+            self._plain = made
+        elif (zeros := _zeros(attributes)) is not None:
+            if self._leaves >= _MOST_PROGRAMS:
+                self._known.clear()
+                self._leaves = 0
+            self._leaves += 1
+            leaf = self._known.setdefault(described, {})
+            for name, value in attributes.items():
+                leaf = leaf.setdefault(name, {}).setdefault(type(value), {}).setdefault(value, {})
+            leaf[None] = made, zeros
+        return made
 
     def _described(self, outs: Any, attributes: Mapping[str, Any]) -> tuple[Any, Converted]:
         """Return the shapes and dtypes in `outs`, and the converted attributes."""
-        converted = self._convert(attributes)
+        converted = self._converted(attributes)
         described = tuple(outs) if isinstance(outs, list) else outs
         if outs is not None and not callable(outs):  # arrays have no hash
             described = port.like_arrays(described)
@@ -245,7 +231,7 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
         return self.unchecked(*arrays, outs=outs, **attributes)
     described, converted = self._described(outs, attributes)
     with checks.using(mode):
-        program = self._trace(described, dict(attributes), converted)
+        program = self._traced(described, dict(attributes), converted)
         return mode.run(lambda: program(*arrays))
 
 
@@ -261,17 +247,12 @@ def _note_lines() -> None:
     CompiledFunction.unchecked = _call_named
 
 
-def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
-    """Return the attributes that are 0, with their signs; None if equal attributes may differ in another way."""
-    zeros = []
-    for name, value in attributes.items():
-        if isinstance(value, str):
-            continue
-        if not isinstance(value, Real) or math.isnan(value):
-            return None
-        if value == 0:
-            zeros.append((name, math.copysign(1.0, value)))
-    return tuple(zeros)
+def _zeros(attributes: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:
+    """Return the floats that are 0, with their signs; None if equal attributes of a type may differ in another way."""
+    numbers = {name: value for name, value in attributes.items() if not isinstance(value, str | int)}
+    if not all(isinstance(value, Real) and not math.isnan(value) for value in numbers.values()):
+        return None
+    return tuple((name, math.copysign(1.0, value)) for name, value in numbers.items() if value == 0)
 
 
 Targets = tuple[tuple[str, str], ...]
@@ -289,11 +270,14 @@ class KernelTarget(NamedTuple):
     targets : tuple of (str, str)
     attributes : tuple of (str, Value)
     computed : tuple of (str, tuple of str), or None
+    has_state : bool
+        True for a kernel that keeps an object from call to call.
     """
 
     targets: Targets
     attributes: Converted
     computed: Computed | None = ()
+    has_state: bool = False
 
 
 def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:
@@ -311,22 +295,9 @@ def default_method(options: Options, signature: CallSignature | None, *, takes_a
 
 
 def bind_call(
-    label: str,
-    resolved: Resolved,
-    options: Options,
-    targets: Targets,
-    attributes: Converted,
-    transposes: Sequence[tuple[int, Transpose]] = (),
-    computed: Computed | None = (),
-    *,
-    has_state: bool = False,
+    label: str, resolved: Resolved, options: Options, target: KernelTarget, transposes: Sequence[tuple[int, Transpose]]
 ) -> tuple[Any, ...]:
     """Call a target, and return the results without scratch memory.
-
-    Parameters
-    ----------
-    has_state : bool
-        True for a kernel that keeps an object from call to call.
 
     Raises
     ------
@@ -338,10 +309,10 @@ def bind_call(
     match_layouts(label, options.input_layouts, resolved.inputs, "input_layouts")
     match_layouts(label, options.output_layouts, resolved.shown, "output_layouts")
     hidden = (None,) * resolved.scratch
-    given = (*attributes, *resolved.attributes)
+    targets, given = target.targets, (*target.attributes, *resolved.attributes)
     if (mode := checks.active()) is not None:
         guarded = mode.guard(targets)
-        once = has_state or options.effect != "none"
+        once = target.has_state or options.effect != "none"
         caller = calls.caller()
         mode.note_call(label, caller)
         layouts = [
@@ -363,7 +334,7 @@ def bind_call(
         effect=options.effect,
         input_layouts=options.input_layouts,
         output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
-        split=resolved.split._replace(on_gather=options.on_gather, computed=computed),
+        split=resolved.split._replace(on_gather=options.on_gather, computed=target.computed),
         transposes=tuple(transposes),
     )
     return tuple(results[: len(resolved.shown)])

@@ -1,27 +1,28 @@
-"""The functions that authors call: `KernelFunction` for an entry point of a module, `array_function` for a kernel."""
+"""The functions that authors call: `KernelFunction` for an entry point of a module, `ArrayFunction` for a kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
-from be_runtime.call.attributes import OnGather, Options, check_options, convert_attributes, with_defaults
+from be_runtime.call.attributes import CallOptions, Options, check_options, convert_attributes, with_defaults
 from be_runtime.call.compiled_function import (
     CompiledFunction,
     Converted,
     KernelTarget,
+    Program,
+    Report,
     Targets,
     bind_call,
     default_method,
 )
-from be_runtime.call.derivatives import Derivative, Rule
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument, resolve
-from be_runtime.call.signature import documentation, inspect_signature
-from be_runtime.errors import ArgumentError, SpecError, call_named
+from be_runtime.call.signature import call_text, describe, inspect_signature
+from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value, check_outs
+from be_runtime.jax.calls import Derivative, Rule
 from be_runtime.signature.model import Many, Param, Role
 
 
@@ -53,11 +54,11 @@ class ArrayKernel(NamedTuple):
     make_target: Callable[[Resolved, Mapping[str, Value]], KernelTarget]
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
-    report: Callable[[Sequence[int] | None], Any] | None = None
+    report: Report | None = None
 
 
-def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
-    """Return the function of a kernel; its result has the structure of `outs`, if that is given.
+class ArrayFunction(CompiledFunction):
+    """The function of a kernel; its result has the structure of `outs`, if that is given.
 
     Raises
     ------
@@ -66,73 +67,62 @@ def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
     SpecError
         A scalar has the name of another argument.
     """
-    if options.outs is None and kernel.signature is None:
-        raise ArgumentError(
-            f"{kernel.label}: neither outs nor a signature describes the results",
-            hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
-        )
-    if any(param.name == "outs" for param in kernel.scalars):
-        raise SpecError(f"{kernel.label}: a scalar can't be called outs, which is an argument of every call")
-    known_outs(options.outs)
-    options = default_method(options, kernel.signature)
-    defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
 
-    def convert(scalars: Mapping[str, Any]) -> Converted:
-        return convert_attributes(kernel.label, kernel.scalars, {**defaults, **scalars})
+    def __init__(self, kernel: ArrayKernel, options: Options) -> None:
+        super().__init__(kernel.name, kernel.label, kernel.doc)
+        if options.outs is None and kernel.signature is None:
+            raise ArgumentError(
+                f"{kernel.label}: neither outs nor a signature describes the results",
+                hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
+            )
+        if any(param.name == "outs" for param in kernel.scalars):
+            raise SpecError(f"{kernel.label}: a scalar can't be called outs, which is an argument of every call")
+        known_outs(options.outs)
+        self._reporter = kernel.report
+        self._kernel, self._options = kernel, default_method(options, kernel.signature)
+        self._defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
 
-    def trace(outs: Any, scalars: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
-        described = options if outs is None else options._replace(outs=outs)
+    def _converted(self, attributes: Mapping[str, Any]) -> Converted:
+        return convert_attributes(self.__qualname__, self._kernel.scalars, {**self._defaults, **attributes})
+
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        described = self._options.outs if outs is None else outs
 
         def run(*arrays: Any) -> Any:
-            return _run(kernel, described, arrays, scalars, converted)
+            return self._run(described, arrays, attributes, converted)
 
-        run.__name__ = run.__qualname__ = kernel.name
+        run.__name__ = run.__qualname__ = self.__name__
         return run
 
-    return CompiledFunction(kernel.name, kernel.label, kernel.doc, convert, trace, kernel.report)
+    def _run(self, outs: Any, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted) -> Any:
+        """Call the kernel while a program is traced."""
+        kernel, label = self._kernel, self.__qualname__
+        restore: Callable[[Sequence[Any]], Any] = tuple
 
+        def describe_results(*inputs: Any, **_scalars: Any) -> Sequence[Any]:
+            nonlocal restore
+            leaves, restore = port.flatten(evaluate(f"outs of {label}", outs, inputs))
+            return leaves
 
-def _run(
-    kernel: ArrayKernel, options: Options, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted
-) -> Any:
-    """Call a kernel while a program is traced."""
-    restore: Callable[[Sequence[Any]], Any] = tuple
+        given = [as_argument(label, number, each, takes_many=False) for number, each in enumerate(arrays)]
+        signature = kernel.signature
+        if signature is None:  # only the scalars are known
+            inputs = (Param(role=Role.ARG),) * len(given)
+            signature = CallSignature(label, (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars))
+        aliases = dict(self._options.aliases)
+        results = None if outs is None else describe_results
+        resolved = resolve(signature, given, results, scalars, aliases=aliases, scratch_unit=kernel.scratch_unit)
+        made = kernel.make_target(resolved, dict(converted))
+        shown: Sequence[Any] | None = None
+        if made.computed is None and not resolved.scratch:
+            from be_runtime.jax.primitive import on_explicit_parts
 
-    def describe(*given: Any, **_scalars: Any) -> Sequence[Any]:
-        nonlocal restore
-        leaves, restore = port.flatten(evaluate(f"outs of {kernel.label}", options.outs, given))
-        return leaves
-
-    given = [
-        as_argument(kernel.label, number, each, port.as_array, takes_many=False) for number, each in enumerate(arrays)
-    ]
-    signature = kernel.signature
-    if signature is None:  # only the scalars are known
-        inputs = (Param(role=Role.ARG),) * len(given)
-        params = (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars)
-        signature = CallSignature(kernel.label, params)
-    resolved = resolve(
-        signature,
-        given,
-        None if options.outs is None else describe,
-        scalars,
-        as_array=port.as_array,
-        aliases=dict(options.aliases),
-        scratch_unit=kernel.scratch_unit,
-    )
-    made = kernel.make_target(resolved, dict(converted))
-    results = None
-    if made.computed is None and not resolved.scratch:
-        from be_runtime.jax.primitive import on_explicit_parts
-
-        def run_parts(*parts: Any) -> Sequence[Any]:
-            found = _run(kernel, options._replace(outs=None), parts, scalars, converted)
-            return found if isinstance(found, tuple) else (found,)
-
-        results = on_explicit_parts(run_parts, resolved.split, resolved.operands)
-    if results is None:
-        results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
-    return results[0] if resolved.is_single else restore(results)
+            shown = on_explicit_parts(
+                lambda *parts: self._run(None, parts, scalars, converted), resolved.split, resolved.operands
+            )
+        if shown is None:
+            shown = bind_call(label, resolved, self._options, made, ())
+        return shown[0] if resolved.is_single else restore(shown)
 
 
 def known_outs(outs: Any) -> tuple[ArraySpec, ...] | None:
@@ -151,19 +141,6 @@ def evaluate(what: str, value: Any, inputs: Sequence[Any]) -> Any:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class CallOptions(TypedDict, total=False):
-    """The keyword arguments of `KernelFunction.with_options` except `outs`."""
-
-    vmap_method: str | None
-    input_output_aliases: Mapping[int, int] | None
-    has_side_effect: bool
-    ordered: bool
-    input_layouts: Sequence[Sequence[int] | None] | None
-    output_layouts: Sequence[Sequence[int] | None] | None
-    on_gather: OnGather
-    random: bool
 
 
 class KernelFunction(CompiledFunction, Generic[P, R]):
@@ -196,9 +173,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         super().__init__(
             signature.label.rpartition(".")[2],
             signature.label,
-            documentation(signature, has_outs=self.has_outs),
-            partial(convert_attributes, signature.label, signature.with_role(Role.ATTR)),
-            self._traced,
+            f"{call_text(signature, has_outs=self.has_outs)}\n\n{describe(signature)}",
         )
 
     @property
@@ -218,19 +193,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     def with_options(self, **options: Unpack[CallOptions]) -> KernelFunction[P, R]: ...
 
     @public
-    def with_options(
-        self,
-        *,
-        vmap_method: str | None = None,
-        input_output_aliases: Mapping[int, int] | None = None,
-        has_side_effect: bool = False,
-        ordered: bool = False,
-        outs: Any = None,
-        input_layouts: Sequence[Sequence[int] | None] | None = None,
-        output_layouts: Sequence[Sequence[int] | None] | None = None,
-        on_gather: OnGather = "warn",
-        random: bool = False,
-    ) -> KernelFunction[..., R]:
+    def with_options(self, *, outs: Any = None, **options: Unpack[CallOptions]) -> KernelFunction[..., R]:
         """Return the same function with other options.
 
         Parameters
@@ -268,18 +231,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         --------
         >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
         """
-        options = check_options(
-            outs,
-            vmap_method,
-            input_output_aliases,
-            has_side_effect,
-            ordered,
-            input_layouts,
-            output_layouts,
-            on_gather,
-            random=random,
-        )
-        return self._with(options)
+        refuse_unknown(options, CallOptions, "with_options")
+        return self._with(check_options({"outs": outs, **options}))
 
     def _with(self, options: Options) -> KernelFunction[..., R]:
         """Return the function with other options; a function that follows its files overrides it."""
@@ -287,7 +240,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return made.checked_by(self.mode)
 
     @public
-    def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
+    def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
         An entry point gets those attributes of the call, with defaults, that it declares; a Python function gets all
@@ -316,7 +269,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
 
     @public
-    def deftranspose(self, transpose: str | Callable[..., Any], linear_in: int | Sequence[int] = 0) -> None:
+    def deftranspose(self, transpose: str | Program, linear_in: int | Sequence[int] = 0) -> None:
         """Declare that the function is linear in an input, which gives it a JVP and a transpose.
 
         Parameters
@@ -374,25 +327,18 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
-    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
-        """Return the function of arrays for some attributes."""
-        described, targets = self._options.outs if outs is None else outs, self._targets()
-        has_state = bool(self.signature.with_role(Role.STATE))
+    def _converted(self, attributes: Mapping[str, Any]) -> Converted:
+        return convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), attributes)
+
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
+        target = KernelTarget(self._targets(), converted, has_state=has_state)
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
 
         def run(*arrays: Any) -> Any:
-            resolved = resolve(
-                self.signature,
-                arrays,
-                described,
-                attributes,
-                as_array=port.as_array,
-                aliases=dict(self._options.aliases),
-            )
+            resolved = resolve(self.signature, arrays, described, attributes, aliases=dict(self._options.aliases))
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
-            shown = bind_call(
-                self.__qualname__, resolved, self._options, targets, converted, transposes, has_state=has_state
-            )
+            shown = bind_call(self.__qualname__, resolved, self._options, target, transposes)
             return shown[0] if resolved.is_single else shown
 
         run.__name__ = run.__qualname__ = self.__name__

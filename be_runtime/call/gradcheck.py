@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, GradientError
 from be_runtime.frames import public
 from be_runtime.jax import port, primitive
@@ -65,7 +66,9 @@ def gradcheck(
 
     random = np.random.default_rng(seed)
     arrays = [port.as_array(each) for each in args]
-    moving = [index for index, array in enumerate(arrays) if primitive.is_real(array)]
+    moving = [
+        index for index, array in enumerate(arrays) if getattr(BY_NAME.get(str(array.dtype)), "kind", "") == "float"
+    ]
     name = getattr(function, "__qualname__", repr(function))
     if not moving:
         raise ArgumentError(f"{name}: no argument has derivatives that can be compared: none is of floats")
@@ -78,7 +81,7 @@ def gradcheck(
     )
 
     def weighted(values: Sequence[Any]) -> float:
-        results = primitive.leaves(run(*values))
+        results = port.flatten(run(*values))[0]
         pairs = zip(weights, results, strict=True)
         return float(sum(np.sum(np.asarray(w, np.float64) * np.asarray(r, np.float64)) for w, r in pairs))
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.call.attributes import hold, known_dtype
-from be_runtime.call.resolve import CallSignature
-from be_runtime.call.shapes import is_derived
+from be_runtime.call.resolve import CallSignature, is_derived
 from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.expressions import Expression
@@ -280,25 +279,16 @@ def call_text(signature: CallSignature, *, has_outs: bool = False) -> str:
     return without_modules(f"{signature.label.rpartition('.')[2]}({arguments}) -> {result_type(signature)}")
 
 
-def documentation(signature: CallSignature, *, has_outs: bool = False) -> str:
-    """Return the text for `help`, with the call as its first line."""
-    return f"{call_text(signature, has_outs=has_outs)}\n\n{describe(signature)}"
-
-
 def inspect_signature(signature: CallSignature, *, has_outs: bool = False) -> inspect.Signature:
     """Return the signature for `inspect.signature`."""
     import ast
     from inspect import Parameter, Signature
 
-    def parameter(argument: Argument) -> Parameter:
-        by_name = Parameter.VAR_KEYWORD if argument.name.startswith("**") else Parameter.KEYWORD_ONLY
-        return Parameter(
-            argument.name.lstrip("*"),
-            by_name if argument.is_keyword else Parameter.POSITIONAL_ONLY,
-            default=ast.literal_eval(argument.default) if argument.default else Parameter.empty,
-            annotation=without_modules(argument.type),
-        )
-
-    arguments = call_arguments(signature, has_outs=has_outs)
-    result = without_modules(result_type(signature))
-    return Signature([parameter(each) for each in arguments], return_annotation=result)
+    parameters = []
+    for each in call_arguments(signature, has_outs=has_outs):
+        by_name = Parameter.VAR_KEYWORD if each.name.startswith("**") else Parameter.KEYWORD_ONLY
+        kind = by_name if each.is_keyword else Parameter.POSITIONAL_ONLY
+        default = ast.literal_eval(each.default) if each.default else Parameter.empty
+        annotation = without_modules(each.type)
+        parameters.append(Parameter(each.name.lstrip("*"), kind, default=default, annotation=annotation))
+    return Signature(parameters, return_annotation=without_modules(result_type(signature)))

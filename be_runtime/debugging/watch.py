@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from be_runtime.call.attributes import Options
 from be_runtime.call.compiled_function import Program
-from be_runtime.call.derivatives import Derivative, Rule
 from be_runtime.call.function import KernelFunction, kernel_rule
 from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import BeRuntimeError, BuildError, warn_caller
 from be_runtime.frames import public
+from be_runtime.jax.calls import Derivative, Rule
 from be_runtime.load import load
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.obtain import machine_roots, say

@@ -1,4 +1,7 @@
-"""The attributes of a call, and checks of its arrays: outputs, aliases, layouts and the `vmap` method. Pure."""
+"""The attributes and arrays of a call: checks, and the axes that may be split over devices.
+
+Axes are named by *factors* as in Shardy's rules. A factor of several arrays is split in all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
+from be_runtime.signature.expressions import evaluate, parse_expression
+from be_runtime.signature.model import LEADING, Param, Role
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -139,11 +144,11 @@ def check_aliases(aliases: object) -> dict[int, int]:
 
 def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
     """Check that each input can share its memory with the output it is paired with, and with no other input."""
+    taken: dict[int, int] = {}
     for source, target in aliases.items():
-        twice = [other for other in aliases if aliases[other] == target and other != source]
-        if twice:
+        if taken.setdefault(target, source) != source:
             raise ArgumentError(
-                f"input_output_aliases gives output {target} the memory of inputs {source} and {twice[0]}"
+                f"input_output_aliases gives output {target} the memory of inputs {taken[target]} and {source}"
             )
     for source, target in aliases.items():
         if source >= len(inputs) or target >= len(outs):
@@ -180,3 +185,209 @@ def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpe
     for index, (layout, array) in enumerate(zip(layouts, arrays, strict=True)):
         if layout is not None and len(layout) != array.ndim:
             raise ArgumentError(f"{label}: {what}[{index}] is {layout}, but the array is {array}")
+
+
+VMAPPED = "vmap axis "
+"""Prefix of the factors of batches; no name in a declaration has it."""
+
+
+class Split(NamedTuple):
+    """The factors of a call's arrays.
+
+    Parameters
+    ----------
+    operands, results : tuple of tuple of str
+        A factor for each axis of each array, without scratch memory.
+    free : tuple of str
+        Factors that may be split; each device needs all of any other.
+    reduce : tuple of str
+        Free factors along which the results of parts are summed.
+    scratch : tuple of str
+        Bytes of each scratch memory, as an expression over the axes of one device.
+    places : tuple of (str, (int, int))
+        Axes that an expression may name: the numbers of an operand and of its axis.
+    integers : tuple of (str, int)
+        Attributes that an expression may name, as ``attr.NAME``.
+    computed : tuple of (str, tuple of str), or None
+        Attributes of whole numbers that differ between devices, as expressions. None if functions of the arrays compute
+        them, so that the call can't be split.
+    on_gather : {"warn", "error"}
+    merged : int
+        Number of leading axes, made by ``vmap``, that are one axis with the next when the kernel is called.
+    looped : int
+        Number of leading axes of the results, made by ``vmap``, along which the kernel is called for one element after
+        the other. No merged axes come before them.
+    """
+
+    operands: tuple[tuple[str, ...], ...]
+    results: tuple[tuple[str, ...], ...]
+    free: tuple[str, ...] = ()
+    reduce: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
+    places: tuple[tuple[str, tuple[int, int]], ...] = ()
+    integers: tuple[tuple[str, int], ...] = ()
+    computed: tuple[tuple[str, tuple[str, ...]], ...] | None = ()
+    on_gather: str = "warn"
+    merged: int = 0
+    looped: int = 0
+
+    def with_axis(self, sizes: Sequence[int | None]) -> Split:
+        """Return the split of a batch, whose axis leads in all results.
+
+        Parameters
+        ----------
+        sizes : sequence of (int or None)
+            Extent of the new leading axis of each operand; None if it has none.
+        """
+        level = sum(factor.startswith(VMAPPED) for factor in self.free)
+        factor = f"{VMAPPED}{level}"
+        names = (factor if size != 1 else f"argument {i}: {factor}" for i, size in enumerate(sizes))
+        new = [() if size is None else (name,) for size, name in zip(sizes, names, strict=True)]
+        return self._replace(
+            operands=tuple(axis + each for axis, each in zip(new, self.operands, strict=True)),
+            results=tuple((factor, *each) for each in self.results),
+            free=(*self.free, factor),
+            places=tuple((name, (i, axis + len(new[i]))) for name, (i, axis) in self.places),
+        )
+
+    def looped_axes(self, factors: Sequence[str]) -> list[int]:
+        """Return the numbers of the looped axes that an array has; they are its leading axes.
+
+        Examples
+        --------
+        >>> split = Split((("n",), ("n",)), (("n",),)).with_axis([2, None]).with_axis([3, 3])._replace(looped=2)
+        >>> [split.looped_axes(each) for each in split.operands]
+        [[0, 1], [0]]
+        """
+        levels = self.results[0][: self.looped]
+        return [levels.index(own) for factor in factors if (own := factor.rpartition(": ")[2]) in levels]
+
+    def element(self) -> Split:
+        """Return the split of the call for one element of the looped axes."""
+        counts = [len(self.looped_axes(factors)) for factors in self.operands]
+        return self._replace(
+            operands=tuple(factors[count:] for factors, count in zip(self.operands, counts, strict=True)),
+            results=tuple(factors[self.looped :] for factors in self.results),
+            places=tuple((name, (i, axis - counts[i])) for name, (i, axis) in self.places),
+            looped=0,
+        )
+
+    @property
+    def first(self) -> str:
+        """The factor of the results' first axis that is not a batch's; empty if there is none."""
+        return next((factor for factor in self.results[0] if not factor.startswith(VMAPPED)), "")
+
+    def _merges(self, factors: Sequence[str]) -> int:
+        return self.merged if self.first in factors else 0
+
+    def kernel_shape(self, factors: Sequence[str], shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape in which the kernel gets an array with some factors.
+
+        Examples
+        --------
+        >>> split = Split((("b", "n"), ("n",)), (("b", "n"),), merged=1).with_axis([2, None])
+        >>> [split.kernel_shape(factors, shape) for factors, shape in zip(split.operands, [(2, 3, 5), (5,)])]
+        [(6, 5), (5,)]
+        """
+        count = self._merges(factors)
+        return (math.prod(shape[: count + 1]), *shape[count + 1 :]) if count else tuple(shape)
+
+    def values(self, operands: Sequence[Sequence[int]]) -> dict[str, int]:
+        """Return the values that an expression may use, from the shapes in which the kernel gets its operands."""
+        axes = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
+        return axes | dict(self.integers)
+
+    def scratch_shapes(self, operands: Sequence[Sequence[int]], batch: Sequence[int]) -> list[tuple[int, ...]]:
+        """Compute the shapes of scratch memory from the shape of a batch and the operands' shapes in the kernel."""
+        values = self.values(operands)
+        return [(*batch, evaluate(parse_expression(text), values)) for text in self.scratch]
+
+    def attributes(self, operands: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+        """Compute the attributes of the call on one device."""
+        values = self.values(operands)
+        return {name: [evaluate(parse_expression(text), values) for text in each] for name, each in self.computed or ()}
+
+    def partial_sums(self) -> tuple[str, ...]:
+        """Return the factors along which each device has a partial sum of every result, in the operands' order.
+
+        Examples
+        --------
+        >>> Split(operands=(("b", "n"), ("n", "k")), results=(("b",),), reduce=("k", "n")).partial_sums()
+        ('n', 'k')
+        """
+        kept = {factor for each in self.results for factor in each}
+        every = dict.fromkeys(factor for each in self.operands for factor in each)
+        return tuple(factor for factor in every if factor in self.reduce and factor not in kept)
+
+    def without_sums(self) -> Split:
+        """Return the split of a call whose results are never summed: each device computes them whole."""
+        return self._replace(free=tuple(factor for factor in self.free if factor not in self.partial_sums()))
+
+    @staticmethod
+    def from_json(fields: dict[str, object]) -> Split:
+        """Read the fields of a split that went through JSON."""
+        return Split(**{name: _tuples(value) for name, value in fields.items()})  # type: ignore[arg-type]
+
+
+def _tuples(value: object) -> object:
+    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
+
+
+def split_of(
+    params: Sequence[Param], operands: Sequence[tuple[Param, ArraySpec]], results: Sequence[tuple[Param, ArraySpec]]
+) -> Split:
+    """Return the names of all axes of a call's arrays, and the axes that may be split.
+
+    Parameters
+    ----------
+    params : sequence of Param
+        All parameters of the entry point, and its ``parallel`` and ``reduce`` tokens.
+    operands, results : sequence of (Param, ArraySpec)
+        Arrays of the call.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> from be_runtime.signature.grammar import parse_spec
+    >>> params = parse_spec(["arg[b n]", "ret[b n]", "parallel[b]"])
+    >>> x = ArraySpec(BY_NAME["float32"], (8, 3))
+    >>> split_of(params, [(params[0], x)], [(params[1], x)]).operands
+    (('b', 'argument 0: n'),)
+    """
+    reduced = _names(params, Role.REDUCE)
+    kept = {*_names(params, Role.PARALLEL), *reduced}
+    if all(param.axes is not None and param.axes[:1] == (LEADING,) for param in params if param.role is Role.RET):
+        kept.add(LEADING)
+    named = [_factors(param, spec, kept, f"argument {i}") for i, (param, spec) in enumerate(operands)]
+    places = {
+        axis: (index, spec.ndim - len(param.axes or ()) + position)
+        for index, (param, spec) in reversed(list(enumerate(operands)))
+        for position, axis in enumerate(param.axes or ())
+        if isinstance(axis, str) and axis != LEADING
+    }
+    return Split(
+        operands=tuple(named),
+        results=tuple(_factors(param, spec, kept, f"result {i}") for i, (param, spec) in enumerate(results)),
+        free=tuple(sorted({name for each in named for name in each if name in kept or name.startswith(LEADING)})),
+        reduce=tuple(sorted(reduced)),
+        scratch=tuple(str(p.axes[0]) for p in params if p.role is Role.SCRATCH and p.axes is not None),
+        places=tuple(sorted(places.items())),
+    )
+
+
+def _names(params: Sequence[Param], role: Role) -> set[str]:
+    return {str(axis) for param in params if param.role is role for axis in param.axes or ()}
+
+
+def _factors(param: Param, spec: ArraySpec, kept: set[str], what: str) -> tuple[str, ...]:
+    """Name the axes of one array: an axis that may be split by its own name, any other uniquely."""
+    axes = param.axes
+    if axes is None:
+        return tuple(f"{what}: axis {index}" for index in range(spec.ndim))
+    own = [axis for axis in axes if axis != LEADING]
+    prefix = "" if LEADING in kept else f"{what}: "
+    leading = tuple(f"{prefix}{LEADING}{index}" for index in range(spec.ndim - len(own)))
+    return leading + tuple(
+        (axis if axis in kept else f"{what}: {axis}") if isinstance(axis, str) else f"{what}: axis {index}"
+        for index, axis in enumerate(own, start=len(leading))
+    )

@@ -87,8 +87,7 @@ class JobStore(NamedTuple):
 def find_job_store() -> JobStore | None:
     """Return the store of this process's job; None outside of a job and in a job of one process."""
     state = _state()
-    client = getattr(state, "client", None)
-    process, processes = getattr(state, "process_id", None), getattr(state, "num_processes", None)
+    client, process, processes = (getattr(state, name, None) for name in ("client", "process_id", "num_processes"))
     if client is None or client is _inherited or not all(hasattr(client, name) for name in _CALLS):
         return None
     if not isinstance(process, int) or not isinstance(processes, int) or processes < 2:

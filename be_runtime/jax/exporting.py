@@ -90,13 +90,8 @@ def known_here_alone(target: str) -> RegistrationError:
     )
 
 
-def write_program(program: Any) -> bytes:
-    """Return the bytes of an exported program."""
-    return bytes(program.serialize())
-
-
 def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
-    """Read the bytes of `write_program`; `described` is the program's description by `describe_program`.
+    """Read the bytes of `Exported.serialize`; `described` is the program's description by `describe_program`.
 
     Raises
     ------

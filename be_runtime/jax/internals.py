@@ -36,7 +36,7 @@ from jax._src.interpreters import batching, mlir
 from jaxlib import xla_client
 
 from be_runtime.errors import TransformError
-from be_runtime.jax.split import Split
+from be_runtime.jax.arrays import Split
 
 __all__ = ["HloSharding", "OpSharding", "effects", "mlir"]
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from be_runtime.errors import GatherWarning, TransformError, warn_caller
+from be_runtime.jax.arrays import VMAPPED, Split
 from be_runtime.jax.internals import HloSharding, OpSharding, register_partitioner
-from be_runtime.jax.split import VMAPPED, Split
 
 TARGET = "be.partition.v1"
 """Target of split calls, also in exported programs."""
@@ -114,9 +114,8 @@ def _reason(split: Split, place: Placement, factor: str, count: int, extent: int
     if factor in place.count:
         return f"another array has it in {place.count[factor]} parts"
     if factor in split.free:
-        return (
-            f"{count} devices do not divide its {extent} elements" if extent % count else "another axis is split there"
-        )
+        undivided = f"{count} devices do not divide its {extent} elements"
+        return undivided if extent % count else "another axis is split there"
     if factor in split.reduce:
         return "sums of parts need JAX 0.7.2 or newer, and Shardy"
     if not name.isidentifier():
@@ -168,7 +167,11 @@ def _call(
     attributes = _attributes(config["attributes"], split.attributes(shapes))
     names = ", ".join(f"%b{index}" for index in range(len(ins)))
     layouts = [_layouts(*each) for each in zip((given, made), config["layouts"], strict=True)]
-    aliases = ", ".join(_alias(source, target, len(made)) for source, target in config["aliases"])
+    aliases = ", ".join(
+        f"#stablehlo.output_operand_alias<output_tuple_indices = {[target] if len(made) > 1 else []}, "
+        f"operand_index = {source}, operand_tuple_indices = []>"
+        for source, target in config["aliases"]
+    )
     body.append(
         f'%r:{len(made)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
         f"api_version = 4 : i32, backend_config = {attributes}, operand_layouts = [{layouts[0]}], "
@@ -259,14 +262,6 @@ def _layouts(tensors: Sequence[_Tensor], given: Sequence[Sequence[int] | None] |
     chosen = [*(given or ()), *[None] * (len(tensors) - len(given or ()))]
     orders = [list(order or range(len(each.shape)))[::-1] for each, order in zip(tensors, chosen, strict=True)]
     return ", ".join(f"dense<{order}> : tensor<{len(order)}xindex>" for order in orders)
-
-
-def _alias(source: int, target: int, count: int) -> str:
-    where = f"[{target}]" if count > 1 else "[]"
-    return (
-        f"#stablehlo.output_operand_alias<output_tuple_indices = {where}, operand_index = {source}, "
-        "operand_tuple_indices = []>"
-    )
 
 
 def _all_reduce(index: int, tensor: _Tensor, groups: list[list[int]]) -> str:

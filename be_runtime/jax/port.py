@@ -79,7 +79,14 @@ def wait(tree: Any) -> None:
     """Wait until the arrays of a pytree are computed; tracers are left alone."""
     import jax
 
-    jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not isinstance(leaf, jax.core.Tracer)])
+    jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not is_traced(leaf)])
+
+
+def is_traced(value: Any) -> bool:
+    """Return whether a value is known only when a program runs."""
+    import jax
+
+    return isinstance(value, jax.core.Tracer)
 
 
 def like_arrays(outs: Any) -> Any:

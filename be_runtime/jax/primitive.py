@@ -5,6 +5,7 @@ To import this module registers its rules with JAX.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -22,9 +23,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.jax import internals, partition
-from be_runtime.jax.arrays import EffectKind, Fields, Layouts, Value, as_jax
+from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax
 from be_runtime.jax.internals import effects, mlir
-from be_runtime.jax.split import VMAPPED, Split
 from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
 
 _LOOPS = ("sequential", "sequential_unrolled")
@@ -33,26 +33,6 @@ _MERGED = "merged"
 """Method of kernels that compute each element of the first axis alone: where possible, a batch is more elements."""
 
 _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
-
-
-def custom_vjp(
-    function: Callable[..., Any],
-    rules: Callable[[Callable[..., Any]], tuple[Callable[..., Any], Callable[..., Any]]],
-) -> Callable[..., Any]:
-    """Return a function with the rules of ``jax.custom_vjp``, which `rules` makes for that function."""
-    ruled = jax.custom_vjp(function)
-    ruled.defvjp(*rules(ruled))
-    return ruled
-
-
-def is_inexact(array: Any) -> bool:
-    """Return whether an array has derivatives, because its elements are floats or complex numbers."""
-    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
-
-
-def is_real(array: Any) -> bool:
-    """Return whether the elements of an array are floats."""
-    return bool(jnp.issubdtype(array.dtype, jnp.floating))
 
 
 def pull_back(
@@ -64,60 +44,7 @@ def pull_back(
     return jax.tree_util.tree_leaves(given), list(pull(given))
 
 
-def leaves(tree: Any) -> list[Any]:
-    """Return the arrays of a pytree."""
-    return list(jax.tree_util.tree_leaves(tree))
-
-
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Replace the arrays of a pytree."""
-    return jax.tree_util.tree_map(function, tree)
-
-
-def transposed(
-    function: Callable[..., Any], split: Split, index: int, operands: Sequence[Any], cotangents: Sequence[Any]
-) -> Any:
-    """Compute the cotangent of one input of a call, also of a batch.
-
-    Parameters
-    ----------
-    function : callable
-        Function from the shape and dtype of input `index` of one element, and the inputs of one element with the
-        cotangents in place of that input, to its cotangent.
-    split : Split
-        Factors of the arrays, which name the axes of a batch.
-    operands : sequence of array
-        Inputs of the call; the input at `index` has an ``aval`` and no value.
-    cotangents : sequence of array
-        One for each result.
-    """
-    levels = [factor for factor in split.results[0] if factor.startswith(VMAPPED)]
-    values: list[Any] = [_without_unit_axes(array, split, i, levels) for i, array in enumerate(operands) if i != index]
-    values.insert(index, cotangents[0] if len(cotangents) == 1 else tuple(cotangents))
-    has = [set(split.results[0] if i == index else factors) for i, factors in enumerate(split.operands)]
-    own, linear = split.operands[index], operands[index].aval
-    added = [factor in levels or factor.startswith(f"argument {index}: {VMAPPED}") for factor in own]
-    function = functools.partial(function, jax.ShapeDtypeStruct(linear.shape[sum(added) :], linear.dtype))
-    for level in reversed(levels):
-        function = jax.vmap(function, in_axes=tuple(0 if level in factors else None for factors in has))
-    found = function(*values)
-    for axis, level in enumerate(levels):  # an input that all elements share gets the sum
-        if level not in own:
-            found = found.sum(axis=axis, keepdims=True)
-    lacking = [i for i, level in enumerate(levels) if not {level, f"argument {index}: {level}"} & set(own)]
-    return jnp.squeeze(found, lacking)
-
-
-def _without_unit_axes(array: Any, split: Split, index: int, levels: Sequence[str]) -> Any:
-    """Remove the axes of one element that ``vmap_method="expand_dims"`` adds."""
-    added = {f"argument {index}: {level}" for level in levels}
-    factors = split.operands[index]
-    return jnp.squeeze(array, [axis for axis, factor in enumerate(factors) if factor in added])
-
-
-def on_explicit_parts(
-    function: Callable[..., Sequence[Any]], split: Split, operands: Sequence[Any]
-) -> Sequence[Any] | None:
+def on_explicit_parts(function: Callable[..., Any], split: Split, operands: Sequence[Any]) -> Sequence[Any] | None:
     """Call a function with the parts of arrays that are split by their types; return None if none is split.
 
     A kernel whose launch is a Python function of the arrays needs it: the function gets the shapes of one device.
@@ -129,19 +56,14 @@ def on_explicit_parts(
     summed = tuple(name for factor in split.partial_sums() if factor in axes for name in names_of(axes[factor]))
 
     def run(*parts: Any) -> tuple[Any, ...]:
-        results = function(*parts)
+        found = function(*parts)
+        results = found if isinstance(found, tuple) else (found,)
         return tuple(jax.lax.psum(each, summed) if summed else each for each in results)
 
     placed = [jax.sharding.reshard(each, spec) for each, spec in zip(operands, inputs, strict=True)]
     shard: Any = jax.shard_map
     found: Sequence[Any] = shard(run, in_specs=tuple(inputs), out_specs=tuple(outputs))(*placed)
     return found
-
-
-def result_specs(split: Split, avals: Sequence[Any]) -> list[Any]:
-    """Return the partition specs of the results in a mesh of explicit axes."""
-    axes = _split_axes(split, avals)
-    return [_spec(axes, factors) for factors in split.results]
 
 
 def _spec(axes: Mapping[str, Any], factors: Sequence[str]) -> Any:
@@ -168,20 +90,14 @@ def names_of(axis: Any) -> tuple[str, ...]:
     return axis if isinstance(axis, tuple) else () if axis is None else (axis,)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class KernelEffect(effects.Effect):
     """The effect of a kernel that does more than compute its results."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    kind: str
 
     def __repr__(self) -> str:
-        return f"kernel ({self._kind})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
+        return f"kernel ({self.kind})"
 
 
 class OrderedKernelEffect(KernelEffect):
@@ -287,7 +203,8 @@ def execute(*arrays: Any, call: KernelCall) -> Any:
 
 def abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
     """Return the abstract values of the results, and the effects."""
-    specs = result_specs(call.split, avals)
+    axes = _split_axes(call.split, avals)
+    specs = [_spec(axes, factors) for factors in call.split.results]
     specs += [None] * (len(call.results) - len(specs))  # scratch memory
     results = [result_aval(avals, each, spec) for each, spec in zip(call.results, specs, strict=True)]
     return results, {effect for kind, effect in EFFECTS.items() if kind == call.effect}
@@ -311,16 +228,34 @@ def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Kern
     results = kernel_call.bind(*primals, call=call)
     parts = [kernel_call.bind(*primals[:i], tangents[i], *primals[i + 1 :], call=call) for i in moving]
     summed = [functools.reduce(ad.add_tangents, each) for each in zip(*parts, strict=True)]
-    exact = [not jnp.issubdtype(each.dtype, jnp.inexact) for each in results]
-    pairs = zip(results, summed, exact, strict=True)
-    return results, [zero_tangent(result) if is_exact else tangent for result, tangent, is_exact in pairs]
+    pairs = zip(results, summed, strict=True)
+    return results, [t if jnp.issubdtype(r.dtype, jnp.inexact) else zero_tangent(r) for r, t in pairs]
 
 
 def transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> list[Any]:
-    """Compute the cotangent of the input in which the kernel is linear."""
+    """Compute the cotangent of the input in which the kernel is linear, also of a batch."""
     (index,) = (i for i, operand in enumerate(operands) if ad.is_undefined_primal(operand))
-    given = [ad.instantiate_zeros(each) for each in cotangents[: len(call.split.results)]]
-    found = transposed(dict(call.transposes)[index], call.split, index, operands, given)
+    split, own, linear = call.split, call.split.operands[index], operands[index].aval
+    levels = [factor for factor in split.results[0] if factor.startswith(VMAPPED)]
+    values: list[Any] = []
+    for i, (array, factors) in enumerate(zip(operands, split.operands, strict=True)):
+        names = [f"argument {i}: {level}" for level in levels]
+        added = [axis for axis, factor in enumerate(factors) if factor in names]
+        values.append(None if i == index else jnp.squeeze(array, added))  # added by ``vmap_method="expand_dims"``
+    given = [ad.instantiate_zeros(each) for each in cotangents[: len(split.results)]]
+    values[index] = given[0] if len(given) == 1 else tuple(given)
+    has = [set(split.results[0] if i == index else factors) for i, factors in enumerate(split.operands)]
+    batched = sum(factor in levels or factor.startswith(f"argument {index}: {VMAPPED}") for factor in own)
+    rule, like = dict(call.transposes)[index], jax.ShapeDtypeStruct(linear.shape[batched:], linear.dtype)
+    function = functools.partial(rule, like)
+    for level in reversed(levels):
+        function = jax.vmap(function, in_axes=tuple(0 if level in factors else None for factors in has))
+    found = function(*values)
+    for axis, level in enumerate(levels):  # an input that all elements share gets the sum
+        if level not in own:
+            found = found.sum(axis=axis, keepdims=True)
+    lacking = [i for i, level in enumerate(levels) if not {level, f"argument {index}: {level}"} & set(own)]
+    found = jnp.squeeze(found, lacking)
     return [found if i == index else None for i in range(len(operands))]
 
 
@@ -385,18 +320,16 @@ def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[
 def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call of a kernel that gets a batch as more elements along its first axis."""
     split, shown = call.split, len(call.split.results)
-    given = [_of_kernel(split, *each) for each in zip(split.operands, ctx.avals_in, strict=True)]
-    made = [_of_kernel(split, *each) for each in zip(split.results, ctx.avals_out[:shown], strict=True)]
+    given, made = (
+        [internals.shaped(split.kernel_shape(axes, a.shape), a.dtype) for axes, a in zip(factors, avals, strict=True)]
+        for factors, avals in ((split.operands, ctx.avals_in), (split.results, ctx.avals_out[:shown]))
+    )
     scratch = [internals.shaped(shape, np.uint8) for shape in split.scratch_shapes([a.shape for a in given], ())]
     inner = ctx.replace(avals_in=given, avals_out=[*made, *scratch])
     alone = call._replace(split=Split(tuple(() for _ in given), tuple(() for _ in made)))
     found = _lower(platform, inner, [_reshape(*each) for each in zip(operands, given, strict=True)], alone)
     results = [_reshape(*each) for each in zip(found[:shown], ctx.avals_out[:shown], strict=True)]
     return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
-
-
-def _of_kernel(split: Split, axes: Sequence[str], aval: Any) -> Any:
-    return internals.shaped(split.kernel_shape(axes, aval.shape), aval.dtype)
 
 
 def _reshape(value: Any, aval: Any) -> Any:
@@ -408,6 +341,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
     split = call.split if internals.sums_parts() else call.split.without_sums()
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
+    given = [each.type for each in operands]
     if split.computed is None and split.free:
         raise TransformError(
             f"{call.label} has a launch that Python functions compute, so XLA can't split the call over devices",
@@ -421,7 +355,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
         "split": split._asdict(),
         "aliases": call.aliases,
         "has_side_effect": call.effect != "none",
-        "elements": [_elements([value.type for value in operands]), _elements(types)],
+        "elements": [[str(ir.RankedTensorType(each).element_type) for each in side] for side in (given, types)],
         "layouts": [call.input_layouts, call.output_layouts],
         "mesh": internals.manual_axes(ctx.module_context.axis_context),
     }
@@ -433,7 +367,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
         has_side_effect=call.effect != "none",
         backend_config=json.dumps(config, sort_keys=True),
     )
-    op.attributes["sdy.sharding_rule"] = internals.sharding_rule(split, [each.type for each in operands], types)
+    op.attributes["sdy.sharding_rule"] = internals.sharding_rule(split, given, types)
     results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
     return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
 
@@ -447,19 +381,13 @@ def _attribute(value: Value) -> Any:
     return ir.Attribute.parse(f"{found} : ui64") if is_large else found
 
 
-def _elements(types: Sequence[Any]) -> list[str]:
-    return [str(ir.RankedTensorType(each).element_type) for each in types]
-
-
 def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int, ...] | None] | None:
-    if layouts is None:
-        return None
-    return [None if each is None else each[::-1] for each in layouts] + [None] * ordered
+    flipped = [None if each is None else each[::-1] for each in layouts or ()]
+    return None if layouts is None else flipped + [None] * ordered
 
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
-    known = ", ".join(f"{name} for {each}" for each, name in call.targets)
-    other = call.targets[0][0]
+    known, other = ", ".join(f"{name} for {each}" for each, name in call.targets), call.targets[0][0]
     makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
     return RegistrationError(
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
@@ -498,8 +426,11 @@ def batch(
         else:
             results = _looped(axis_data.explicit_mesh_axis, moved, loop)
     elif call.vmap_method in _WHOLE_BATCH:
-        copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
-        whole = [a if is_mapped else _repeat(a, copies, call) for a, is_mapped in zip(moved, mapped, strict=True)]
+        copies = [size] if call.vmap_method == "broadcast_all" or call.aliases else [1]
+        if call.vmap_method == "legacy_vectorized" and not call.aliases:
+            copies = []
+        pairs = zip(moved, mapped, strict=True)
+        whole = [a if is_mapped else jnp.broadcast_to(a, (*copies, *a.shape)) for a, is_mapped in pairs]
         ranks = [array.ndim - is_mapped for array, is_mapped in zip(moved, mapped, strict=True)]
         sizes = [each.shape[0] if each.ndim > rank else None for each, rank in zip(whole, ranks, strict=True)]
         results = kernel_call.bind(*whole, call=_with_axis(call, size, sizes))
@@ -520,12 +451,6 @@ def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
     is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
     pairs = zip(call.split.operands, mapped, strict=True)
     return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)
-
-
-def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
-    if call.vmap_method == "legacy_vectorized" and not call.aliases:
-        return array
-    return jnp.broadcast_to(array, (copies, *array.shape))
 
 
 def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> KernelCall:

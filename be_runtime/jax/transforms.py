@@ -20,7 +20,8 @@ from jax.interpreters import ad, batching, mlir
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax.internals import varying
 
-Rule = Callable[..., Any]
+Function = Callable[..., Any]
+Rule = Function
 
 batching_rules = batching.primitive_batchers
 """Rules for ``vmap`` by primitive: ``rule(arguments, axes, **parameters)`` returns the results and their axes."""
@@ -50,7 +51,7 @@ class Level(NamedTuple):
     mapped: tuple[bool, ...]
 
 
-def new_primitive(name: str, run: Callable[..., Sequence[Any]]) -> Primitive:
+def new_primitive(name: str, run: Function) -> Primitive:
     """Make a primitive with several results and one parameter, ``call``, a `be_runtime.kernels.dispatch.Call`.
 
     Parameters
@@ -84,7 +85,7 @@ def new_primitive(name: str, run: Callable[..., Sequence[Any]]) -> Primitive:
     return primitive
 
 
-def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: Any, label: str) -> Any:
+def run_compiled(compiled: Function, arguments: Sequence[Any], call: Any, label: str) -> Any:
     """Run a primitive with arrays, outside of a program, by a jitted function that binds it.
 
     JAX calls a jitted function as Python under ``jax_disable_jit``, and after a NaN or an infinity under
@@ -108,7 +109,7 @@ def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: A
     return results
 
 
-def _result_specs(run: Callable[..., Sequence[Any]], call: Any, avals: Sequence[Any]) -> list[Any] | None:
+def _result_specs(run: Function, call: Any, avals: Sequence[Any]) -> list[Any] | None:
     """Return the partition specs of a kernel's results in a mesh of explicit axes; None if the results are whole.
 
     The kernel of JAX's default platform is traced: the platform of the program is not known yet.
@@ -152,13 +153,12 @@ def batch(bind: Rule, arguments: Sequence[Any], axes: Sequence[int | None], *, c
 
 def lead(arguments: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], Level | None]:
     """Move the axes of a batch to the front; the level is None if no argument has one."""
-    pairs = list(zip(arguments, axes, strict=True))
-    sizes = [argument.shape[axis] for argument, axis in pairs if axis is not None]
-    moved = [argument if axis is None else jnp.moveaxis(argument, axis, 0) for argument, axis in pairs]
-    return moved, Level(sizes[0], tuple(axis is not None for axis in axes)) if sizes else None
+    mapped = tuple(axis is not None for axis in axes)
+    moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arguments, axes, strict=True)]
+    return moved, Level(moved[mapped.index(True)].shape[0], mapped) if any(mapped) else None
 
 
-def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
+def vmap_levels(function: Function, levels: Sequence[Level]) -> Function:
     """Map a function over leading axes, the outermost level first."""
     for level in reversed(levels):
         axes = tuple(0 if mapped else None for mapped in level.mapped)
@@ -166,26 +166,28 @@ def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callab
     return function
 
 
-def loop_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
+def loop_levels(function: Function, levels: Sequence[Level]) -> Function:
     """Map a function without a batching rule like `vmap_levels`, for one element after the other."""
     for level in reversed(levels):
         function = partial(_loop, function, level)
     return function
 
 
-def _loop(function: Callable[..., Any], level: Level, *arguments: Any) -> Any:
+def _loop(function: Function, level: Level, *arguments: Any) -> Any:
+    pairs = list(zip(arguments, level.mapped, strict=True))
+
     def element(moving: Sequence[Any]) -> Any:
         rest = iter(moving)
-        pairs = zip(arguments, level.mapped, strict=True)
         return function(*(next(rest) if mapped else argument for argument, mapped in pairs))
 
-    return jax.lax.map(element, [x for x, mapped in zip(arguments, level.mapped, strict=True) if mapped])
+    return jax.lax.map(element, [argument for argument, mapped in pairs if mapped])
 
 
-def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], *, call: Any) -> tuple[Any, Any]:
-    """Compute the results and their tangents by the author's rule."""
+def jvp(name: str, rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], *, call: Any) -> tuple[Any, Any]:
+    """Compute the results and their tangents by the author's rule for an operation."""
+    what = f"the JVP rule of {name}"
     if not call.levels:
-        outs, out_tangents = rule(tuple(primals), tuple(tangents), **call.parameters())
+        outs, out_tangents = call_named(what, rule, tuple(primals), tuple(tangents), **call.parameters())
         return leaves(outs), leaves(out_tangents)
     count = len(primals)
     live = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
@@ -193,7 +195,7 @@ def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], *, call: An
     def one(*values: Any) -> tuple[list[Any], list[Any]]:
         given = dict(zip(live, values[count:], strict=True))
         filled = tuple(given.get(i, zero_tangent(primal)) for i, primal in enumerate(values[:count]))
-        outs, out_tangents = rule(values[:count], filled, **call.parameters())
+        outs, out_tangents = call_named(what, rule, values[:count], filled, **call.parameters())
         return leaves(outs), [ad.instantiate_zeros(tangent) for tangent in leaves(out_tangents)]
 
     levels = [Level(size, (*mapped, *(mapped[i] for i in live))) for size, mapped in call.levels]
@@ -220,21 +222,25 @@ def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
     return combined
 
 
-def transpose(rule: Rule, cotangents: Sequence[Any], *arguments: Any, call: Any) -> Sequence[Any]:
-    """Compute the cotangents of the linear arguments by the author's rule."""
+def transpose(name: str, rule: Rule, cotangents: Sequence[Any], *arguments: Any, call: Any) -> Sequence[Any]:
+    """Compute the cotangents of the linear arguments by the author's rule for an operation."""
+    what = f"the transpose rule of {name}"
     if not call.levels:
-        return rule(list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
+        return call_named(what, rule, list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
     wanted = [i for i, argument in enumerate(arguments) if ad.is_undefined_primal(argument)]
     known = [i for i in range(len(arguments)) if i not in wanted]
     live = [i for i, cotangent in enumerate(cotangents) if not is_zero(cotangent)]
-    elements = {i: _element(arguments[i].aval, i, call.levels) for i in wanted}
+    elements = {}
+    for i in wanted:  # without their batch axes
+        aval = arguments[i].aval
+        elements[i] = jax.core.ShapedArray(aval.shape[sum(level.mapped[i] for level in call.levels) :], aval.dtype)
 
     def one(*values: Any) -> list[Any]:
         given = dict(zip(known, values, strict=False))
         filled = [given[i] if i in given else ad.UndefinedPrimal(elements[i]) for i in range(len(arguments))]
         there = dict(zip(live, values[len(known) :], strict=True))
         complete = [there.get(i, _zero_cotangent(out)) for i, out in enumerate(call.outs)]
-        found = rule(complete, *filled, **call.parameters())
+        found = call_named(what, rule, complete, *filled, **call.parameters())
         return [ad.instantiate_zeros(_zero_cotangent(elements[i]) if found[i] is None else found[i]) for i in wanted]
 
     levels = [Level(size, (*(mapped[i] for i in known), *(True for _ in live))) for size, mapped in call.levels]
@@ -244,11 +250,6 @@ def transpose(rule: Rule, cotangents: Sequence[Any], *arguments: Any, call: Any)
         shared = tuple(axis for axis, level in enumerate(call.levels) if not level.mapped[i])
         results[i] = cotangent.sum(axis=shared) if shared else cotangent
     return results
-
-
-def _element(aval: Any, index: int, levels: Sequence[Level]) -> Any:
-    """Return the abstract value of an argument without its batch axes."""
-    return jax.core.ShapedArray(aval.shape[sum(level.mapped[index] for level in levels) :], aval.dtype)
 
 
 def is_zero(tangent: Any) -> bool:
@@ -300,21 +301,14 @@ def type_of(value: Any) -> tuple[str, tuple[int, ...]]:
     return kind.dtype.name, tuple(kind.shape)
 
 
-def is_traced(value: Any) -> bool:
-    """Return whether a value is known only when a program runs."""
-    return isinstance(value, jax.core.Tracer)
-
-
-def results_of(function: Callable[..., Any], arguments: Sequence[Any], device: Any) -> list[Any]:
+def results_of(function: Function, arguments: Sequence[Any], device: Any) -> list[Any]:
     """Run a function once as a program, and return the leaves of its results as numpy's arrays."""
     placed = jax.device_put(list(arguments), device)
     with jax.default_device(device):
         return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(jax.jit(function)(*placed))]
 
 
-def repeated(
-    function: Callable[..., Any], arguments: Sequence[Any], device: Any, flush_bytes: int = 0
-) -> Callable[[int], None]:
+def repeated(function: Function, arguments: Sequence[Any], device: Any, flush_bytes: int = 0) -> Callable[[int], None]:
     """Return a compiled loop: ``run(count)`` calls a function `count` times, in order, and waits for all results.
 
     The arguments of each call pass a barrier together with all results of the call before, so the compiler can't remove

@@ -177,14 +177,15 @@ def sample_runners(runners: Mapping[K, Runner], n_warmup: int, n_runs: int, call
     order = list(runners)
     for index in range(n_warmup + n_runs):
         for backend in order:
-            sample = (_seconds(runners[backend], 2 * calls) - _seconds(runners[backend], calls)) / calls
+            sample = (seconds_of(runners[backend], 2 * calls) - seconds_of(runners[backend], calls)) / calls
             if index >= n_warmup:
                 samples[backend].append(sample)
         order.reverse()
     return samples
 
 
-def _seconds(run: Runner, calls: int) -> float:
+def seconds_of(run: Runner, calls: int) -> float:
+    """Measure the seconds of a loop of calls."""
     start = time.perf_counter()
     run(calls)
     return time.perf_counter() - start

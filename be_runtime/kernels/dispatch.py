@@ -7,14 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from be_runtime.errors import (
-    ArgumentError,
-    BeRuntimeError,
-    GeneratorError,
-    KernelNotAvailableError,
-    TransformError,
-    call_named,
-)
+from be_runtime import errors
 from be_runtime.jax import transforms
 from be_runtime.jax.transforms import Level
 from be_toolchain import ToolchainError
@@ -85,7 +78,7 @@ class Kernels(NamedTuple):
             There is no such kernel.
         """
         if backend not in self.backends(platform):
-            raise KernelNotAvailableError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
+            raise errors.KernelNotAvailableError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
         others = tuple(pair for pair in self.defaults if pair[0] != platform)
         return self._replace(defaults=(*others, (platform, backend)))
 
@@ -97,11 +90,6 @@ class Kernels(NamedTuple):
         first = [dict(pairs).get(platform) for pairs in (self.chosen, self.defaults)]
         here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
         return tuple(sorted(here, key=lambda each: [each.backend != one for one in first]))
-
-    def missing_choice(self, platform: str) -> str | None:
-        """Return the backend that the process chose for a platform if this backend has no kernel."""
-        choice = dict(self.chosen).get(platform)
-        return None if choice in self.backends(platform) else choice
 
     def backends(self, platform: str) -> tuple[str, ...]:
         """List the backends that have a kernel for a platform, in the order in which they are tried."""
@@ -126,7 +114,7 @@ def check_platform(platform: object) -> str:
     """
     name = _ALIASES.get(platform, platform) if isinstance(platform, str) else platform
     if not isinstance(name, str) or name not in PLATFORMS:
-        raise ArgumentError(f"platform must be one of {', '.join(PLATFORMS)}, not {platform!r}")
+        raise errors.ArgumentError(f"platform must be one of {', '.join(PLATFORMS)}, not {platform!r}")
     return name
 
 
@@ -139,7 +127,7 @@ def check_name(name: object) -> str:
         The name is not a str, or is empty.
     """
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"a name such as 'numba' is expected, not {name!r}")
+        raise errors.ArgumentError(f"a name such as 'numba' is expected, not {name!r}")
     return name
 
 
@@ -189,11 +177,11 @@ def run(platform: str, *arguments: Any, call: Call) -> Sequence[Any]:
         return one(*arguments)
     try:
         return transforms.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
-    except TransformError:
+    except errors.TransformError:
         pass
     except RuntimeError as error:
         # The kernel of another library does not define its behavior under vmap; JAX has no exception type for this.
-        if isinstance(error, BeRuntimeError | ToolchainError):
+        if isinstance(error, errors.BeRuntimeError | ToolchainError):
             raise
     return transforms.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
 
@@ -203,12 +191,13 @@ def _by_some_kernel(platform: str, call: Call, *arguments: Any) -> Sequence[Any]
     candidates = call.kernels.candidates(platform, call.backend)
     if not candidates:
         asked = f"{call.backend!r} kernel" if call.backend else "kernel"
-        raise KernelNotAvailableError(
+        raise errors.KernelNotAvailableError(
             f"the operation {call.name} has no {asked} for {platform}; {call.kernels.describe()}",
             hints=("define one with def_kernel(backend, platform, generator)",),
         )
-    if not call.backend and (missing := call.kernels.missing_choice(platform)):
-        _warn_of_fallback(f"{call.name} has no {missing} kernel for {platform}", candidates[0])
+    chosen = dict(call.kernels.chosen).get(platform)
+    if not call.backend and chosen and chosen not in call.kernels.backends(platform):
+        _warn_of_fallback(f"{call.name} has no {chosen} kernel for {platform}", candidates[0])
     for index, entry in enumerate(candidates):
         try:
             return _by_kernel(entry, call, arguments)
@@ -234,9 +223,9 @@ def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequ
     where = f"this was {what} for {entry.platform}{switch}"
     try:
         kernel = _make_kernel(entry, call, what)
-        results = transforms.leaves(call_named(what, kernel, *arguments))
+        results = transforms.leaves(errors.call_named(what, kernel, *arguments))
         _check_results(results, call)
-    except (BeRuntimeError, ToolchainError) as error:
+    except (errors.BeRuntimeError, ToolchainError) as error:
         error.hints += (where,)
         raise
     except Exception as error:
@@ -248,20 +237,22 @@ def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequ
 def _make_kernel(entry: KernelEntry, call: Call, what: str) -> Callable[..., Any]:
     """Call the generator. A failure raises `GeneratorError`, except for our own errors and missing languages."""
     try:
-        kernel = call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
-    except (ImportError, BeRuntimeError, ToolchainError):
+        kernel = errors.call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
+    except (ImportError, errors.BeRuntimeError, ToolchainError):
         raise
     except Exception as error:
-        raise GeneratorError(f"{what} can't be made: {type(error).__name__}: {error}") from error
+        raise errors.GeneratorError(f"{what} can't be made: {type(error).__name__}: {error}") from error
     if not callable(kernel):
-        raise GeneratorError(f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}")
+        raise errors.GeneratorError(
+            f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}"
+        )
     return kernel  # type: ignore[no-any-return]
 
 
 def _check_results(results: Sequence[Any], call: Call) -> None:
-    given = [(tuple(each.shape), str(each.dtype)) for each in results if hasattr(each, "shape")]
-    wanted = [(tuple(out.shape), str(out.dtype)) for out in call.outs]
+    given = [f"{each.dtype}{[*each.shape]}" for each in results if hasattr(each, "shape")]
+    wanted = [f"{out.dtype}{[*out.shape]}" for out in call.outs]
     if len(given) != len(results) or given != wanted:
-        shown = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in given)
-        expected = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in wanted)
-        raise ArgumentError(f"the kernel gives {shown or 'no arrays'}, but outs is {expected}")
+        raise errors.ArgumentError(
+            f"the kernel gives {', '.join(given) or 'no arrays'}, but outs is {', '.join(wanted)}"
+        )

@@ -1,4 +1,4 @@
-"""Launch geometry: make a grid and a block within CUDA's limits from a caller's numbers. Pure.
+"""The numbers of a launch: a grid and a block within CUDA's limits, and the kernel's parameters.
 
 The limits hold for every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
 per Compute Capability"); the launcher checks the limits that depend on the device or on the kernel.
@@ -6,11 +6,12 @@ per Compute Capability"); the launcher checks the limits that depend on the devi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index as as_index
+from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.launcher import Geometry
 
 Dims = int | Sequence[int]
 Triple = tuple[int, int, int]
@@ -23,6 +24,78 @@ _MAX_CLUSTER = 16
 _TOO_MUCH_SHARED = 256 * 1024
 """Bytes that exceed the shared memory of a block on any GPU. The launcher checks the actual device's limit."""
 _AXES = "xyz"
+
+
+class Geometry(NamedTuple):
+    """The launch geometry of a kernel.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Three numbers each.
+    shared_bytes : int
+        Dynamic shared memory.
+    cluster : tuple of int
+        Three numbers; 1, 1, 1 for no cluster.
+    is_cooperative : bool
+        True if the whole grid runs at once and may synchronize.
+    batch_axis : int
+        Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    is_cooperative: bool = False
+    batch_axis: int = 0
+
+    def encode(self) -> tuple[int, ...]:
+        """Return the numbers of the call's attribute ``launch``.
+
+        Examples
+        --------
+        >>> Geometry((4, 1, 1), (256, 1, 1)).encode()
+        (4, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0)
+        """
+        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
+
+
+LaunchParam = tuple[int, int, int, int]
+"""One parameter of a kernel, as the launcher reads it: kind, first, ndim and bits.
+
+The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar. The first number is the index of the
+buffer, counting inputs before outputs, or the bits of a scalar. The others are the number of dimensions in the kernel
+and the bits of one element.
+"""
+
+
+def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed as a pointer."""
+    return 0, index, ndim, bits
+
+
+def array_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed with its shape and strides."""
+    return 1, index, ndim, bits
+
+
+def scalar_param(value: bytes) -> LaunchParam:
+    """Describe a scalar of at most eight bytes, in the machine's byte order.
+
+    Examples
+    --------
+    >>> import struct
+    >>> scalar_param(struct.pack("<i", -1))
+    (2, 4294967295, 0, 0)
+    """
+    bits = int.from_bytes(value, "little")
+    return 2, bits - 2**64 if bits >= 2**63 else bits, 0, 0
+
+
+def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
+    """Return the numbers of the call's attribute ``params``."""
+    return tuple(number for param in params for number in param)
 
 
 def explicit_geometry(
@@ -51,17 +124,21 @@ def explicit_geometry(
     >>> explicit_geometry(4, (16, 16)).block
     (16, 16, 1)
     """
-    blocks = _triple(grid, "grid", lowest=0 if is_empty else 1)
-    threads = _triple(block, "block")
-    clusters = (1, 1, 1) if cluster is None else _triple(cluster, "cluster")
+    blocks = _pad(_numbers(grid, "grid", lowest=0 if is_empty else 1))
+    threads = _pad(_numbers(block, "block"))
+    clusters = _pad(_numbers(1 if cluster is None else cluster, "cluster"))
     _check_limits(blocks, _MAX_GRID, "grid", "blocks")
     _check_limits(threads, _MAX_BLOCK, "block", "threads")
-    _check_product(threads, _MAX_BLOCK_THREADS, "block", "threads")
-    _check_product(clusters, _MAX_CLUSTER, "cluster", "blocks")
+    for numbers, limit, what, unit in (
+        (threads, _MAX_BLOCK_THREADS, "block", "threads"),
+        (clusters, _MAX_CLUSTER, "cluster", "blocks"),
+    ):
+        if math.prod(numbers) > limit:
+            raise ArgumentError(f"{what}={numbers} has {math.prod(numbers)} {unit}; the most is {limit}")
     for axis, each, size in zip(_AXES, blocks, clusters, strict=True):
         if each % size:
             raise ArgumentError(f"cluster={cluster!r} does not divide grid={grid!r}: {each} blocks along {axis}")
-    return Geometry(blocks, threads, shared_bytes(shared_mem), clusters)
+    return Geometry(blocks, threads, _shared(shared_mem), clusters)
 
 
 def automatic_geometry(
@@ -76,20 +153,13 @@ def automatic_geometry(
     """
     dims = _numbers(launch_dims, "launch_dims", lowest=0)
     threads = automatic_block(len(dims), threads_per_block)
-    grid = tuple(-(-size // width) for size, width in zip(dims, threads, strict=False))
-    blocks = _pad(grid)
+    blocks = _pad([-(-size // width) for size, width in zip(dims, threads, strict=False)])
     _check_limits(blocks, _MAX_GRID, f"launch_dims={launch_dims!r} needs a grid that", "blocks")
-    return Geometry(blocks, threads, shared_bytes(shared_mem))
+    return Geometry(blocks, threads, _shared(shared_mem))
 
 
 def choose_geometry(
-    grid: Dims | None,
-    block: Dims | None,
-    launch_dims: Dims | None,
-    threads_per_block: int,
-    shared_mem: int,
-    *,
-    is_empty: bool,
+    grid: object, block: object, launch_dims: object, threads_per_block: object, shared_mem: object, *, is_empty: bool
 ) -> Geometry:
     """Make the geometry from either `grid` and `block` or `launch_dims`; exactly one way must be used.
 
@@ -109,7 +179,12 @@ def choose_geometry(
         )
     if launch_dims is None:
         geometry = explicit_geometry(grid, block, shared_mem=shared_mem, is_empty=is_empty)
-        _check_threads(threads_per_block, geometry.block)
+        threads = math.prod(geometry.block)
+        if _threads(threads_per_block) not in (DEFAULT_THREADS, threads):
+            raise ArgumentError(
+                f"threads_per_block={threads_per_block} is given with a block of {threads} threads",
+                hints=("threads_per_block is for launch_dims; with grid, block sets the number of threads",),
+            )
         return geometry
     geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)
     if 0 in geometry.grid and not is_empty:
@@ -133,23 +208,13 @@ def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> T
 
 
 def _threads(threads_per_block: object) -> int:
-    threads = _single(threads_per_block, "threads_per_block")
+    threads = _single(threads_per_block, "threads_per_block", lowest=1)
     if threads > _MAX_BLOCK_THREADS:
         raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
     return threads
 
 
-def _check_threads(threads_per_block: object, block: Triple) -> None:
-    """Check that `threads_per_block`, an argument for `launch_dims`, is the default or the size of the block."""
-    x, y, z = block
-    if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
-        raise ArgumentError(
-            f"threads_per_block={threads_per_block} is given with a block of {x * y * z} threads",
-            hints=("threads_per_block is for launch_dims; with grid, block sets the number of threads",),
-        )
-
-
-def shared_bytes(value: object) -> int:
+def _shared(value: object) -> int:
     """Check a size of dynamic shared memory, in bytes."""
     size = _single(value, "shared_mem", lowest=0)
     if size >= _TOO_MUCH_SHARED:
@@ -166,7 +231,7 @@ def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
     return tuple(_checked(item, expected, f"{argument}={value!r}", lowest) for item in items)
 
 
-def _single(value: object, argument: str, lowest: int = 1) -> int:
+def _single(value: object, argument: str, lowest: int) -> int:
     """Check a whole number, not below `lowest`."""
     return _checked(value, f"{argument} must be one whole number, not {value!r}", f"{argument}={value!r}", lowest)
 
@@ -183,10 +248,6 @@ def _checked(item: object, expected: str, given: str, lowest: int) -> int:
     return number
 
 
-def _triple(value: object, argument: str, lowest: int = 1) -> Triple:
-    return _pad(_numbers(value, argument, lowest))
-
-
 def _pad(numbers: Sequence[int]) -> Triple:
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
@@ -200,9 +261,3 @@ def _check_limits(numbers: Triple, limits: Triple, what: str, unit: str) -> None
                 f"{what} has {number} {unit} along {axis}; the most is {limit}",
                 hints=hints if axis != "x" and unit == "blocks" else (),
             )
-
-
-def _check_product(numbers: Triple, limit: int, what: str, unit: str) -> None:
-    x, y, z = numbers
-    if x * y * z > limit:
-        raise ArgumentError(f"{what}={numbers} has {x * y * z} {unit}; the most is {limit}")

@@ -12,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from be_runtime.call.compiled_function import Converted, KernelTarget
+from be_runtime.call.compiled_function import KernelTarget
 from be_runtime.dtypes import DType
 from be_runtime.errors import BuildError, GeneratorError
 from be_runtime.jax import port
 from be_runtime.jax.arrays import Numbers
-from be_runtime.jax.port import PLATFORMS
+from be_runtime.kernels.geometry import Geometry, LaunchParam, encode_params
 from be_runtime.load.identity import Field
 from be_runtime.load.obtain import Attempts, find_or_build, say_output, shareable
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.load.registry import Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.settings import require_jit
 from be_runtime.store.artifact import write_images
@@ -143,90 +143,6 @@ class KernelParam(NamedTuple):
     dtype: DType | None
 
 
-class LaunchParam(NamedTuple):
-    """One parameter of a kernel as the four numbers that the launcher reads.
-
-    Parameters
-    ----------
-    kind : int
-        0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar.
-    first : int
-        Index of the buffer, counting inputs before outputs, or the bits of a scalar.
-    ndim : int
-        Number of dimensions in the kernel.
-    bits : int
-        Bits of one element.
-    """
-
-    kind: int
-    first: int
-    ndim: int = 0
-    bits: int = 0
-
-
-def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
-    """Describe a buffer passed as a pointer."""
-    return LaunchParam(0, index, ndim, bits)
-
-
-def array_param(index: int, ndim: int, bits: int) -> LaunchParam:
-    """Describe a buffer passed with its shape and strides."""
-    return LaunchParam(1, index, ndim, bits)
-
-
-def scalar_param(value: bytes) -> LaunchParam:
-    """Describe a scalar of at most eight bytes, in the machine's byte order.
-
-    Examples
-    --------
-    >>> import struct
-    >>> scalar_param(struct.pack("<i", -1)).first
-    4294967295
-    """
-    bits = int.from_bytes(value, "little")
-    return LaunchParam(2, bits - 2**64 if bits >= 2**63 else bits)
-
-
-class Geometry(NamedTuple):
-    """The launch geometry of a kernel.
-
-    Parameters
-    ----------
-    grid, block : tuple of int
-        Three numbers each.
-    shared_bytes : int
-        Dynamic shared memory.
-    cluster : tuple of int
-        Three numbers; 1, 1, 1 for no cluster.
-    is_cooperative : bool
-        True if the whole grid runs at once and may synchronize.
-    batch_axis : int
-        Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
-    """
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int = 0
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    is_cooperative: bool = False
-    batch_axis: int = 0
-
-    def encode(self) -> tuple[int, ...]:
-        """Return the numbers of the call's attribute ``launch``.
-
-        Examples
-        --------
-        >>> Geometry((4, 1, 1), (256, 1, 1)).encode()
-        (4, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0)
-        """
-        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
-
-
-def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
-    """Return the numbers of the call's attribute ``params``."""
-    return tuple(number for param in params for number in param)
-
-
 def content_id(images: Sequence[KernelImage]) -> str:
     """Hash images into the id of a kernel whose source has no stable identity."""
     digest = hashlib.sha256()
@@ -242,19 +158,19 @@ Images = dict[str, tuple[CodeImage, bytes]]
 
 
 class Compiled(NamedTuple):
-    """A compiler's output and the files that it read, as in `BuildOutput`.
+    """A compiler's output.
 
     Parameters
     ----------
+    images : tuple of KernelImage
+    read : BuildOutput
+        Files that the compiler read.
     compiler : tuple of str
         The compiler's own description, which does not depend on its path.
     """
 
     images: tuple[KernelImage, ...]
-    dependencies: tuple[Path, ...] = ()
-    others: tuple[str, ...] = ()
-    absent: tuple[Path | str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    read: BuildOutput = BuildOutput(())
     compiler: tuple[str, ...] = ()
 
 
@@ -337,8 +253,7 @@ class _KernelRecipe(NamedTuple):
             kernels={identity: row | {"compiler": compiled.compiler}},
         )
         names = write_images(folder, table, {digest: data for digest, (_, data) in images.items()})
-        read, others, absent = compiled.dependencies, compiled.others, compiled.absent
-        return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
+        return compiled.read._replace(outputs=names)
 
     def share(self) -> Shareable:
         """Return the part of the entry that other machines can use."""
@@ -374,16 +289,9 @@ def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Pa
         yield f"{digest} {at} {path.relative_to(folder)}"
 
 
-def _row(image: KernelImage) -> dict[str, Any]:
-    """Return the values of an image for JSON, without its data."""
-    row = image._asdict() | {"arch": str(image.arch), "form": int(image.form)}
-    del row["data"]
-    return row
-
-
 def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
     """Make an image from its row and its data; a wrong row raises TypeError or ValueError."""
-    fields = {name: value for name, value in row.items() if name not in ("data", "image")}
+    fields = {name: value for name, value in row.items() if name != "image"}
     image = KernelImage(**fields, data=data)
     typed(str, image.entry)
     typed(int, image.batch_axis)
@@ -402,13 +310,12 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
     >>> row["images"][0]["arch"], [image.kind for image, _ in images.values()]
     ('9.0', ['cubin'])
     """
-    digests = [hashlib.sha256(image.data).hexdigest() for image in kernel.images]
-    rows = [_row(image) | {"image": digest} for digest, image in zip(digests, kernel.images, strict=True)]
-    images: Images = {}
-    for digest, image in zip(digests, kernel.images, strict=True):
-        described = CodeImage(
-            "ptx" if image.is_ptx else "cubin", PLATFORMS["cuda"], len(image.data), (str(image.arch),)
-        )
+    rows, images = [], Images()
+    for image in kernel.images:
+        digest, arch = hashlib.sha256(image.data).hexdigest(), str(image.arch)
+        row = image._asdict() | {"arch": arch, "form": int(image.form), "image": digest}
+        rows.append({name: value for name, value in row.items() if name != "data"})
+        described = CodeImage("ptx" if image.is_ptx else "cubin", port.PLATFORMS["cuda"], len(image.data), (arch,))
         images[digest] = described, image.data
     return content_id(kernel.images), {"name": kernel.name, "images": rows}, images
 
@@ -481,14 +388,13 @@ class Launcher:
     library : ctypes.CDLL
     target : str
         Name of its target, which this object registers.
-    registry : Registry
     read : callable
         Function that returns the library's bytes for exported programs.
     """
 
-    def __init__(self, library: ctypes.CDLL, target: str, registry: Registry, read: Callable[[], bytes]) -> None:
+    def __init__(self, library: ctypes.CDLL, target: str, read: Callable[[ctypes.CDLL], bytes]) -> None:
         self.target = target
-        self._read = read
+        self._library, self._read = library, read
         self._define = library.be_launch_define
         self._define.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Image), ctypes.c_int64)
         self._define.restype = None
@@ -496,7 +402,7 @@ class Launcher:
         self._lock = ThreadLock()
         stages = {stage: getattr(library, symbol) for stage, symbol in STAGES.items()}
         row = Target(name=target, platform=port.PLATFORMS["cuda"], content="launcher", carry=self.carry)
-        registry.add([row], {target: partial(port.stage_capsules, stages)})
+        PROCESS.registry.add([row], {target: lambda: port.stage_capsules(stages)})
 
     def define(self, kernel: Kernel, again: Again | None = None) -> None:
         """Define a kernel before its first call; repeated definitions do nothing.
@@ -524,7 +430,7 @@ class Launcher:
         """
         kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
         name, row, images = kernel_record(kernel)
-        made = carried_launcher(self._read())
+        made = carried_launcher(self._read(self._library))
         return made._replace(images={**made.images, **images}, kernel=name, kernels={name: row})
 
 
@@ -551,10 +457,7 @@ class _Launchers(Memo[Launcher]):
 
 
 def launcher_of(
-    target: str,
-    load: Callable[[], ctypes.CDLL],
-    registry: Registry,
-    read: Callable[[], bytes] | None = None,
+    target: str, load: Callable[[], ctypes.CDLL], read: Callable[[ctypes.CDLL], bytes] = library_bytes
 ) -> Launcher:
     """Return this process's launcher of a target; it is loaded and registered on first use.
 
@@ -563,16 +466,10 @@ def launcher_of(
     target : str
     load : callable
         Function that loads its library, called on first use.
-    registry : Registry
-    read : callable, optional
-        Function that returns the bytes of the library for exported programs; by default the loaded library's.
+    read : callable
+        Function that returns the bytes of the library for exported programs.
     """
-
-    def make() -> Launcher:
-        library = load()
-        return Launcher(library, target, registry, read or partial(library_bytes, library))
-
-    return PROCESS.only(_Launchers, _Launchers).get(target, make)
+    return PROCESS.only(_Launchers, _Launchers).get(target, lambda: Launcher(load(), target, read))
 
 
 def own_launcher(session: Session) -> Launcher:
@@ -586,10 +483,7 @@ def own_launcher(session: Session) -> Launcher:
     from be_runtime.load.native_library import native_library
 
     return launcher_of(
-        TARGET,
-        lambda: native_library(_NATIVE, session, _LDFLAGS),
-        session.registry,
-        lambda: launcher_image(session),
+        TARGET, lambda: native_library(_NATIVE, session, _LDFLAGS), lambda _library: launcher_image(session)
     )
 
 
@@ -654,12 +548,8 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
     ArgumentError
         No architecture is requested, and none can be detected.
     """
-    archs = wanted_archs(
-        asked,
-        session.archs,
-        session.settings,
-        lambda: device_archs(session.system, record_dir=session.record_dir),
-    )
+    detect = partial(device_archs, session.system, record_dir=session.record_dir)
+    archs = wanted_archs(asked, session.archs, session.settings, detect)
     if not archs:
         raise no_architecture("the architecture to compile for is not known")
     return archs
@@ -677,14 +567,9 @@ def launch(
     """
     kernel, launcher, again = obtained
     launcher.define(kernel, again)
-    attributes: Converted = (
-        ("kernel", kernel.id),
-        ("launch", _words(geometry.encode())),
-        ("name", kernel.name),
-        ("params", _words(encode_params(params))),
-    )
+    words = [
+        Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)
+        for numbers in (geometry.encode(), encode_params(params))
+    ]
+    attributes = (("kernel", kernel.id), ("launch", words[0]), ("name", kernel.name), ("params", words[1]))
     return KernelTarget((("cuda", launcher.target),), attributes, None if local is None else (("launch", local),))
-
-
-def _words(numbers: Sequence[int]) -> Numbers:
-    return Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)

@@ -1,4 +1,4 @@
-"""NVRTC, CUDA's compiler as a library: search for it, load it, and compile to a cubin.
+"""NVRTC, CUDA's compiler as a library: search for it, load it, find the headers that it reads, and compile to a cubin.
 
 nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/, describes the interface. NVRTC compiles only device code and comes with
 neither a host compiler nor the C++ library, so this module has the few standard headers from which kernels need types.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.compile.hints import wheel_of
 from be_runtime.errors import BuildError
+from be_runtime.store.cache import BuildOutput
 from be_toolchain.arch import Arch
 from be_toolchain.known.layouts import TARGETS
 from be_toolchain.known.versions import version_key
@@ -54,6 +56,15 @@ PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
 
 _COMPILE_ERROR = 6
 _MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
+
+
+_WORD = re.compile(r"include(?:_next)?\b[ \t\v\f(]*+(?:/\*.*?\*/[ \t\v\f]*+)*+(?=([^\n]*))")
+_SPACE = r"[ \t\v\f]*+"
+# If a comment ends on this line, the `#` may be on an earlier one.
+_DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
+_NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
+
+_LARGEST_HEADER = 1 << 28
 
 
 class Nvrtc(NamedTuple):
@@ -115,7 +126,11 @@ def find_nvrtc(
             found = _open(path, place.includes, system)
             if found is None or (newest is not None and found.version[0] > newest):
                 continue
-            if {arch.base for arch in archs} <= set(supported_archs(found)):
+            count = c_int()
+            found.library.nvrtcGetNumSupportedArchs(byref(count))
+            numbers = (c_int * count.value)()
+            found.library.nvrtcGetSupportedArchs(numbers)
+            if {arch.base for arch in archs} <= {Arch(number // 10, number % 10) for number in numbers}:
                 return found
     return None
 
@@ -142,13 +157,64 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
     return Nvrtc(path, (major.value, minor.value), folders, library)
 
 
-def supported_archs(nvrtc: Nvrtc) -> tuple[Arch, ...]:
-    """Return the architectures that an NVRTC can compile for."""
-    count = c_int()
-    nvrtc.library.nvrtcGetNumSupportedArchs(byref(count))
-    numbers = (c_int * count.value)()
-    nvrtc.library.nvrtcGetSupportedArchs(numbers)
-    return tuple(Arch(number // 10, number % 10) for number in numbers)
+def find_headers(
+    source: str, file_name: str, searched: Sequence[Path], includes: Sequence[Path], system: System
+) -> BuildOutput:
+    """Find all headers that NVRTC may read for a source, directly or indirectly: it does not report them.
+
+    The result has the headers that exist, the paths at which a header would be read if it existed, except those below
+    the compiler's own folders, and descriptions of includes that name their header by a macro. Such includes in the
+    compiler's own headers are left out: they include headers of the same release.
+
+    Parameters
+    ----------
+    file_name : str
+        Name of the source.
+    searched, includes : sequence of Path
+        Folders of the author, and of the compiler.
+    """
+    own = tuple(f"{folder}/" for folder in includes)
+    resolve = functools.cache(system.realpath)
+    files: dict[Path, None] = {}
+    absent: dict[Path, None] = {}
+    unknown: dict[str, None] = {}
+    followed: set[Path] = set()
+    waiting: list[tuple[str, str, tuple[Path, ...]]] = [(source, file_name, ())]
+    while waiting:
+        text, where, beside = waiting.pop()
+        names, macros = _included(text)
+        if not where.startswith(own):
+            unknown |= {f"the header that {where} names as {macro}": None for macro in macros}
+        for name in names:
+            folders = (Path("/"),) if name.startswith("/") else (*beside, *searched, *includes)
+            for path in () if name in HEADERS else (folder / name for folder in folders):
+                if path in files or path in absent:
+                    continue
+                content = system.read_text(path, limit_bytes=_LARGEST_HEADER)
+                (absent if content is None else files)[path] = None
+                # With `..`, one header may have any number of paths.
+                place = resolve(path.parent) / path.name
+                if content is not None and place not in followed:
+                    followed.add(place)
+                    waiting.append((content, str(path), (path.parent,)))
+    lacking = tuple(path for path in absent if not str(path).startswith(own))
+    return BuildOutput((), tuple(files), absent=lacking, unknown=tuple(unknown))
+
+
+def _included(text: str) -> tuple[list[str], list[str]]:
+    """Find the headers that a text includes or tests for: their names, and the macros that stand for names."""
+    names, macros = [], []
+    text = text.replace("\\\r\n", "").replace("\\\n", "")
+    for match in _WORD.finditer(text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if _DIRECTIVE.fullmatch(before) is None:
+            continue
+        named = _NAMED.match(match[1])
+        if named is not None:
+            names.append(named[1] or named[2])
+        elif match[1][:1].isidentifier():
+            macros.append(match[1].strip())
+    return names, macros
 
 
 class NvrtcProgram(NamedTuple):
@@ -206,7 +272,7 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
         _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
         encoded = [option.encode() for option in options]
         status = library.nvrtcCompileProgram(program, len(encoded), (c_char_p * len(encoded))(*encoded))
-        text = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+        text = _text(library, "ProgramLog", program)
         log = text.rstrip(b"\0").decode(errors="replace")
         if status != 0:
             raise BuildError(
@@ -220,9 +286,9 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
         status = library.nvrtcGetLoweredName(program, expression.encode(), byref(name))
         _check(nvrtc, status, f"nvrtcGetLoweredName({expression!r})")
         entry = (name.value or b"").decode()
-        ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program).rstrip(b"\0")
+        ptx = _text(library, "PTX", program).rstrip(b"\0")
         compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
-        return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), ptx, entry, compiler)
+        return NvrtcProgram(_text(library, "CUBIN", program), ptx, entry, compiler)
 
 
 def signature(ptx: str) -> tuple[str, ...]:
@@ -256,11 +322,11 @@ def _program(nvrtc: Nvrtc, source: str, path: Path) -> Iterator[c_void_p]:
         nvrtc.library.nvrtcDestroyProgram(byref(program))
 
 
-def _text(size_of: Callable[..., int], get: Callable[..., int], program: c_void_p) -> bytes:
+def _text(library: Any, what: str, program: c_void_p) -> bytes:
     size = c_size_t()
-    size_of(program, byref(size))
+    getattr(library, f"nvrtcGet{what}Size")(program, byref(size))
     data = ctypes.create_string_buffer(size.value)
-    get(program, data)
+    getattr(library, f"nvrtcGet{what}")(program, data)
     return data.raw
 
 

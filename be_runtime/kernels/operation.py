@@ -17,7 +17,8 @@ from be_runtime.kernels.dispatch import PLATFORMS, Call, KernelEntry, Kernels, c
 from be_runtime.load.process import PROCESS
 from be_toolchain.machine.forks import ThreadLock
 
-Generator = Callable[..., Callable[..., Any]]
+Function = Callable[..., Any]
+Generator = Callable[..., Function]
 
 
 class XLACustomKernel:
@@ -52,8 +53,8 @@ class XLACustomKernel:
         self.__doc__ = doc or f"The operation {name}."
         self.tags: frozenset[str] = frozenset()
         self._kernels = Kernels()
-        self._function: Callable[..., Any] | None = None
-        self._data: Callable[..., Iterable[Any]] | None = None
+        self._function: Function | None = None
+        self._data: Function | None = None
         self._used = False
         self._lock = ThreadLock()
         self.primitive = transforms.new_primitive(name, run)
@@ -84,7 +85,7 @@ class XLACustomKernel:
         """
         leaves, unflatten = port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
-        arrays = [one_array(self.name, number, each, port.as_array) for number, each in enumerate(inputs)]
+        arrays = [one_array(self.name, number, each) for number, each in enumerate(inputs)]
         return unflatten(self.primitive.bind(*arrays, call=call))
 
     def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
@@ -181,7 +182,7 @@ class XLACustomKernel:
 
     # Rules
 
-    def def_batching_rule(self, rule: Callable[..., Any]) -> None:
+    def def_batching_rule(self, rule: Function) -> None:
         """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` returns the results and their axes.
 
         An axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
@@ -220,35 +221,33 @@ class XLACustomKernel:
         call = self._describe(leaves, backend, keywords)
         return transforms.batch(self.primitive.bind, arguments, axes, call=call)
 
-    def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
+    def def_jvp_rule(self, rule: Function) -> None:
         """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
 
         A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
         """
-        named = partial(call_named, f"the JVP rule of {self.name}", rule)
         with self._changing():
-            transforms.jvp_rules[self.primitive] = partial(transforms.jvp, named)
+            transforms.jvp_rules[self.primitive] = partial(transforms.jvp, self.name, rule)
 
-    def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
+    def def_jvp_rule2(self, *rules_by_input: Function | None) -> None:
         """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
 
         None stands for an input that has no effect on the derivative.
         """
         self.def_jvp_rule(transforms.jvp_by_input(self, rules_by_input, self.name))
 
-    def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
+    def def_transpose_rule(self, rule: Function) -> None:
         """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
 
         The rule serves calls that are linear in some arguments, which are ``jax.interpreters.ad.UndefinedPrimal``. The
         rule returns their cotangents, and None for the other arguments.
         """
-        named = partial(call_named, f"the transpose rule of {self.name}", rule)
         with self._changing():
-            transforms.transpose_rules[self.primitive] = partial(transforms.transpose, named)
+            transforms.transpose_rules[self.primitive] = partial(transforms.transpose, self.name, rule)
 
     # Public function, tags and benchmark
 
-    def def_call(self, function: Callable[..., Any]) -> None:
+    def def_call(self, function: Function) -> None:
         """Set the public function, called as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
@@ -262,7 +261,7 @@ class XLACustomKernel:
         """Add search words for the operation to ``tags``."""
         self.tags |= frozenset(map(check_name, tags))
 
-    def def_benchmark_data(self, function: Callable[..., Iterable[Any]]) -> None:
+    def def_benchmark_data(self, function: Function) -> None:
         """Set the data of `benchmark`: ``function(platform=...)`` returns `BenchmarkConfig` objects."""
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
@@ -364,7 +363,7 @@ def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
     return {name: operation for name, operation in get_registry().items() if wanted <= operation.tags}
 
 
-def defjvp(primitive: Any, *jvp_rules: Callable[..., Any] | None) -> None:
+def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
     """Use one JVP rule for each input of an operation or a primitive, as `XLACustomKernel.def_jvp_rule2` does."""
     operation = _operation(primitive)
     if operation is not None:

@@ -7,18 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import CompiledFunction, KernelTarget
-from be_runtime.call.function import ArrayKernel, array_function, evaluate, known_outs
-from be_runtime.call.resolve import CallSignature, Resolved
-from be_runtime.call.shapes import compute
+from be_runtime.call.compiled_function import CompiledFunction, KernelTarget, Report
+from be_runtime.call.function import ArrayFunction, ArrayKernel, evaluate, known_outs
+from be_runtime.call.resolve import CallSignature, Resolved, compute
 from be_runtime.call.signature import check_names, integers, read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Numbers, Value
 from be_runtime.kernels import launcher
-from be_runtime.kernels.geometry import Dims, explicit_geometry
-from be_runtime.kernels.launcher import Geometry, Kernel, KernelParam, LaunchParam, Memo, Obtained
+from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
+from be_runtime.kernels.launcher import Kernel, KernelParam, Memo, Obtained
 from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin, read_prototype
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
@@ -173,7 +172,7 @@ def raw_function(
     sizes: Mapping[str, Any],
     cluster: Dims | None,
     options: Options,
-    report: Callable[[Sequence[int] | None], Any] | None = None,
+    report: Report | None = None,
 ) -> CompiledFunction:
     """Make the function of JAX arrays of a raw kernel from any source of code; see `cuda_kernel`.
 
@@ -211,7 +210,7 @@ def raw_function(
         _SCRATCH_UNIT,
         report,
     )
-    return array_function(described, options)
+    return ArrayFunction(described, options)
 
 
 def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
@@ -222,7 +221,7 @@ def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
 def bind_params(
     name: str, prototype: Sequence[KernelParam], call: Resolved, scalars: Mapping[str, Value]
 ) -> tuple[LaunchParam, ...]:
-    """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
+    """Bind the parameters of a kernel to the buffers and scalars of one call.
 
     Raises
     ------
@@ -264,12 +263,12 @@ def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, 
         )
     if kind != "input" and param.is_const:
         raise ArgumentError(f"{name}: {what} is passed as {param.type} {param.name}, which the kernel can't write")
-    return launcher.pointer_param(index, spec.ndim, spec.dtype.bits)
+    return pointer_param(index, spec.ndim, spec.dtype.bits)
 
 
 def _scalar(value: object) -> LaunchParam:
     assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
-    return launcher.scalar_param(value.data)
+    return scalar_param(value.data)
 
 
 @public
@@ -376,9 +375,7 @@ def cuda_kernel(
     >>> x = jnp.arange(1000.0)
     >>> y = scale(x, by=2.0, n=x.size)  # doctest: +SKIP
     """
-    kernel = raw_kernel(
-        source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math, line_info=line_info
-    )
+    kernel, options = raw_kernel(locals()), check_options(locals())
     note(repr(kernel))
     asked = check_arch_list(compute_capability, "compute_capability")
     compiled: Memo[Kernel] = Memo()
@@ -399,34 +396,24 @@ def cuda_kernel(
         cubins = [(image.arch, image.data) for image in compile_for(session).images if not image.is_ptx]
         return report_cubins(kernel.name.expression, cubins, session.system, blocks)
 
-    options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
-    )
     sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
     return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)
 
 
-def raw_kernel(
-    source: str,
-    name: str,
-    extra_cuda_cflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
-    *,
-    use_fast_math: bool = False,
-    line_info: bool = False,
-) -> RawKernel:
-    """Check the arguments of `cuda_kernel` that describe a kernel's source."""
-    for argument, value in (("source", source), ("name", name)):
+def raw_kernel(given: Mapping[str, Any]) -> RawKernel:
+    """Check the arguments of `cuda_kernel` that describe a kernel's source, and return the kernel."""
+    for argument in ("source", "name"):
+        value = given[argument]
         refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
         if not isinstance(value, str):
             raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
-    lines = ("-lineinfo",) if check_bool(line_info, "line_info") else ()
+    lines = ("-lineinfo",) if check_bool(given.get("line_info", False), "line_info") else ()
     return RawKernel(
-        source,
-        parse_name(name),
-        (*check_flags(extra_cuda_cflags, "extra_cuda_cflags"), *lines),
-        check_include_paths(extra_include_paths),
-        check_bool(use_fast_math, "use_fast_math"),
+        given["source"],
+        parse_name(given["name"]),
+        (*check_flags(given.get("extra_cuda_cflags"), "extra_cuda_cflags"), *lines),
+        check_include_paths(given.get("extra_include_paths")),
+        check_bool(given.get("use_fast_math", False), "use_fast_math"),
     )
 
 

@@ -1,22 +1,21 @@
-"""Raw kernels: their headers, names and parameters in source text, and their compilation by NVRTC or nvcc."""
+"""Raw kernels: their names and parameters in source text, and their compilation by NVRTC or nvcc."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Container, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.compile.execute import Runner, resolve_ninja
-from be_runtime.compile.inputs import LookedAt, read_from_outside
+from be_runtime.compile.inputs import LookedAt
 from be_runtime.compile.plan import SOURCES, BuildPlan, Edge, GeneratedFile
-from be_runtime.compile.progress import Progress
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import BuildError, EntryPointNotFoundError, SpecError
 from be_runtime.kernels import nvrtc
 from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin, ptx_arch
 from be_runtime.load.identity import Field, own_code_digest, own_key
+from be_runtime.load.native_library import run_plan
 from be_runtime.load.registry import Session
 from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import Function, parse_function
@@ -24,6 +23,7 @@ from be_runtime.signature.cpp.lexer import significant
 from be_runtime.signature.cpp.outline import CppCode, DeclarationReader, outline
 from be_runtime.signature.cpp.params import CPP_SCALARS, CppParam, Shape, canonical_type
 from be_runtime.signature.cpp.program import check_size
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.examine import record_file
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import shadowing_paths
@@ -34,12 +34,6 @@ from be_toolchain.find.record import ObservingSystem
 from be_toolchain.known.layouts import COMPILE_VARIABLES
 from be_toolchain.machine.system import System
 from be_toolchain.values import Nvcc, Toolchain, check_archs
-
-_WORD = re.compile(r"include(?:_next)?\b[ \t\v\f(]*+(?:/\*.*?\*/[ \t\v\f]*+)*+(?=([^\n]*))")
-_SPACE = r"[ \t\v\f]*+"
-# If a comment ends on this line, the `#` may be on an earlier one.
-_DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
-_NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
 _BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
@@ -55,51 +49,6 @@ _PRE_INCLUDE = ("-include", "--pre-include")
 _PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
 """An option that names a folder of headers or one header; after a comma it may name another."""
 
-_LARGEST_HEADER = 1 << 28
-
-
-class Headers(NamedTuple):
-    """Files that a compiler may read besides the source.
-
-    Parameters
-    ----------
-    files : tuple of Path
-        Headers that exist.
-    absent : tuple of Path
-        Paths at which a header would be read if it existed, except those below the compiler's own folders.
-    unknown : tuple of str
-        Descriptions of includes that name their header by a macro. Includes in the compiler's own headers are left out:
-        they include headers of the same release.
-    """
-
-    files: tuple[Path, ...]
-    absent: tuple[Path, ...]
-    unknown: tuple[str, ...] = ()
-
-
-class Search(NamedTuple):
-    """The search for headers: its folders and its access to files.
-
-    Parameters
-    ----------
-    folders : tuple of Path
-        Folders of the author.
-    own : tuple of Path
-        Folders of the compiler.
-    built_in : container of str
-        Names that are never searched for.
-    read : callable
-        Function that returns a file's text, or None if the file does not exist.
-    resolve : callable
-        Function that returns a folder's path without links and ``..``.
-    """
-
-    folders: tuple[Path, ...]
-    own: tuple[Path, ...]
-    built_in: Container[str]
-    read: Callable[[Path], str | None]
-    resolve: Callable[[Path], Path]
-
 
 def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
     """List the absolute paths in flags of any kind.
@@ -111,64 +60,6 @@ def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
     """
     texts = [flag[flag.index("/") :] for flag in flags if "/" in flag]
     return tuple(dict.fromkeys(Path(path) for text in texts for path in (text, text.split(",")[0])))
-
-
-def find_headers(source: str, file_name: str, search: Search) -> Headers:
-    """Find all headers that a source may include, directly or indirectly.
-
-    Parameters
-    ----------
-    file_name : str
-        Name of the source.
-
-    Examples
-    --------
-    >>> files = {"/inc/a.h": '#include "b.h"', "/inc/b.h": "", "/cuda/c.h": "#include <a.h>"}
-    >>> search = Search((Path("/inc"),), (Path("/cuda"),), (), lambda path: files.get(str(path)), lambda path: path)
-    >>> found = find_headers("#include <c.h>", "k.cu", search)
-    >>> [str(path) for path in found.files], [str(path) for path in found.absent]
-    (['/cuda/c.h', '/inc/a.h', '/inc/b.h'], ['/inc/c.h'])
-    """
-    own = tuple(f"{folder}/" for folder in search.own)
-    files: dict[Path, None] = {}
-    absent: dict[Path, None] = {}
-    unknown: dict[str, None] = {}
-    followed: set[Path] = set()
-    waiting: list[tuple[str, str, tuple[Path, ...]]] = [(source, file_name, ())]
-    while waiting:
-        text, where, beside = waiting.pop()
-        names, macros = _included(text)
-        if not where.startswith(own):
-            unknown |= {f"the header that {where} names as {macro}": None for macro in macros}
-        for name in names:
-            folders = (Path("/"),) if name.startswith("/") else (*beside, *search.folders, *search.own)
-            for path in () if name in search.built_in else (folder / name for folder in folders):
-                if path in files or path in absent:
-                    continue
-                content = search.read(path)
-                (absent if content is None else files)[path] = None
-                # With `..`, one header may have any number of paths.
-                place = search.resolve(path.parent) / path.name
-                if content is not None and place not in followed:
-                    followed.add(place)
-                    waiting.append((content, str(path), (path.parent,)))
-    return Headers(tuple(files), tuple(path for path in absent if not str(path).startswith(own)), tuple(unknown))
-
-
-def _included(text: str) -> tuple[list[str], list[str]]:
-    """Find the headers that a text includes or tests for: their names, and the macros that stand for names."""
-    names, macros = [], []
-    text = text.replace("\\\r\n", "").replace("\\\n", "")
-    for match in _WORD.finditer(text):
-        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        if _DIRECTIVE.fullmatch(before) is None:
-            continue
-        named = _NAMED.match(match[1])
-        if named is not None:
-            names.append(named[1] or named[2])
-        elif match[1][:1].isidentifier():
-            macros.append(match[1].strip())
-    return names, macros
 
 
 class KernelName(NamedTuple):
@@ -235,24 +126,16 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
         A parameter has a type that can't be passed, or several kernels match the name.
     """
     fitting = _choose(_kernels(source, name), name)
-    read = []
-    for function in fitting:
-        types = _template_types(function, name)
-        read.append((function, tuple(_param(param, types, name) for param in function.params)))
+    typed = [(function, _template_types(function, name)) for function in fitting]
+    read = [(function, tuple(_param(each, types, name) for each in function.params)) for function, types in typed]
     spelt = {tuple(param.name for param in params) for function, params in read if function.has_body}
     if len({_types(params) for _, params in read}) > 1 or len(spelt) > 1:
-        shown = dict.fromkeys(
-            f"{function.call_name}({', '.join(f'{param.type} {param.name}' for param in params)})"
-            for function, params in read
-        )
-        raise SpecError(
-            f"{name.expression} may be any of: {', '.join(shown)}",
-            hints=(
-                "write the namespace as well, as in name='ops::scale'"
-                if len({function.call_name for function in fitting}) > 1
-                else "give each of them a name of its own: only the compiler knows what #if and overloads choose",
-            ),
-        )
+        taken = [(each.call_name, ", ".join(f"{param.type} {param.name}" for param in params)) for each, params in read]
+        shown = dict.fromkeys(f"{call}({params})" for call, params in taken)
+        hint = "give each of them a name of its own: only the compiler knows what #if and overloads choose"
+        if len(dict(taken)) > 1:
+            hint = "write the namespace as well, as in name='ops::scale'"
+        raise SpecError(f"{name.expression} may be any of: {', '.join(shown)}", hints=(hint,))
     return read[0][1]
 
 
@@ -270,9 +153,8 @@ def _kernels(source: str, name: KernelName) -> list[Function]:
     called = [[name for name in _BEFORE_PARENTHESIS.findall(head) if not name.startswith("__")] for head in heads]
     known = sorted({names[0] for names in called if names})
     problem = f"{name.base} is not a __global__ function" if found else f"the source has no function {name.base}"
-    raise EntryPointNotFoundError(
-        problem, hints=(f"its kernels are: {', '.join(known)}",) if known else ("a kernel begins with __global__ void",)
-    )
+    hint = f"its kernels are: {', '.join(known)}" if known else "a kernel begins with __global__ void"
+    raise EntryPointNotFoundError(problem, hints=(hint,))
 
 
 def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]:
@@ -282,11 +164,8 @@ def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]
     then the name may stand for any of the kernels.
     """
     placed = [(kernel, tuple(kernel.call_name.split("::")[1:-1])) for kernel in kernels]
-    fitting = (
-        [kernel for kernel, spaces in placed if spaces == name.namespaces]
-        or [kernel for kernel, spaces in placed if is_within(name.namespaces, spaces)]
-        or kernels
-    )
+    same = [kernel for kernel, spaces in placed if spaces == name.namespaces]
+    fitting = same or [kernel for kernel, spaces in placed if is_within(name.namespaces, spaces)] or kernels
     return [kernel for kernel in fitting if (kernel.template is not None) == bool(name.arguments)] or fitting
 
 
@@ -316,11 +195,8 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     if not name.arguments:
         raise SpecError(f"{name.base} is a template: name an instance, such as name='{name.base}<float>'")
     pairs = zip(_split(" ".join(function.template)), name.arguments, strict=False)
-    return {
-        part.split("=")[0].split()[-1]: argument
-        for part, argument in pairs
-        if part.split()[:1] in (["typename"], ["class"])
-    }
+    words = [(part.partition("=")[0].split(), argument) for part, argument in pairs]
+    return {parts[-1]: argument for parts, argument in words if parts[:1] in (["typename"], ["class"])}
 
 
 def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelParam:
@@ -340,12 +216,8 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
         star = words.index("*")
         return KernelParam(param.name, param.type, True, "const" in words[:star], dtype)
     if dtype is None or dtype.is_narrow or dtype.is_for_arrays_only or dtype.size_bytes > _LARGEST_SCALAR:
-        raise SpecError(
-            f"{name.base}: the scalar {param.type} {param.name} can't be passed",
-            hints=(
-                "scalars are bool, integers of 8 to 64 bits, float, double and complex<float>; pass others as arrays",
-            ),
-        )
+        hint = "scalars are bool, integers of 8 to 64 bits, float, double and complex<float>; pass others as arrays"
+        raise SpecError(f"{name.base}: the scalar {param.type} {param.name} can't be passed", hints=(hint,))
     return KernelParam(param.name, param.type, False, True, dtype)
 
 
@@ -456,9 +328,9 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     ]
     if len(found) == 1:
         return str(found[0])
-    what = "no kernel" if not found else f"{len(found)} kernels"
     raise BuildError(
-        f"the compiled source has {what} of the name {name.expression}; it has {', '.join(entries) or 'none'}",
+        f"the compiled source has {f'{len(found)} kernels' if found else 'no kernel'} of the name {name.expression}; "
+        f"it has {', '.join(entries) or 'none'}",
         hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template",),
     )
 
@@ -503,7 +375,7 @@ def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Or
     """Make the part of the kernel's id that describes its source, without paths of headers and compilers."""
     options, places = placeless(kernel.options())
     key = make_key("kernel", *_fields(kernel, archs), ("options", options))
-    return Origin(key, places, partial(_compiler_contents, session))
+    return Origin(key, places, lambda: _compiler_contents(session))
 
 
 def stored_origin(key: CacheKey, session: Session) -> Origin | None:
@@ -511,7 +383,7 @@ def stored_origin(key: CacheKey, session: Session) -> Origin | None:
     if list(key.texts("compilers")) != _compiler_files(session):
         return None
     options, places = placeless(key.texts("options"))
-    return Origin(make_key("kernel", ("options", options)), places, partial(_compiler_contents, session))
+    return Origin(make_key("kernel", ("options", options)), places, lambda: _compiler_contents(session))
 
 
 def _compiler_files(session: Session) -> list[str]:
@@ -523,9 +395,7 @@ def _compiler_files(session: Session) -> list[str]:
 def _compiler_contents(session: Session) -> tuple[Field, ...]:
     """Return fields that identify the compilers of `raw_key` by their contents."""
     contents = [record_file(path, path).sha256 for path in map(str, _nvrtc_libraries(session.system))]
-    if contents:
-        return (("nvrtc", contents),)
-    return (("toolchain", [part for pair in _toolchain(session).key_fields() for part in pair]),)
+    return (("nvrtc", contents),) if contents else (("toolchain", _compiler_files(session)),)
 
 
 def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
@@ -574,7 +444,9 @@ def _compile(
     if found is not None:
         return _by_nvrtc(kernel, archs, found, session.system, staging, latest)
     system = ObservingSystem(session.system)
-    found = _nvrtc_of_toolkit(session, system, driver, archs)
+    with contextlib.suppress(ToolchainError):
+        if (cuda := _toolchain(session).cuda) is not None:
+            found = nvrtc.find_nvrtc(system, (cuda.root,), driver, archs)
     listed = LookedAt.of_listings(system)
     programs: tuple[Path, ...]
     if found is not None:
@@ -592,8 +464,8 @@ def _compile(
         check_archs(tuple(archs), toolkit)
         made, programs = _by_nvcc(kernel, archs, nvcc, session, staging, latest), (nvcc.path, nvcc.cicc, toolkit.ptxas)
     # The key has neither the compiler nor the folders that were searched for it.
-    dependencies, absent = (*made.dependencies, *programs), (*made.absent, *listed.absent)
-    return made._replace(dependencies=dependencies, others=listed.others, absent=absent)
+    dependencies, absent = (*made.read.dependencies, *programs), (*made.read.absent, *listed.absent)
+    return made._replace(read=made.read._replace(dependencies=dependencies, others=listed.others, absent=absent))
 
 
 def _nvrtc_libraries(system: System) -> list[Path]:
@@ -601,34 +473,17 @@ def _nvrtc_libraries(system: System) -> list[Path]:
     return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
 
 
-def _nvrtc_of_toolkit(
-    session: Session, system: System, driver: str | None, archs: Sequence[Arch]
-) -> nvrtc.Nvrtc | None:
-    """Return the NVRTC in the session's toolkit; None if there is no toolkit, or no NVRTC in it."""
-    try:
-        cuda = _toolchain(session).cuda
-    except ToolchainError:
-        return None
-    return None if cuda is None else nvrtc.find_nvrtc(system, (cuda.root,), driver, archs)
-
-
 def _toolchain(session: Session) -> Toolchain:
     return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
 
 
 def _by_nvrtc(
-    kernel: RawKernel,
-    archs: Sequence[Arch],
-    found: nvrtc.Nvrtc,
-    system: System,
-    staging: Path,
-    latest: Arch | None,
+    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path, latest: Arch | None
 ) -> Compiled:
     asked = for_nvrtc(kernel)
     named = named_paths(asked.flags)
-    read = partial(system.read_text, limit_bytes=_LARGEST_HEADER)
-    search = Search((*kernel.include_paths, *named), found.includes, nvrtc.HEADERS, read, cache(system.realpath))
-    headers = find_headers(asked.source, kernel.file_name, search)
+    folders = (*kernel.include_paths, *named)
+    headers = nvrtc.find_headers(asked.source, kernel.file_name, folders, found.includes, system)
     options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
     path, name = staging / kernel.file_name, kernel.name.expression
     programs = {
@@ -638,36 +493,24 @@ def _by_nvrtc(
     images = [KernelImage(arch, program.entry, program.code) for arch, program in programs.items()]
     if latest is not None:
         images.append(KernelImage(latest, programs[latest].entry, programs[latest].ptx, is_ptx=True))
-    return Compiled(
-        tuple(images),
-        dependencies=(*headers.files, *filter(system.is_file, named)),
-        absent=headers.absent,
-        unknown=headers.unknown,
-        compiler=next(iter(programs.values())).compiler,
-    )
+    read = headers._replace(dependencies=(*headers.dependencies, *filter(system.is_file, named)))
+    return Compiled(tuple(images), read, next(iter(programs.values())).compiler)
 
 
 def _by_nvcc(
     kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path, latest: Arch | None
 ) -> Compiled:
-    system, timeout_s = session.system, session.settings.compile_timeout_s
     plan = _nvcc_plan(kernel, archs, nvcc, latest)
-    runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
-    with Progress(kernel.name.base, plan.commands) as progress:
-        runner.run(plan, progress=progress)
+    headers = run_plan(kernel.name.base, plan, session, staging)
     cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
     images = [KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins]
     if latest is not None:
         text = (staging / f"{latest.compute}.ptx").read_bytes()
         images.append(images[archs.index(latest)]._replace(data=text, is_ptx=True))
     named = named_paths(kernel.flags)
-    headers = read_from_outside((edge.depfile for edge in plan.edges if edge.depfile is not None), staging)
-    return Compiled(
-        tuple(images),
-        dependencies=(*headers, *filter(system.is_file, named)),
-        absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
-        compiler=(nvcc.label, nvcc.host.banner, *_environment(system)),
-    )
+    absent = shadowing_paths(headers, (*kernel.include_paths, *named))
+    read = BuildOutput((), (*headers, *filter(session.system.is_file, named)), absent=absent)
+    return Compiled(tuple(images), read, (nvcc.label, nvcc.host.banner, *_environment(session.system)))
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:

@@ -6,7 +6,7 @@ names the targets. This module adds and checks the arguments `outs` and `launch_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from be_runtime.dtypes import BY_NAME
@@ -74,23 +74,23 @@ def warp_kernel(
         raise ArgumentError(
             f"the kernel {kernel.key} has {len(parameters)} parameters, fewer than the {len(leaves)} outs"
         )
+    outputs = zip(parameters[-len(leaves) :], leaves, strict=True)
+    dims = {output.label: tuple(leaf.shape[: _ndim(output)]) for output, leaf in outputs}
+    count = len(leaves)
     call = warp.jax_kernel(
-        kernel,
-        num_outputs=len(leaves),
-        vmap_method=vmap_method,
-        launch_dims=launch_dims,
-        output_dims={
-            output.label: tuple(leaf.shape[: _ndim(output)])
-            for output, leaf in zip(parameters[-len(leaves) :], leaves, strict=True)
-        },
-        **warp_options,
+        kernel, num_outputs=count, vmap_method=vmap_method, launch_dims=launch_dims, output_dims=dims, **warp_options
     )
 
     def checked(*inputs: Any) -> Any:
         known, more = inputs[: len(parameters)], inputs[len(parameters) :]  # Warp checks their number
         pairs = zip(parameters, known, strict=False)
         results = call(*(_as_input(kernel.key, parameter, value) for parameter, value in pairs), *more)
-        _check_results(kernel.key, results, leaves)
+        for index, (result, leaf) in enumerate(zip(results, leaves, strict=True)):
+            if result.shape != tuple(leaf.shape) or result.dtype != leaf.dtype:
+                raise ArgumentError(
+                    f"the kernel {kernel.key} gives {result.dtype}{list(result.shape)} as output {index}, "
+                    f"but outs declares {leaf.dtype}{list(leaf.shape)}"
+                )
         return unflatten(results)
 
     return checked
@@ -146,12 +146,3 @@ def _as_input(name: str, parameter: Any, value: Any) -> Any:
         pass
     kind, hint = ("an array", "pass a JAX or NumPy array") if is_array else ("a static number", _ABOUT_SCALARS)
     raise ArgumentError(f"the kernel {name}: {parameter.label} is {value!r}, which is not {kind}", hints=(hint,))
-
-
-def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> None:
-    for index, (result, leaf) in enumerate(zip(results, leaves, strict=True)):
-        if result.shape != tuple(leaf.shape) or result.dtype != leaf.dtype:
-            raise ArgumentError(
-                f"the kernel {name} gives {result.dtype}{list(result.shape)} as output {index}, "
-                f"but outs declares {leaf.dtype}{list(leaf.shape)}"
-            )

@@ -87,7 +87,7 @@ class _LibraryRecipe(NamedTuple):
 
     def make(self, folder: Path) -> BuildOutput:
         """Compile the library."""
-        return build_library(f"the library {self.name} of be_runtime", self.plan, _DEPFILE, self.session, folder)
+        return build_library(f"the library {self.name} of be_runtime", self.plan, self.session, folder)
 
     def share(self) -> Shareable:
         """Return the library: other machines can use all of it."""
@@ -105,13 +105,24 @@ def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPla
     )
 
 
-def build_library(name: str, plan: BuildPlan, depfile: str, session: Session, staging: Path) -> BuildOutput:
-    """Build a library by a plan in an empty folder, all of its objects at once, unless ``BE_JIT`` forbids it."""
+def build_library(name: str, plan: BuildPlan, session: Session, staging: Path) -> BuildOutput:
+    """Build a library by a plan in an empty folder, unless ``BE_JIT`` forbids it."""
+    read = run_plan(name, plan, session, staging)
+    return BuildOutput(keep_library(staging, LIBRARY, CodeImage("library", port.PLATFORMS["cpp"], 0), {}), read)
+
+
+def run_plan(name: str, plan: BuildPlan, session: Session, staging: Path) -> tuple[Path, ...]:
+    """Run the commands of a plan, as many at once as there are, and return the files that they read.
+
+    Raises
+    ------
+    LoadError
+        ``BE_JIT`` forbids it.
+    """
     require_jit(session.settings, name)
     system, timeout_s = session.system, session.settings.compile_timeout_s
     ninja, jobs = resolve_ninja(system), len(plan.edges)
     runner = Runner(staging, ninja=ninja, jobs=jobs, environ=system.environ, timeout_s=timeout_s)
     with Progress(name, plan.commands) as progress:
         runner.run(plan, progress=progress)
-    names = keep_library(staging, LIBRARY, CodeImage("library", port.PLATFORMS["cpp"], 0), {})
-    return BuildOutput(names, read_from_outside((depfile,), staging))
+    return read_from_outside([edge.depfile for edge in plan.edges if edge.depfile is not None], staging)

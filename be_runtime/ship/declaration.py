@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.attributes import KernelOptions, Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.request.options import Language
@@ -198,10 +198,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 
-_CALL = frozenset(
-    {"vmap_method", "input_output_aliases", "has_side_effect", "ordered", "input_layouts", "output_layouts", "random"}
-)
-"""Options of calls, by the names of `check_options`."""
+_CALL = frozenset(KernelOptions.__annotations__)
 
 _SOURCE = frozenset({"extra_cuda_cflags", "extra_include_paths", "use_fast_math"})
 _LAUNCH: Mapping[KernelLanguage, frozenset[str]] = {
@@ -292,7 +289,7 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
 
 def call_options(call: Mapping[str, Any]) -> Options:
     """Check the options of calls from TOML or JSON, which have texts as keys."""
-    return check_options(**_numbered(call))
+    return check_options(_numbered(call))
 
 
 def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,31 +12,10 @@ from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels import raw
+from be_runtime.kernels import launcher, raw
 from be_runtime.kernels.geometry import DEFAULT_THREADS
-from be_runtime.kernels.launcher import (
-    Images,
-    Kernel,
-    KernelParam,
-    Obtained,
-    carried_launcher,
-    kernel_of,
-    kernel_record,
-    launcher_image,
-    launcher_of,
-)
-from be_runtime.kernels.numba import gpu
-from be_runtime.kernels.numba.cpu import Called, check_kernel, host_array_function
-from be_runtime.kernels.numba.cpu_handler import LACKING, Parameter, Signature, check_count, signature_of
+from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
-from be_runtime.kernels.numba.gpu import (
-    NumbaKernel,
-    NumbaPrototype,
-    check_dispatcher,
-    numba_function,
-    takes_batches,
-    types_text,
-)
 from be_runtime.kernels.raw import RawPrototype, raw_function
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
@@ -49,7 +29,7 @@ from be_runtime.store.index import reading
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.forks import ThreadLock
 
-Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained]
+Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], launcher.Obtained]
 
 
 def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
@@ -72,15 +52,15 @@ class _Variants:
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
         self._record, self._artifact = record, artifact
-        self._made: dict[tuple[str, ...], Obtained] = {}
+        self._made: dict[tuple[str, ...], launcher.Obtained] = {}
         self._lock = ThreadLock()
 
-    def obtain(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
+    def obtain(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> launcher.Obtained:
         """Return the kernel for these arrays."""
         variants: dict[tuple[str, ...], str] = {
             tuple(each["types"]): each["kernel"] for each in self._record["variants"]
         }
-        types: tuple[str, ...] = () if () in variants else tuple(types_text(inputs, outs))
+        types: tuple[str, ...] = () if () in variants else tuple(gpu.types_text(inputs, outs))
         if types not in variants:
             raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
         with self._lock:
@@ -88,15 +68,15 @@ class _Variants:
                 identity, target, artifact = variants[types], self._record["launcher"], self._artifact
                 with reading(artifact.where):
                     digest = artifact.table.targets[target].image
-                    launcher = launcher_of(target, lambda: artifact.library(digest), PROCESS.registry)
-                    kernel = kernel_of(identity, artifact.table.kernels[identity], artifact.image)
-                self._made[types] = Obtained(kernel, launcher)
+                    own = launcher.launcher_of(target, lambda: artifact.library(digest))
+                    kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
+                self._made[types] = launcher.Obtained(kernel, own)
             return self._made[types]
 
 
 def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Return the function of a raw kernel."""
-    params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
+    params = [launcher.KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
     prototype = RawPrototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
     sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
@@ -106,11 +86,11 @@ def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., A
 
 def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Return the function of a Numba CUDA kernel."""
-    prototype = NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
+    prototype = gpu.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])
-    return numba_function(prototype, obtain, record["signature"], given, threads, options)
+    return gpu.numba_function(prototype, obtain, record["signature"], given, threads, options)
 
 
 def _host_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
@@ -118,19 +98,26 @@ def _host_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..
     name = record["name"]
     targets = {}
     for row in record["variants"]:
-        sides = (tuple(Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in Signature._fields)
-        targets[Signature(*sides)] = row["target"]
+        sides = (
+            tuple(cpu.Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in cpu.Signature._fields
+        )
+        targets[cpu.Signature(*sides)] = row["target"]
 
-    def target_for(signature: Signature) -> str:
+    @functools.cache
+    def register(target: str) -> None:
+        with reading(artifact.where):
+            register_image_target(target, artifact, PROCESS.registry)
+
+    def target_for(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str:
+        signature = cpu.signature_of(inputs, outputs, cpu.LACKING)
         target = targets.get(signature)
         if target is None:
             raise _not_built(name, str(signature), [str(each) for each in targets])
-        with reading(artifact.where):
-            register_image_target(target, artifact, PROCESS.registry)
+        register(target)
         return str(target)
 
-    called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)
-    return host_array_function(called, record["signature"], call_options(record["call"]))
+    called = cpu.Called(name, tuple(record["parameters"]), record["doc"], target_for)
+    return cpu.host_array_function(called, record["signature"], call_options(record["call"]))
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
@@ -179,13 +166,8 @@ def build_function(
 
 def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     options, folders = read.compiling, include_paths(read, root)
-    kernel = raw.raw_kernel(
-        read_source(name, read, root),
-        options.get("name", name),
-        options.get("extra_cuda_cflags"),
-        folders,
-        use_fast_math=options.get("use_fast_math", False),
-    )
+    given = {"source": read_source(name, read, root), "name": name, **options, "extra_include_paths": folders}
+    kernel = raw.raw_kernel(given)
     prototype = raw.prototype_of(kernel)
     # The compiler does not always report which headers it read, so all that it may read are recorded.
     headers = (path for folder in folders for path in Path(folder).rglob("*"))
@@ -202,12 +184,14 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
 
 
 def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
-    dispatcher = _checked(check_dispatcher, name, read)
+    dispatcher = _checked(gpu.check_dispatcher, name, read)
     prototype = gpu.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
     _numba_cuda_function(record, _not_yet)
-    with_batch = takes_batches(prototype, read.signature, call_options(read.call))
-    kernels = [NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)]
+    with_batch = gpu.takes_batches(prototype, read.signature, call_options(read.call))
+    kernels = [
+        gpu.NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)
+    ]
     for each in kernels:
         gpu.check_arrays(each)
     made = [(each.types_text(), gpu.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
@@ -218,30 +202,32 @@ def _not_yet(*_arrays: object) -> Any:
     raise AssertionError("nothing calls a kernel while it is built")
 
 
-def _launched(name: str, record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> Part:
+def _launched(
+    name: str, record: dict[str, Any], made: Sequence[tuple[list[str], launcher.Kernel]], session: Session
+) -> Part:
     """Return the part of a kernel for GPUs: its variants and the launcher."""
-    launcher = carried_launcher(launcher_image(session))
-    images: Images = {**launcher.images}
+    carried = launcher.carried_launcher(launcher.launcher_image(session))
+    images: launcher.Images = {**carried.images}
     kernels, variants = {}, []
     for types, kernel in made:
-        identity, row, own = kernel_record(kernel)
+        identity, row, own = launcher.kernel_record(kernel)
         images |= own
         kernels[identity] = row
         variants.append({"types": types, "kernel": identity})
-    record |= {"launcher": launcher.target, "variants": variants}
-    return Part(images, {launcher.target: launcher.row}, kernels, functions={name: record})
+    record |= {"launcher": carried.target, "variants": variants}
+    return Part(images, {carried.target: carried.row}, kernels, functions={name: record})
 
 
 def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> Part:
-    dispatcher = _checked(check_kernel, name, read)
+    dispatcher = _checked(cpu.check_kernel, name, read)
     function = dispatcher.py_func
     parameters = tuple(inspect.signature(function).parameters)
     record = _described(read, function.__name__, parameters, function.__doc__, root, dispatcher)
-    images: Images = {}
+    images: launcher.Images = {}
     targets, variants = {}, []
     for inputs, outputs in _variants(name, read, parameters):
-        signature = signature_of(inputs, outputs)
-        check_count(function, function.__name__, signature)
+        signature = cpu.signature_of(inputs, outputs)
+        cpu.check_count(function, function.__name__, signature)
         made = build_host_kernel(dispatcher, signature, session, baseline)
         images |= made.images
         targets[made.target] = made.row

@@ -143,7 +143,7 @@ def export(
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
         program = exporting.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
-    text = exporting.write_program(program)
+    text = bytes(program.serialize())
     own = hashlib.sha256(text).hexdigest()
     cargo.images[own] = CodeImage("program", "", len(text)), text
     index = Index(
@@ -353,6 +353,6 @@ def _register(artifact: Artifact) -> None:
         if target.stages != STAGES:
             register_image_target(name, artifact, PROCESS.registry)
             continue
-        launcher = launcher_of(name, partial(artifact.library, target.image), PROCESS.registry)
+        launcher = launcher_of(name, partial(artifact.library, target.image))
         for kernel, row in kernels.items():
             launcher.define(kernel_of(kernel, row, artifact.image))

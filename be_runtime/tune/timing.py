@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,12 +12,15 @@ import numpy as np
 
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.jax import transforms
-from be_runtime.kernels.benchmark import Runner, sample_runners
+from be_runtime.kernels.benchmark import Runner, sample_runners, seconds_of
 from be_runtime.request.options import identify_cpu
 from be_runtime.tune.winners import Config, TunedDevice, name_of
 from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import table
+
+Check = Callable[[Any, Any], bool]
+"""Function that returns whether the second of two arrays is right."""
 
 _L2_CACHE_SIZE = 38
 """CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""
@@ -63,31 +65,28 @@ def flush_bytes(device: Any) -> int:
     return _FLUSHED
 
 
-class Times(NamedTuple):
-    """Times of variants, by their numbers.
+Us = Mapping[int, float]
+"""Median microseconds of one call of variants, by their numbers."""
 
-    Parameters
-    ----------
-    samples : mapping of int to tuple of float
-        Seconds of one call, including the flush if there is one; variants are ranked by them.
-    warm_us, cold_us : mapping of int to float
-        Median microseconds of one call, and of one call after a flush of the last cache, without the flush itself.
+
+def time_variants(
+    warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush: Runner | None, runs: int
+) -> tuple[Mapping[int, Sequence[float]], Us, Us]:
+    """Time loops of calls; the loops of `cold` are timed beside `flush`, a loop of flushes alone.
+
+    Returns
+    -------
+    tuple
+        Seconds of one call, including the flush if there is one, by which variants are ranked; the times of one call,
+        and of one call after a flush of the last cache, without the flush itself.
     """
-
-    samples: Mapping[int, Sequence[float]]
-    warm_us: Mapping[int, float]
-    cold_us: Mapping[int, float]
-
-
-def time_variants(warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush: Runner | None, runs: int) -> Times:
-    """Time loops of calls; the loops of `cold` are timed beside `flush`, a loop of flushes alone."""
     unflushed = _time_runners(warm, runs)
     warm_us = {index: median(found) * 1e6 for index, found in unflushed.items()}
     if flush is None:
-        return Times(unflushed, warm_us, {})
+        return unflushed, warm_us, {}
     samples = _time_runners({-1: flush, **cold}, runs)
     alone = median(samples.pop(-1))
-    return Times(samples, warm_us, {index: (median(found) - alone) * 1e6 for index, found in samples.items()})
+    return samples, warm_us, {index: (median(found) - alone) * 1e6 for index, found in samples.items()}
 
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
@@ -101,9 +100,7 @@ def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[f
 def _calls(run: Runner) -> int:
     """Return the number of calls of a sample from the time of a few calls; the estimate errs towards long samples."""
     run(1)
-    start = time.perf_counter()
-    run(_FEW_CALLS)
-    seconds = (time.perf_counter() - start) / _FEW_CALLS
+    seconds = seconds_of(run, _FEW_CALLS) / _FEW_CALLS
     return max(_FEWEST_CALLS, min(_MOST_CALLS, int(_SAMPLE_S / seconds)))
 
 
@@ -126,7 +123,7 @@ def choose(samples: Mapping[int, Sequence[float]]) -> int:
     return best
 
 
-def differs(expected: Sequence[Any], found: Sequence[Any], check: Callable[[Any, Any], bool] | None = None) -> str:
+def differs(expected: Sequence[Any], found: Sequence[Any], check: Check | None = None) -> str:
     """Describe the first result that differs from the expected one; empty if none does.
 
     Parameters
@@ -246,7 +243,7 @@ def time_configs(
     make: Callable[[Config], Callable[..., Any]],
     configs: Sequence[Config],
     arrays: Sequence[Any],
-    check: Callable[[Any, Any], bool] | None,
+    check: Check | None,
     runs: int,
 ) -> tuple[int, tuple[Trial, ...], Mapping[int, float]]:
     """Time configurations on JAX's default device.
@@ -289,21 +286,19 @@ def time_configs(
         return Variant(config, warm, cold, results=tuple(results) if right is None else ())
 
     variants: list[Variant] = []
-    waiting = list(configs)
-    while waiting and not any(each.warm for each in variants):
-        variants.append(made(waiting.pop(0), None))
-    if not any(each.warm for each in variants):
-        error = variants[0].error
-        assert error is not None, "a variant without results raised"
-        raise error
+    for config in configs:
+        variants.append(made(config, None))
+        if variants[-1].warm is not None:
+            break
+    else:
+        raise variants[0].error or AssertionError("a variant without results raised")
     right = variants[-1].results
-    variants += run_parallel(lambda config: made(config, right), waiting)
+    variants += run_parallel(lambda config: made(config, right), configs[len(variants) :])
     flush = transforms.repeated(lambda *_arrays: (), arrays, device, size) if size else None
     warm = {index: each.warm for index, each in enumerate(variants) if each.warm is not None}
     cold = {index: each.cold for index, each in enumerate(variants) if each.cold is not None}
-    times = time_variants(warm, cold, flush, runs)
+    samples, warm_us, cold_us = time_variants(warm, cold, flush, runs)
     trials = tuple(
-        Trial(each.config, times.warm_us.get(index), times.cold_us.get(index), each.rejected)
-        for index, each in enumerate(variants)
+        Trial(each.config, warm_us.get(index), cold_us.get(index), each.rejected) for index, each in enumerate(variants)
     )
-    return choose(times.samples), trials, times.cold_us or times.warm_us
+    return choose(samples), trials, cold_us or warm_us

@@ -14,17 +14,19 @@ from typing import Any
 from be_runtime import checks
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
-from be_runtime.jax import transforms
+from be_runtime.jax import port, transforms
 from be_runtime.load.process import PROCESS
 from be_runtime.request.options import check_name, noting
-from be_runtime.store.cache import BuildOutput, Cache
+from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.tune import timing, winners
-from be_runtime.tune.timing import Trials
+from be_runtime.tune.timing import Check, Trials
 from be_runtime.tune.winners import Config, TunedDevice, Winner, merged, name_of
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import table
 
+Function = Callable[..., Any]
+Maker = Callable[..., Function]
 Args = Sequence[Any] | Callable[[], Sequence[Any]]
 
 
@@ -54,12 +56,12 @@ class Tuned:
 
     def __init__(
         self,
-        op: Callable[..., Callable[..., Any]],
+        op: Maker,
         configs: tuple[Config, ...],
         name: str,
         package: str | None,
-        bucket: Callable[..., Any] | None,
-        check: Callable[[Any, Any], bool] | None,
+        bucket: Function | None,
+        check: Check | None,
         runs: int,
         args: Args,
     ) -> None:
@@ -67,9 +69,9 @@ class Tuned:
         self.name, self.configs, self.package = name, configs, package
         self.results: list[Trials] = []
         self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._functions: dict[str, Function] = {}
         self._known: dict[str, Config] = {}
-        self._chosen: dict[str, Callable[..., Any]] = {}  # by bucket: the first look-up of a call
+        self._chosen: dict[str, Function] = {}  # by bucket: the first look-up of a call
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
@@ -138,7 +140,7 @@ class Tuned:
             (staging / winners.FILE).write_text(winners.render_winners(make()), encoding="utf-8")
             return BuildOutput((winners.FILE,))
 
-        self._store().get_or_build(self._key(device), build, force=True)
+        PROCESS.session().cache.get_or_build(self._key(device), build, force=True)
         self._known.clear()
         self._chosen.clear()
 
@@ -148,7 +150,7 @@ class Tuned:
         return winners.write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
     def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
-        if any(transforms.is_traced(each) for each in arrays):
+        if any(port.is_traced(each) for each in arrays):
             raise ArgumentError(
                 f"{self.name} can't be tuned within a program, where arrays have no values",
                 hints=("tune it before: autotune(op, configs, args)",),
@@ -170,9 +172,9 @@ class Tuned:
         if PROCESS.settings().autotune == "off":
             return self.configs[0]
         device = timing.describe_device()
+        named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
         for rows in (self._rows(device), self._packaged()):
             found = winners.find_winner(rows, bucket, device)
-            named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
             if found is not None and name_of(found.config) in named:
                 return named[name_of(found.config)]
         return self.configs[0]
@@ -182,14 +184,14 @@ class Tuned:
             return str(self._bucket(*arrays))
         return winners.bucket_of([transforms.type_of(each) for each in arrays])
 
-    def _make(self, config: Config) -> Callable[..., Any]:
+    def _make(self, config: Config) -> Function:
         """Return the function of a configuration, made on first use."""
         name = name_of(config)
         if name not in self._functions:
             self._functions.setdefault(name, self._made(config))
         return self._functions[name]
 
-    def _made(self, config: Config) -> Callable[..., Any]:
+    def _made(self, config: Config) -> Function:
         function = self._op(**config)
         if not callable(function):
             raise ArgumentError(
@@ -229,32 +231,28 @@ class Tuned:
         files = self._files()
         return winners.texts_digest([_text_of(self._op), "" if files is None else winners.sources_digest(files)])
 
-    def _store(self) -> Cache:
-        return PROCESS.session().cache
-
     def _key(self, device: TunedDevice) -> CacheKey:
         fields = (("name", self.name), ("device", device.name), ("driver", device.driver))
         return make_key("tuned", *fields, ("configs", [*map(name_of, self.configs)]), ("source", self._source()))
 
     def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
-        entry = self._store().get(self._key(device))
+        entry = PROCESS.session().cache.get(self._key(device))
         with contextlib.suppress(FileNotFoundError):  # removed since it was found
-            return (
-                () if entry is None else winners.parse_winners(entry.output(winners.FILE).read_bytes(), str(entry.path))
-            )
+            if entry is not None:
+                return winners.parse_winners(entry.output(winners.FILE).read_bytes(), str(entry.path))
         return ()
 
 
 @public
 def autotune(
-    op: Callable[..., Callable[..., Any]],
+    op: Maker,
     configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
     args: Args = (),
     *,
     name: str | None = None,
     package: str | None = None,
-    bucket: Callable[..., Any] | None = None,
-    check: Callable[[Any, Any], bool] | None = None,
+    bucket: Function | None = None,
+    check: Check | None = None,
     runs: int = 10,
 ) -> Tuned:
     """Choose the fastest of several configurations of a kernel, once for a GPU and a size of arrays.
@@ -333,7 +331,7 @@ def argument_sets(args: Args) -> Iterator[Sequence[Any]]:
         yield from given
 
 
-def _text_of(op: Callable[..., Any]) -> str:
+def _text_of(op: Function) -> str:
     """Return the source text of a function, or its name if Python has no text."""
     with contextlib.suppress(OSError, TypeError):
         return textwrap.dedent(inspect.getsource(op))

@@ -35,7 +35,8 @@ def bucket_of(arrays: Shapes) -> str:
     >>> bucket_of([("float32", (1000, 64)), ("int32", ())])
     'float32[1024,64] int32[]'
     """
-    return " ".join(f"{dtype}[{','.join(str(_round_up(extent)) for extent in shape)}]" for dtype, shape in arrays)
+    rounded = [(dtype, [str(1 << (n - 1).bit_length() if n else 0) for n in shape]) for dtype, shape in arrays]
+    return " ".join(f"{dtype}[{','.join(extents)}]" for dtype, extents in rounded)
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
@@ -61,10 +62,6 @@ def _distance(first: str, second: str) -> float | None:
         return None
     pairs = ((a, b) for one, other in zip(*sizes, strict=True) for a, b in zip(one, other, strict=True))
     return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in pairs)
-
-
-def _round_up(extent: int) -> int:
-    return 0 if extent == 0 else 1 << (extent - 1).bit_length()
 
 
 Config = dict[str, Any]
@@ -223,11 +220,9 @@ def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Win
         {row.bucket: row for row in rows if row.device == device.name},
         {row.bucket: row for row in rows if row.sm == device.sm},
     ]
-    exact = next((group[bucket] for group in groups if bucket in group), None)
-    if exact is not None:
-        return exact
+    exact = [group[bucket] for group in groups if bucket in group]
     found = ((group, nearest(bucket, group)) for group in groups)
-    return next((group[near] for group, near in found if near is not None), None)
+    return exact[0] if exact else next((group[near] for group, near in found if near is not None), None)
 
 
 def read_file(file: Traversable, where: str) -> tuple[Winner, ...]:

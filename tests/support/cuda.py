@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import be_runtime
 from be_runtime import CompiledModule
 from be_runtime.jax.arrays import array_spec
-from be_runtime.kernels.launcher import Geometry, Kernel, Obtained, launch, own_launcher
+from be_runtime.kernels.geometry import Geometry
+from be_runtime.kernels.launcher import Kernel, Obtained, launch, own_launcher
 from be_runtime.load.process import PROCESS
 from tests.support import runtime
 
@@ -38,11 +39,11 @@ def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
 def launch_once(kernel: Kernel, x: Any) -> Any:
     """A call of a kernel without parameters, by one thread, whose result is like `x`."""
     from be_runtime.jax import calls
-    from be_runtime.jax.split import Split
+    from be_runtime.jax.arrays import Split
 
     obtained, one = Obtained(kernel, own_launcher(PROCESS.session())), (1, 1, 1)
-    targets, attributes, _ = launch(obtained, Geometry(one, one), [], None)
-    given = {"targets": targets, "attributes": attributes, "split": Split((("i",),), (("i",),))}
+    made = launch(obtained, Geometry(one, one), [], None)
+    given = {"targets": made.targets, "attributes": made.attributes, "split": Split((("i",),), (("i",),))}
     (result,) = calls.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)
     return result
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from be_runtime.call.attributes import check_options
+from be_runtime.call.attributes import KernelOptions, check_options
 from be_runtime.dtypes import DTYPES
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels.numba.cpu import HostFunction, called_function, host_array_function, host_functions
-from be_runtime.kernels.numba.cpu_handler import Parameter, Signature, report
+from be_runtime.kernels.numba import cpu
 from be_runtime.kernels.numba.source import import_error
-from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Target
 from be_toolchain.machine.forks import ThreadLock
 
+Function = Callable[..., Any]
 _CFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 _UNWRITTEN = 0xA5
@@ -30,6 +32,9 @@ _HINTS = (
     "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
     "or pass graph=False: Python then runs at every call",
 )
+
+_REHEARSING = ThreadLock()
+"""Allows one rehearsal at a time: work on the default stream would break another recording."""
 
 _PREFIX = "be_runtime.callable"
 
@@ -52,18 +57,18 @@ class Memory(NamedTuple):
 
     address: int
     shape: tuple[int, ...]
-    parameter: Parameter
+    parameter: cpu.Parameter
     readonly: bool
 
 
 def python_function(
-    function: Callable[..., None],
-    signature: Signature,
+    function: Function,
+    signature: cpu.Signature,
     array: Callable[[Memory], Any],
     stream: Callable[[int], Any] | None = None,
     *,
     capturable: bool = False,
-) -> HostFunction:
+) -> cpu.HostFunction:
     """Make a host function that calls a Python function with arrays.
 
     Parameters
@@ -78,37 +83,28 @@ def python_function(
     capturable : bool
         True if a command buffer may capture the function's launches.
     """
-    parameters = [(parameter, True) for parameter in signature.inputs]
-    parameters += [(parameter, False) for parameter in signature.outputs]
-    count, total = len(parameters), sum(parameter.rank for parameter, _ in parameters)
+    parameters = (*signature.inputs, *signature.outputs)
+    count, total = len(parameters), sum(parameter.rank for parameter in parameters)
 
     def run(data: int, extents: int, message: int) -> int:
         try:
             addresses = (ctypes.c_void_p * (count + 1)).from_address(data)
-            sizes = list((ctypes.c_int64 * total).from_address(extents))
-            places = _places(parameters, addresses[:count], sizes)
+            sizes = iter((ctypes.c_int64 * total).from_address(extents))
+            places = [
+                Memory(address or 0, tuple(itertools.islice(sizes, each.rank)), each, index < len(signature.inputs))
+                for index, (address, each) in enumerate(zip(addresses[:count], parameters, strict=True))
+            ]
             streams = () if stream is None else (stream(addresses[count] or 0),)
             function(*map(array, places), *streams)
         except BaseException as error:  # noqa: BLE001 - no exception may pass through C
-            report(type(error), error, message)
+            cpu.report(type(error), error, message)
             return 1
         return 0
 
     compiled = _CFunction(run)
     address = ctypes.cast(compiled, ctypes.c_void_p).value
     assert address is not None, "a function has an address"
-    return HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
-
-
-def _places(
-    parameters: Sequence[tuple[Parameter, bool]], addresses: Sequence[int | None], extents: Sequence[int]
-) -> list[Memory]:
-    found, at = [], 0
-    for (parameter, readonly), address in zip(parameters, addresses, strict=True):
-        shape = tuple(extents[at : at + parameter.rank])
-        found.append(Memory(address or 0, shape, parameter, readonly))
-        at += parameter.rank
-    return found
+    return cpu.HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
 
 
 def import_cuda() -> Any:
@@ -147,7 +143,7 @@ def device_stream(address: int) -> Any:
 
 
 def rehearse(
-    function: Callable[..., None],
+    function: Function,
     aliases: Mapping[int, int],
     name: str,
     inputs: Sequence[ArraySpec],
@@ -172,66 +168,19 @@ def rehearse(
     """
     if not any(spec.size for spec in outputs):
         return  # Such a call is skipped.
-    with PROCESS.only(_Turns, _Turns).lock:
+    with _REHEARSING:
         for device in _devices():
             try:
                 with device:
                     _compare(function, _Stage(inputs, outputs, aliases))
             except _Refusal as refusal:
                 raise ArgumentError(
-                    f"{name} can't be recorded into a CUDA graph: {refusal}",
-                    hints=_HINTS,
+                    f"{name} can't be recorded into a CUDA graph: {refusal}", hints=_HINTS
                 ) from refusal.__cause__
-
-
-class _Turns:
-    """A lock that allows one rehearsal at a time: work on the default stream would break another recording."""
-
-    def __init__(self) -> None:
-        self.lock = ThreadLock()
 
 
 class _Refusal(Exception):  # noqa: N818 - it never leaves this file
     """A reason that a function can't be recorded."""
-
-
-def why_not(kinds: Sequence[str], host_copies: int) -> str:
-    """Return the reason to refuse a graph; empty if there is none.
-
-    Parameters
-    ----------
-    kinds : sequence of str
-        CUDA's names for the kinds of the graph's nodes.
-    host_copies : int
-        Number of nodes that copy from or to the host.
-
-    Examples
-    --------
-    >>> why_not(["EMPTY"], 0)
-    'it launches nothing on the given stream'
-    >>> why_not(["KERNEL", "MEMCPY"], 0)
-    ''
-    """
-    if host_copies:
-        return "it copies from or to the host, whose memory may have another use when the graph is replayed"
-    return "" if set(kinds) - {"EMPTY"} else "it launches nothing on the given stream"
-
-
-def what_is_lost(called: Sequence[bool], replayed: Sequence[bool]) -> str:
-    """Return the difference between a replay and a call; empty if there is none.
-
-    Parameters
-    ----------
-    called, replayed : sequence of bool
-        True for each output that was written.
-
-    Examples
-    --------
-    >>> what_is_lost([True, True, False], [True, False, False])
-    'a replay does not write output 1, which a call does'
-    """
-    lost = [index for index, (call, replay) in enumerate(zip(called, replayed, strict=True)) if call and not replay]
-    return f"a replay does not write output {lost[0]}, which a call does" if lost else ""
 
 
 class _Buffer(NamedTuple):
@@ -274,7 +223,7 @@ class _Stage:
             for index, spec in enumerate(outputs)
         ]
         self.arrays = [
-            device_array(Memory(buffer.address, spec.shape, Parameter(spec.dtype, spec.ndim), index < len(inputs)))
+            device_array(Memory(buffer.address, spec.shape, cpu.Parameter(spec.dtype, spec.ndim), index < len(inputs)))
             for index, (buffer, spec) in enumerate(zip(self._read + self._written, (*inputs, *outputs), strict=True))
         ]
         self.stream = import_cuda().stream()
@@ -288,7 +237,7 @@ class _Stage:
         return [buffer.is_written() for buffer in self._written]
 
 
-def _compare(function: Callable[..., None], stage: _Stage) -> None:
+def _compare(function: Function, stage: _Stage) -> None:
     """Refuse a function whose graph has another effect than a call."""
 
     def call() -> None:
@@ -296,14 +245,17 @@ def _compare(function: Callable[..., None], stage: _Stage) -> None:
 
     called = stage.run(call)
     with _recorded(call, stage.stream) as graph:
-        _refuse(why_not(*_nodes(graph)))
+        kinds, host_copies = _nodes(graph)
+        if host_copies:
+            raise _Refusal(
+                "it copies from or to the host, whose memory may have another use when the graph is replayed"
+            )
+        if not set(kinds) - {"EMPTY"}:
+            raise _Refusal("it launches nothing on the given stream")
         replayed = stage.run(lambda: _replay(graph, stage.stream))
-    _refuse(what_is_lost(called, replayed))
-
-
-def _refuse(reason: str) -> None:
-    if reason:
-        raise _Refusal(reason)
+    lost = [index for index, (call_, replay) in enumerate(zip(called, replayed, strict=True)) if call_ and not replay]
+    if lost:
+        raise _Refusal(f"a replay does not write output {lost[0]}, which a call does")
 
 
 @contextmanager
@@ -377,19 +329,13 @@ def _ask(answer: Sequence[Any]) -> Sequence[Any]:
 
 @public
 def numba_cuda_callable(
-    func: Callable[..., None],
+    func: Function,
     outs: Any = None,
     *,
     signature: str | Sequence[str] | None = None,
-    vmap_method: str | None = None,
-    input_output_aliases: Mapping[int, int] | None = None,
     graph: bool = False,
-    has_side_effect: bool = False,
-    ordered: bool = False,
-    input_layouts: Sequence[Sequence[int] | None] | None = None,
-    output_layouts: Sequence[Sequence[int] | None] | None = None,
-    random: bool = False,
-) -> Callable[..., Any]:
+    **call_options: Unpack[KernelOptions],
+) -> Function:
     """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
 
     Parameters
@@ -447,23 +393,20 @@ def numba_cuda_callable(
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
     import_cuda()
 
-    def target_for(name: str, signature: Signature) -> str:
-        kind = "graph" if graph else "plain"
+    name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
+    refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
+    options = check_options({"outs": outs, **call_options})
+
+    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        arrays = cpu.signature_of(inputs, outputs, _LACKING)
+        cpu.check_count(func, name, arrays, ("the stream",))
         # Only the object itself identifies arbitrary Python; it lives as long as its target.
-        target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{signature}"
-        make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
-        host_functions().add(target, name, signature, make, func, platform=port.PLATFORMS["cuda"])
+        target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
+        make = partial(python_function, func, arrays, device_array, device_stream, capturable=graph)
+        cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
+        if graph:
+            rehearse(func, dict(options.aliases), name, inputs, outputs)
         return target
 
-    options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
-    )
-    called = called_function(
-        func,
-        target_for,
-        ("the stream",),
-        platform="cuda",
-        lacking=_LACKING,
-        prepare=partial(rehearse, func, dict(options.aliases)) if graph else None,
-    )
-    return host_array_function(called, signature, options)
+    called = cpu.Called(name, tuple(inspect.signature(func).parameters), func.__doc__, target_for, "cuda")
+    return cpu.host_array_function(called, signature, options)

@@ -1,7 +1,4 @@
-"""`numba_kernel`: compile a Numba CPU kernel and make it a function of JAX arrays; the targets of host functions.
-
-As a program, this module compiles a kernel to an object file for `be_runtime.kernels.numba.cpu_library`.
-"""
+"""`numba_kernel`: compile a Numba CPU kernel and make it a function of JAX arrays; the targets of host functions."""
 
 from __future__ import annotations
 
@@ -10,54 +7,155 @@ import faulthandler
 import functools
 import hashlib
 import inspect
-import json
-import pickle
-import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.compiled_function import KernelTarget
-from be_runtime.call.function import ArrayKernel, array_function
+from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
-from be_runtime.errors import BeRuntimeError, BuildError
+from be_runtime.dtypes import DTYPES, DType
+from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.jax.fault_names import NAMES
-from be_runtime.kernels.numba import cpu_handler
-from be_runtime.kernels.numba.cpu_handler import HandlerLayout, Intrinsics, Native, Signature, intrinsics
-from be_runtime.kernels.numba.source import function_content, hints, import_error
+from be_runtime.kernels.numba.source import check_dtypes, function_content, import_error
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Session, Target
-from be_runtime.store.index import Carried, Carry, Demand
+from be_runtime.load.registry import Target
+from be_runtime.store.index import Carried, Demand
 from be_toolchain.machine.forks import ThreadLock
 
-_SOURCE = "host_call"
+SOURCE = "host_call"
 _CAPTURABLE = 1
 """XLA's trait for a handler that a command buffer may capture."""
 
-_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
-"""The line that Numba can't type, in Numba's message."""
-
-_EXCLUSIVE_LAYER = "workqueue"
-"""Threading layer of Numba that aborts the process if two threads enter it at once."""
-
-CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
-"""Symbols by which the handler and the C++ beside it call each other."""
-
-REFUSED = "be refused: "
-"""Prefix of the output line in which the program reports an error of this package."""
-
 _PREFIX = "be_runtime.numba"
 """Prefix of targets."""
+
+
+MESSAGE_SIZE = 1024
+"""Size in bytes of the native handler's message, including the final zero."""
+
+LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+"""Dtypes that Numba lacks on the CPU."""
+
+VALUE_RAISED = "be_value_raised"
+"""Symbol in no library that code requires where it raises an exception with a value of run time."""
+
+
+def report(kind: type[BaseException], value: object, address: int) -> None:
+    """Write an exception's name and text to the native handler's message.
+
+    Parameters
+    ----------
+    kind : type
+        Type of the exception.
+    value : object
+        The exception, or the arguments to construct it.
+    address : int
+        Address of `MESSAGE_SIZE` bytes.
+    """
+    message = message_of(kind, value)
+    ctypes.memmove(address, message, len(message))
+
+
+def message_of(kind: type[BaseException], value: object) -> bytes:
+    """Return the message of an exception, at most `MESSAGE_SIZE` bytes with the final zero."""
+    text = _text(kind, value).encode("utf-8", "replace").replace(b"\0", b" ")
+    return text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode() + b"\0"
+
+
+def _text(kind: type[BaseException], value: object) -> str:
+    if not isinstance(value, BaseException):
+        arguments = value if isinstance(value, tuple) else () if value is None else (value,)
+        value = kind(*arguments)
+    try:
+        shown = str(value)
+    except Exception as error:  # noqa: BLE001 - the author's second error would hide the first
+        shown = f"(its text can't be made: {type(error).__name__})"
+    return f"{kind.__name__}: {shown}" if shown else kind.__name__
+
+
+class Parameter(NamedTuple):
+    """One array of a function.
+
+    Parameters
+    ----------
+    dtype : DType
+    rank : int
+        Number of dimensions.
+    """
+
+    dtype: DType
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(':' * self.rank)}]"
+
+
+class Signature(NamedTuple):
+    """The arrays of a function.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Parameter
+        The inputs, which the function can't write to, and the outputs.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> str(Signature((Parameter(BY_NAME["float32"], 2),), (Parameter(BY_NAME["int8"], 0),)))
+    '(float32[:,:]) -> (int8[])'
+    """
+
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+
+    def __str__(self) -> str:
+        return " -> ".join(f"({', '.join(map(str, side))})" for side in (self.inputs, self.outputs))
+
+
+def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str] = ()) -> Signature:
+    """Make the signature for some arrays.
+
+    Parameters
+    ----------
+    lacking : sequence of str
+        Names of unsupported dtypes.
+
+    Raises
+    ------
+    ArgumentError
+        An array has an unsupported dtype.
+    """
+    check_dtypes(inputs, outputs, lacking)
+    sides = (tuple(Parameter(spec.dtype, spec.ndim) for spec in side) for side in (inputs, outputs))
+    return Signature(*sides)
+
+
+def check_count(function: Callable[..., Any], name: str, signature: Signature, more: Sequence[str] = ()) -> None:
+    """Check that a function takes the arrays of a signature, followed by the parameters in `more`.
+
+    Raises
+    ------
+    ArgumentError
+        The function takes another number of arguments.
+    """
+    parameters = inspect.signature(function)
+    names = ", ".join(parameters.parameters)
+    counts = len(signature.inputs), len(signature.outputs)
+    try:
+        parameters.bind(*range(sum(counts) + len(more)))
+    except TypeError as error:
+        order = ", then ".join(("the inputs of the call", "the outputs", *more))
+        raise ArgumentError(
+            f"{name}({names}) can't take {counts[0]} inputs and {counts[1]} outputs: {error}",
+            hints=(f"its parameters are {order}",),
+        ) from None
 
 
 class HostFunction(NamedTuple):
@@ -106,53 +204,38 @@ class HostFunctions:
         self._lock = ThreadLock()
 
     def add(
-        self,
-        target: str,
-        name: str,
-        signature: Signature,
-        make: Callable[[], HostFunction],
-        *alive: object,
-        platform: str = port.PLATFORMS["cpp"],
-        carry: Carry | None = None,
+        self, target: Target, name: str, signature: Signature, make: Callable[[], HostFunction], *alive: object
     ) -> None:
         """Make a function and register its target, unless the target is known.
 
         Parameters
         ----------
-        target : str
-            Name of the target, which contains the function's identity.
+        target : Target
+            Target, whose name contains the function's identity.
         name : str
             Name of the function, for errors.
         signature : Signature
         make : callable
         alive : object
             Objects to keep alive with the target.
-        platform : str
-            JAX's name of the platform.
-        carry : callable, optional
-            Function that makes the target's code for exported programs.
         """
         with self._lock:
-            if target in self._alive:
+            if target.name in self._alive:
                 return
+            from be_runtime.kernels.numba import cpu_handler
+
             library = self._native()
             function = make()
-            native = cpu_handler.at_addresses(
-                kernel=_describe(library, name, signature, function),
-                call=_address(library.be_host_call),
-                failed=_address(library.be_host_failed),
-                layout=HandlerLayout.in_dll(library, "be_host_layout"),
-            )
-            handler = cpu_handler.compile_handler(native, signature, function.direct, intrinsics())
-            made = {target: lambda: port.capsule(handler.address)}
-            PROCESS.registry.add([Target(target, platform, target, carry)], made)
+            native = cpu_handler.in_library(library, _describe(library, name, signature, function))
+            handler = cpu_handler.compile_handler(native, signature, function.direct)
+            PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
             if faulthandler.is_enabled():
                 NAMES.add_code(name, handler.address, library)
-            self._alive[target] = (function, handler, *alive)
+            self._alive[target.name] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
-            self._library = native_library(_SOURCE, PROCESS.session())
+            self._library = native_library(SOURCE, PROCESS.session())
             self._library.be_host_kernel.restype = ctypes.c_void_p
         return self._library
 
@@ -160,12 +243,6 @@ class HostFunctions:
 def host_functions() -> HostFunctions:
     """Return the host functions of this process."""
     return PROCESS.only(HostFunctions, HostFunctions)
-
-
-def host_layout(session: Session) -> tuple[int, ...]:
-    """Return the numbers of `HandlerLayout`."""
-    layout = HandlerLayout.in_dll(native_library(_SOURCE, session), "be_host_layout")
-    return tuple(getattr(layout, name) for name, *_ in HandlerLayout._fields_)
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
@@ -184,12 +261,6 @@ def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: H
         ctypes.c_int64(len(rows)),
         (_Parameter * len(rows))(*rows),
     )
-    return address
-
-
-def _address(function: Any) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None, "a function has an address"
     return address
 
 
@@ -238,202 +309,6 @@ def versions() -> tuple[str, ...]:
     return (import_numba().__version__, llvmlite.__version__)
 
 
-def compile_entry(kernel: Any, signature: Signature, made: Intrinsics | None = None) -> HostFunction:
-    """Compile a kernel for a signature.
-
-    Parameters
-    ----------
-    kernel : CPUDispatcher
-    signature : Signature
-    made : Intrinsics, optional
-        Functions for the C function; by default functions that report exceptions by Python.
-
-    Raises
-    ------
-    BuildError
-        Numba refuses the kernel; ``output`` is its whole message.
-    """
-    types = import_numba().types
-    name = kernel.py_func.__name__
-    usable = _open(kernel)
-    try:
-        # The kernel is compiled by itself first, so that Numba's messages are only about the kernel.
-        usable.compile(arrays := _array_types(signature))
-        returned = usable.overloads[arrays].signature.return_type
-        if returned == types.none:
-            entry, guarded = _compile_c_function(usable, signature, made or intrinsics())
-    except Exception as error:
-        # Numba's own errors, and any others that its passes raise because of the author's code.
-        text = str(error)
-        inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
-        raise BuildError(
-            f"Numba can't compile the kernel {name} for {signature}: {_gist(text)}",
-            output=text,
-            hints=tuple(hints(kernel.py_func, inputs, outputs, text)[:1]),
-        ) from error
-    if returned != types.none:
-        raise BuildError(
-            f"the kernel {name} returns {returned}: a kernel writes its results to its outputs and returns nothing"
-        )
-    return HostFunction(entry.address, entry, exclusive=_is_exclusive(usable), guarded=guarded)
-
-
-def _array_types(signature: Signature) -> tuple[Any, ...]:
-    """Return Numba's types of the kernel's arrays, read-only for inputs."""
-    from numba import types
-    from numba.np.numpy_support import from_dtype
-
-    return tuple(
-        types.Array(from_dtype(np.dtype(parameter.dtype.name)), parameter.rank, "C", readonly=readonly)
-        for side, readonly in ((signature.inputs, True), (signature.outputs, False))
-        for parameter in side
-    )
-
-
-def _gist(text: str) -> str:
-    """Extract the reason and the kernel's line from Numba's message."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
-    reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
-    place = _PLACE.search(text)
-    return reasons[0] + (f" ({place[1]}:{place[2]})" if place else "")
-
-
-def _open(kernel: Any) -> Any:
-    """Return the kernel without the author's list of signatures: our signature has read-only arrays."""
-    if getattr(kernel, "_can_compile", True):
-        return kernel
-    import numba
-
-    options = {name: value for name, value in kernel.targetoptions.items() if name != "nopython"}
-    return numba.njit(**options)(kernel.py_func)
-
-
-def _compile_c_function(kernel: Any, signature: Signature, made: Intrinsics) -> tuple[Any, Any]:
-    """Compile the C function, which catches all exceptions, and the function that makes the arrays for it."""
-    import numba
-    from numba import types
-
-    views, dtypes, at = [], {}, 0
-    for index, parameter in enumerate((*signature.inputs, *signature.outputs)):
-        extents = "".join(f"extents[{at + axis}], " for axis in range(parameter.rank))
-        view = f"carray(memory(data[{index}]), ({extents}), dtype{index})"
-        views.append(f"constant({view})" if index < len(signature.inputs) else view)
-        dtypes[f"dtype{index}"] = np.dtype(parameter.dtype.name).type
-        at += parameter.rank
-    source = (
-        f"def call(data, extents):\n    return kernel({', '.join(views)})\n"
-        "def entry(data, extents, message):\n    return catching(guarded, data, extents, message)\n"
-    )
-    namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, **made._asdict(), **dtypes}
-    exec(source, namespace)  # noqa: S102 - the text has only numbers and our names
-    guarded = namespace["guarded"] = numba.njit(namespace["call"])
-    pointer = types.CPointer(types.int64)
-    c_type = types.int32(pointer, pointer, pointer)
-    return numba.cfunc(c_type)(namespace["entry"]), guarded
-
-
-def _is_exclusive(kernel: Any) -> bool:
-    """Return whether calls of a compiled kernel must wait for each other."""
-    if not kernel.targetoptions.get("parallel"):
-        return False
-    import numba
-
-    try:
-        layer: str = numba.threading_layer()
-    except ValueError:
-        return False  # nothing in the kernel runs in parallel
-    return layer == _EXCLUSIVE_LAYER
-
-
-def write_order(*order: Any) -> bytes:
-    """Serialize the arguments of `make_object` by value, so that another process can read a notebook's kernel."""
-    from numba.core import serialize
-
-    return bytes(serialize.dumps(order))
-
-
-def main(argv: Sequence[str]) -> int:
-    """Read the arguments of `make_object` from one file, and write the object to another."""
-    source, target = map(Path, argv)
-    try:
-        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `write_order` wrote it
-    except BeRuntimeError as error:
-        said = [error.message, list(error.hints), getattr(error, "output", "")]
-        print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it
-        return 1
-    return 0
-
-
-def make_object(kernel: Any, signature: Signature, layout: Sequence[int], symbol: str) -> bytes:
-    """Compile a kernel and its handler to an object for Numba's CPU of this process.
-
-    Parameters
-    ----------
-    kernel : CPUDispatcher
-    signature : Signature
-    layout : sequence of int
-        Numbers of `HandlerLayout`.
-    symbol : str
-        Name of the handler.
-
-    Raises
-    ------
-    BuildError
-        Numba refuses the kernel, or its code needs Numba or Python when it runs.
-    """
-    numba = import_numba()
-    from llvmlite import binding
-    from numba import types
-
-    cpu_handler.raise_texts()
-    word, made = types.uint64, intrinsics(cpu_handler.report_text)
-    for needed in (CALL, FAILED, cpu_handler.VALUE_RAISED):
-        binding.add_symbol(needed, 1)  # Numba's linker requires it, and never runs the code
-    function = compile_entry(kernel, signature, made)
-    native = Native(
-        0,
-        types.ExternalFunction(CALL, word(word, word)),
-        types.ExternalFunction(FAILED, word(word, word, word)),
-        HandlerLayout(*layout),
-    )
-    handler = cpu_handler.compile_handler(native, signature, function.guarded, made)
-    module = _module(handler, symbol)
-    module.link_in(_module(function.owner, ENTRY))
-    module.get_function(ENTRY).visibility = "hidden"
-    cpu_handler.check_needs(kernel.py_func.__name__, _needed(module))
-    target = binding.Target.from_default_triple()  # the module was optimized for Numba's CPU; a library needs PIC
-    options = {"cpu": numba.config.CPU_NAME, "features": numba.config.CPU_FEATURES, "opt": 3}
-    machine = target.create_target_machine(reloc="pic", codemodel="default", **options)
-    return bytes(machine.emit_object(module))
-
-
-def _module(compiled: Any, name: str) -> Any:
-    """Return the optimized code of a C function under a name; all other symbols are private."""
-    from llvmlite import binding
-
-    module = binding.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001 - no public name
-    own = compiled._wrapper_name  # noqa: SLF001
-    for each in (*module.functions, *module.global_variables):
-        if not each.is_declaration and each.name != own:
-            each.linkage = "internal"
-    module.get_function(own).name = name
-    return module
-
-
-def _needed(module: Any) -> list[str]:
-    """List the names that a module requires from elsewhere, and Numba's names of addresses of this process."""
-    names = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
-    addresses = [
-        cpu_handler.ADDRESSES for each in module.global_variables if each.name.startswith(cpu_handler.ADDRESSES)
-    ]
-    return addresses + [each for each in names if not each.startswith("llvm.") and each not in (CALL, FAILED)]
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 class Called(NamedTuple):
     """An author's function and its targets.
 
@@ -445,50 +320,21 @@ class Called(NamedTuple):
         Names of the parameters: the inputs, the outputs, scratch memory.
     doc : str or None
     target_for : callable
-        Function that registers and returns the target for a signature; called once for each signature.
+        Function of the inputs and outputs of a call that registers and returns the target; it is called once for each
+        combination of shapes.
     platform : str
         JAX's name of the platform.
-    lacking : tuple of str
-        Names of unsupported dtypes.
-    prepare : callable, optional
-        Function called with the name, the inputs and the outputs before the first call with arrays of these shapes.
     """
 
     name: str
     parameters: tuple[str, ...]
     doc: str | None
-    target_for: Callable[[Signature], str]
+    target_for: Callable[[tuple[ArraySpec, ...], tuple[ArraySpec, ...]], str]
     platform: str = "cpu"
-    lacking: tuple[str, ...] = ()
-    prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None
 
 
-def called_function(
-    function: Callable[..., Any], target_for: Callable[[str, Signature], str], more: Sequence[str] = (), **rest: Any
-) -> Called:
-    """Describe a function in this process.
-
-    Parameters
-    ----------
-    function : callable
-        Author's function of the arrays and of the parameters in `more`.
-    target_for : callable
-        Function of the name and a signature that compiles and registers the target.
-    more : sequence of str
-    **rest
-        Other fields of `Called`.
-    """
-    name = str(getattr(function, "__name__", type(function).__name__))
-
-    def checked(signature: Signature) -> str:
-        cpu_handler.check_count(function, name, signature, more)
-        return target_for(name, signature)
-
-    return Called(name, tuple(inspect.signature(function).parameters), function.__doc__, checked, **rest)
-
-
-def host_array_function(called: Called, signature: object, options: Options) -> Callable[..., Any]:
-    """Make the function of JAX arrays, see `array_function`.
+def host_array_function(called: Called, signature: object, options: Options) -> ArrayFunction:
+    """Make the function of JAX arrays.
 
     Raises
     ------
@@ -498,19 +344,11 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
     """
     target_for = functools.cache(called.target_for)
 
-    @functools.cache
-    def prepare(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> None:
-        if called.prepare is not None:
-            called.prepare(called.name, inputs, outputs)
-
     def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
-        target = target_for(cpu_handler.signature_of(call.inputs, call.results, called.lacking))
-        prepare(call.inputs, call.results)
-        return KernelTarget(((called.platform, target),), ())
+        return KernelTarget(((called.platform, target_for(call.inputs, call.results)),), ())
 
     declared = read_signature(called.name, signature, called.parameters)
-    kernel = ArrayKernel(called.name, called.name, called.doc, declared, make_target)
-    return array_function(kernel, options)
+    return ArrayFunction(ArrayKernel(called.name, called.name, called.doc, declared, make_target), options)
 
 
 @public
@@ -526,7 +364,7 @@ def numba_kernel(
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
-) -> Callable[..., Any]:
+) -> ArrayFunction:
     """Make a function of JAX arrays from a Numba CPU kernel.
 
     The kernel is compiled to a C function when JAX traces the result, once for each combination of dtypes and numbers
@@ -590,20 +428,23 @@ def numba_kernel(
     [0.0, 2.0, 4.0]
     """
     dispatcher = check_kernel(kernel)
-    content = functools.cache(partial(function_content, dispatcher))
+    function = dispatcher.py_func
+    name, content = function.__name__, functools.cache(partial(function_content, dispatcher))
 
-    def target_for(name: str, signature: Signature) -> str:
-        digest = hashlib.sha256("\0".join((content().digest, str(signature), *versions())).encode()).hexdigest()
+    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        from be_runtime.kernels.numba.cpu_handler import compile_entry
+
+        arrays = signature_of(inputs, outputs, LACKING)
+        check_count(function, name, arrays)
+        digest = hashlib.sha256("\0".join((content().digest, str(arrays), *versions())).encode()).hexdigest()
         target = f"{_PREFIX}.{name}:{digest}"
-        make = partial(compile_entry, dispatcher, signature)
-        carry = partial(_carry, dispatcher, signature)
-        host_functions().add(target, name, signature, make, *content().anchors, carry=carry)
+        described = Target(target, port.PLATFORMS["cpp"], target, partial(_carry, dispatcher, arrays))
+        make = partial(compile_entry, dispatcher, arrays)
+        host_functions().add(described, name, arrays, make, *content().anchors)
         return target
 
-    options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
-    )
-    called = called_function(dispatcher.py_func, target_for, lacking=cpu_handler.LACKING)
+    options = check_options(locals())
+    called = Called(name, tuple(inspect.signature(function).parameters), function.__doc__, target_for)
     return host_array_function(called, signature, options)
 
 

@@ -10,47 +10,30 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.dtypes import DTYPES, DType
-from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels.numba.source import check_dtypes
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.callconv import CPUCallConv, excinfo_t
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
 
-VALUE_RAISED = "be_value_raised"
-"""Symbol in no library that code requires where it raises an exception with a value of run time."""
+from be_runtime.errors import BuildError
+from be_runtime.kernels.numba import cpu
+from be_runtime.kernels.numba.source import hints
 
-ADDRESSES = "numba.dynamic.globals"
-"""Prefix of Numba's names for addresses in the process that compiled the code."""
+_POINTER = types.CPointer(types.int64)
 
-UNUSED = "NRT_MemInfo_call_dtor"
-"""Function that frees an allocated array; without allocations it is never called."""
+_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+"""The line that Numba can't type, in Numba's message."""
 
-_MEANINGS = (
-    (re.escape(ADDRESSES), "it uses a C function by its address, or a global array of more than a megabyte",
-     "pass the array as an input"),
-    (r"numba_parallel|(numba_)?[gs]et_num_threads|(get_|numba_.*)thread|do_sched",
-     "it runs in threads of Numba", "compile it without parallel=True"),
-    (r"numba_(x|ez_|raw_)", "it calls linear algebra of SciPy", "write the loops, or use jnp for that part"),
-    (r"NRT_MemInfo_(alloc\w*aligned|new_varsize)", "it allocates an array",
-     "write into its outputs, or declare scratch[bytes] in the signature"),
-    (r"_?Py|numba_(gil|unpickle|do_raise|runtime)", "it calls Python: it prints, or uses objects",
-     "remove print and what needs objects"),
-    (VALUE_RAISED, "it raises an exception with a value of run time",
-     "raise it with a constant text, as in ValueError('text')"),
-    (r"__svml|_ZGV", "it calls Intel's SVML", "uninstall icc_rt where it is built"),
-    (r"numba_|NRT_(?!MemInfo_call_dtor)", "it calls a function of Numba's own library", "compute that in the kernel"),
-)  # fmt: skip
-"""Patterns of functions that a C library lacks, their meaning, and advice. The first pattern that fits counts."""
-
-MESSAGE_SIZE = 1024
-"""Size in bytes of the native handler's message, including the final zero."""
-
-LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
-"""Dtypes that Numba lacks on the CPU."""
+_EXCLUSIVE_LAYER = "workqueue"
+"""Threading layer of Numba that aborts the process if two threads enter it at once."""
 
 _RERAISED = "No active exception to reraise"
 
@@ -58,7 +41,7 @@ _DONE, _RAISED, _OTHER = range(3)
 """Outcomes of a direct call: done; the function raised; not an ordinary call, so not done."""
 
 _ORDINARY = f"""
-    message = room({MESSAGE_SIZE // 8})
+    message = room({cpu.MESSAGE_SIZE // 8})
     state = direct(guarded, frame, message)
     if state == {_DONE}:
         return 0
@@ -67,164 +50,21 @@ _ORDINARY = f"""
 """
 
 
-def check_needs(kernel: str, needed: Sequence[str]) -> None:
-    """Refuse a kernel whose code needs more than the C library.
-
-    Raises
-    ------
-    BuildError
-        The code needs more; the message has the first such function and its meaning.
-
-    Examples
-    --------
-    >>> check_needs("f", ["sinf", "__svml_sinf8"])
-    Traceback (most recent call last):
-    be_runtime.errors.BuildError: the kernel f can't be built ahead of time: it calls Intel's SVML (__svml_sinf8)
-    hint: uninstall icc_rt where it is built
-    see docs/errors.md#be301, or run: python -m be_runtime explain BE301
-    """
-    for pattern, meaning, advice in _MEANINGS:
-        name = next((each for each in needed if re.match(pattern, each)), None)
-        if name is not None:
-            raise refusal(kernel, f"{meaning} ({name})", advice)
-
-
-def refusal(kernel: str, reason: str, *hints: str) -> BuildError:
-    """Return the error for a kernel that works only in the process that compiled it."""
-    return BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
-
-
-def report(kind: type[BaseException], value: object, address: int) -> None:
-    """Write an exception's name and text to the native handler's message.
-
-    Parameters
-    ----------
-    kind : type
-        Type of the exception.
-    value : object
-        The exception, or the arguments to construct it.
-    address : int
-        Address of `MESSAGE_SIZE` bytes.
-    """
-    message = message_of(kind, value)
-    ctypes.memmove(address, message, len(message))
-
-
-def message_of(kind: type[BaseException], value: object) -> bytes:
-    """Return the message of an exception, at most `MESSAGE_SIZE` bytes with the final zero."""
-    text = _text(kind, value).encode("utf-8", "replace").replace(b"\0", b" ")
-    return text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode() + b"\0"
-
-
-def _text(kind: type[BaseException], value: object) -> str:
-    if not isinstance(value, BaseException):
-        arguments = value if isinstance(value, tuple) else () if value is None else (value,)
-        value = kind(*arguments)
-    try:
-        shown = str(value)
-    except Exception as error:  # noqa: BLE001 - the author's second error would hide the first
-        shown = f"(its text can't be made: {type(error).__name__})"
-    return f"{kind.__name__}: {shown}" if shown else kind.__name__
-
-
-class Parameter(NamedTuple):
-    """One array of a function.
-
-    Parameters
-    ----------
-    dtype : DType
-    rank : int
-        Number of dimensions.
-    """
-
-    dtype: DType
-    rank: int
-
-    def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(':' * self.rank)}]"
-
-
-class Signature(NamedTuple):
-    """The arrays of a function.
-
-    Parameters
-    ----------
-    inputs, outputs : tuple of Parameter
-        The inputs, which the function can't write to, and the outputs.
-
-    Examples
-    --------
-    >>> from be_runtime.dtypes import BY_NAME
-    >>> str(Signature((Parameter(BY_NAME["float32"], 2),), (Parameter(BY_NAME["int8"], 0),)))
-    '(float32[:,:]) -> (int8[])'
-    """
-
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
-
-    def __str__(self) -> str:
-        return " -> ".join(f"({', '.join(map(str, side))})" for side in (self.inputs, self.outputs))
-
-
-def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str] = ()) -> Signature:
-    """Make the signature for some arrays.
-
-    Parameters
-    ----------
-    lacking : sequence of str
-        Names of unsupported dtypes.
-
-    Raises
-    ------
-    ArgumentError
-        An array has an unsupported dtype.
-    """
-    check_dtypes(inputs, outputs, lacking)
-    sides = (tuple(Parameter(spec.dtype, spec.ndim) for spec in side) for side in (inputs, outputs))
-    return Signature(*sides)
-
-
-def check_count(function: Callable[..., Any], name: str, signature: Signature, more: Sequence[str] = ()) -> None:
-    """Check that a function takes the arrays of a signature, followed by the parameters in `more`.
-
-    Raises
-    ------
-    ArgumentError
-        The function takes another number of arguments.
-    """
-    parameters = inspect.signature(function)
-    names = ", ".join(parameters.parameters)
-    counts = len(signature.inputs), len(signature.outputs)
-    try:
-        parameters.bind(*range(sum(counts) + len(more)))
-    except TypeError as error:
-        order = ", then ".join(("the inputs of the call", "the outputs", *more))
-        raise ArgumentError(
-            f"{name}({names}) can't take {counts[0]} inputs and {counts[1]} outputs: {error}",
-            hints=(f"its parameters are {order}",),
-        ) from None
-
-
 def raise_texts() -> None:
     """Let Numba compile ``raise`` to a constant text from now on; an exception without one requires `VALUE_RAISED`."""
-    from numba.core.callconv import CPUCallConv
-
     CPUCallConv.set_static_user_exc = _set_text
     CPUCallConv.set_dynamic_user_exc = _mark
 
 
 def report_text(_context: Any, builder: Any, status: Any, message: Any) -> None:
     """Generate code that copies the text of the exception to the message."""
-    from llvmlite import ir
-    from numba.core import cgutils
-
     with builder.if_else(status.is_user_exc) as (with_text, without):
         with with_text:
             raised = builder.load(status.excinfoptr)
             text, size = builder.extract_value(raised, 0), builder.extract_value(raised, 1)
             cgutils.raw_memcpy(builder, message, text, size, 1)
         with without:  # the only other error of code that calls no Python
-            ended = message_of(StopIteration, None)
+            ended = cpu.message_of(StopIteration, None)
             size = ir.IntType(32)(len(ended))
             cgutils.raw_memcpy(builder, message, _constant(builder, ended), size, 1)
 
@@ -234,11 +74,8 @@ def _set_text(
 ) -> None:
     """Generate code that describes an exception by its text; it replaces Numba's function of these parameters."""
     del loc, func_name
-    from llvmlite import ir
-    from numba.core import cgutils
-    from numba.core.callconv import excinfo_t
 
-    text = message_of(RuntimeError, (_RERAISED,)) if exc is None else message_of(exc, exc_args)
+    text = cpu.message_of(RuntimeError, (_RERAISED,)) if exc is None else cpu.message_of(exc, exc_args)
     pointer, size, more, function, count = excinfo_t.elements
     parts = (_constant(builder, text).bitcast(pointer), size(len(text)), more(None), function(None), count(0))
     raised = cgutils.global_constant(builder, ".be.raised", ir.Constant(excinfo_t, parts))
@@ -248,17 +85,12 @@ def _set_text(
 
 def _mark(convention: Any, builder: Any, exc: Any, *_rest: Any, **_more: Any) -> None:
     """Generate code that requires `VALUE_RAISED`, in place of the text of a value of run time."""
-    from llvmlite import ir
-    from numba.core import cgutils
-
     kind = ir.FunctionType(ir.VoidType(), ())
-    builder.call(cgutils.get_or_insert_function(builder.module, kind, VALUE_RAISED), ())
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, cpu.VALUE_RAISED), ())
     _set_text(convention, builder, exc)
 
 
 def _constant(builder: Any, data: bytes) -> Any:
-    from llvmlite import ir
-    from numba.core import cgutils
 
     return cgutils.global_constant(
         builder, ".be.text", ir.Constant(ir.ArrayType(ir.IntType(8), len(data)), bytearray(data))
@@ -270,59 +102,69 @@ Reporter = Callable[[Any, Any, Any, Any], None]
 and the message."""
 
 
-class Intrinsics(NamedTuple):
-    """Functions for compiled code.
-
-    Parameters
-    ----------
-    constant : callable
-        ``constant(array)`` makes a read-only view of an array.
-    catching : callable
-        ``catching(function, data, extents, message)`` calls ``function(data, extents)``, compiled. It returns 0, or 1
-        if the function raised; the exception is then reported to the message.
-    address : callable
-        ``address(pointer)`` is the address of words.
-    memory : callable
-        ``memory(address)`` is an untyped pointer.
-    room : callable
-        ``room(count)`` is a pointer to `count` words of the caller's stack, a literal number; the first word is 0.
-    reporter : callable
-        Generator of the report.
-    """
-
-    constant: Any
-    catching: Any
-    address: Any
-    memory: Any
-    room: Any
-    reporter: Reporter
-
-
 def report_by_python(context: Any, builder: Any, status: Any, message: Any) -> None:
-    """Generate code that makes Python's exception and passes it to `report`."""
+    """Generate code that makes Python's exception, passes it to `report`, and clears it."""
     python = context.get_python_api(builder)
     lock = python.gil_ensure()
     context.call_conv.raise_error(builder, python, status)
-    _report_raised(context, builder, python, message)
+    slots = [cgutils.alloca_once(builder, python.pyobj) for _ in range(3)]
+    python.err_fetch(*slots)
+    raised = [builder.load(slot) for slot in slots]
+    module = python.import_module(context.insert_const_string(builder.module, cpu.report.__module__))
+    function = python.object_getattr_string(module, cpu.report.__name__)
+    address = python.long_from_ulonglong(builder.ptrtoint(message, ir.IntType(64)))
+    done = python.call_function_objargs(function, (*raised[:2], address))
+    for each in (module, function, address, done, *raised):
+        python.decref(each)
+    python.err_clear()
     python.gil_release(lock)
 
 
-@functools.cache
-def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
-    """Make the functions at first use, since they need Numba."""
-    from llvmlite import ir
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
+def constant(_context: Any, array: Any) -> Any:
+    """Make a read-only view of an array."""
+    return array.copy(readonly=True)(array), lambda _context, _builder, _signature, arguments: arguments[0]
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def constant(_context: Any, array: Any) -> Any:
-        """Make a read-only view of an array."""
-        return array.copy(readonly=True)(array), lambda _context, _builder, _signature, arguments: arguments[0]
+
+@intrinsic  # type: ignore[untyped-decorator]
+def memory(_context: Any, address: Any) -> Any:
+    """Return an untyped pointer."""
+    return types.voidptr(address), lambda context, builder, signature, arguments: builder.inttoptr(
+        arguments[0], context.get_value_type(signature.return_type)
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def address(_context: Any, words: Any) -> Any:
+    """Return the address of words."""
+    return types.uint64(words), lambda _context, builder, _signature, arguments: builder.ptrtoint(
+        arguments[0], ir.IntType(64)
+    )
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def room(_context: Any, count: Any) -> Any:
+    """Return a pointer to `count` words of the caller's stack, a literal number; the first word is 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        word = ir.IntType(64)
+        first = cgutils.alloca_once(builder, word, size=word(count.literal_value))
+        builder.store(word(0), first)
+        return first
+
+    return _POINTER(count), generate
+
+
+@functools.cache
+def catching(reporter: Reporter) -> Any:
+    """Return ``catching(function, data, extents, message)`` for compiled code.
+
+    It calls ``function(data, extents)``, compiled, and returns 0, or 1 if the function raised. The exception is then
+    reported to the message.
+    """
 
     @intrinsic  # type: ignore[untyped-decorator]
     def catching(typing_context: Any, function: Any, data: Any, extents: Any, message: Any) -> Any:
-        """Call a compiled function; return 0, or 1 if it raised, with the exception reported to the message."""
         inner = function.get_call_type(typing_context, (data, extents), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -331,52 +173,14 @@ def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
 
         return types.int32(function, data, extents, message), generate
 
-    pointer = types.CPointer(types.int64)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def memory(_context: Any, address: Any) -> Any:
-        """Return an untyped pointer."""
-        return types.voidptr(address), lambda context, builder, signature, arguments: builder.inttoptr(
-            arguments[0], context.get_value_type(signature.return_type)
-        )
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def address(_context: Any, words: Any) -> Any:
-        """Return the address of words."""
-        return types.uint64(words), lambda _context, builder, _signature, arguments: builder.ptrtoint(
-            arguments[0], ir.IntType(64)
-        )
-
-    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-    def room(_context: Any, count: Any) -> Any:
-        """Return a pointer to words of the caller's stack."""
-
-        def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-            word = ir.IntType(64)
-            first = cgutils.alloca_once(builder, word, size=word(count.literal_value))
-            builder.store(word(0), first)
-            return first
-
-        return pointer(count), generate
-
-    return Intrinsics(constant, catching, address, memory, room, reporter)
+    return catching
 
 
 def call_and_report(
-    context: Any,
-    builder: Any,
-    dispatcher: Any,
-    signature: Any,
-    data: Any,
-    extents: Any,
-    message: Any,
-    reporter: Reporter,
+    context: Any, builder: Any, code: Any, signature: Any, data: Any, extents: Any, message: Any, reporter: Reporter
 ) -> Any:
     """Generate code for a call whose exception becomes a message; the value is 0, or 1 if the call raised."""
-    from llvmlite import ir
-    from numba.core import cgutils
-
-    compiled = dispatcher.get_compile_result(signature)
+    compiled = code.get_compile_result(signature)
     context.active_code_library.add_linking_library(compiled.library)
     status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, signature, (data, extents))
     result = cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(32), 0))
@@ -386,21 +190,96 @@ def call_and_report(
     return builder.load(result)
 
 
-def _report_raised(context: Any, builder: Any, python: Any, message: Any) -> None:
-    """Generate code that passes Python's current exception to `report`, and clears it."""
-    from llvmlite import ir
-    from numba.core import cgutils
+def compile_entry(kernel: Any, signature: cpu.Signature, reporter: Reporter = report_by_python) -> cpu.HostFunction:
+    """Compile a kernel for a signature.
 
-    slots = [cgutils.alloca_once(builder, python.pyobj) for _ in range(3)]
-    python.err_fetch(*slots)
-    raised = [builder.load(slot) for slot in slots]
-    module = python.import_module(context.insert_const_string(builder.module, report.__module__))
-    function = python.object_getattr_string(module, report.__name__)
-    address = python.long_from_ulonglong(builder.ptrtoint(message, ir.IntType(64)))
-    done = python.call_function_objargs(function, (*raised[:2], address))
-    for each in (module, function, address, done, *raised):
-        python.decref(each)
-    python.err_clear()
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    reporter : callable
+        Generator of the report of an exception.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel; ``output`` is its whole message.
+    """
+    name = kernel.py_func.__name__
+    usable = kernel
+    if not getattr(kernel, "_can_compile", True):  # the author lists signatures, and ours has read-only arrays
+        options = {option: value for option, value in kernel.targetoptions.items() if option != "nopython"}
+        usable = numba.njit(**options)(kernel.py_func)
+    try:
+        # The kernel is compiled by itself first, so that Numba's messages are only about the kernel.
+        usable.compile(arrays := _array_types(signature))
+        returned = usable.overloads[arrays].signature.return_type
+        if returned == types.none:
+            entry, guarded = _compile_c_function(usable, signature, reporter)
+    except Exception as error:
+        # Numba's own errors, and any others that its passes raise because of the author's code.
+        text = str(error)
+        inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
+        raise BuildError(
+            f"Numba can't compile the kernel {name} for {signature}: {_gist(text)}",
+            output=text,
+            hints=tuple(hints(kernel.py_func, inputs, outputs, text)[:1]),
+        ) from error
+    if returned != types.none:
+        raise BuildError(
+            f"the kernel {name} returns {returned}: a kernel writes its results to its outputs and returns nothing"
+        )
+    return cpu.HostFunction(entry.address, entry, exclusive=_is_exclusive(usable), guarded=guarded)
+
+
+def _array_types(signature: cpu.Signature) -> tuple[Any, ...]:
+    """Return Numba's types of the kernel's arrays, read-only for inputs."""
+    return tuple(
+        types.Array(from_dtype(np.dtype(parameter.dtype.name)), parameter.rank, "C", readonly=readonly)
+        for side, readonly in ((signature.inputs, True), (signature.outputs, False))
+        for parameter in side
+    )
+
+
+def _gist(text: str) -> str:
+    """Extract the reason and the kernel's line from Numba's message."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
+    reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
+    place = _PLACE.search(text)
+    return reasons[0] + (f" ({place[1]}:{place[2]})" if place else "")
+
+
+def _compile_c_function(kernel: Any, signature: cpu.Signature, reporter: Reporter) -> tuple[Any, Any]:
+    """Compile the C function, which catches all exceptions, and the function that makes the arrays for it."""
+    views, dtypes, at = [], {}, 0
+    for index, parameter in enumerate((*signature.inputs, *signature.outputs)):
+        extents = "".join(f"extents[{at + axis}], " for axis in range(parameter.rank))
+        view = f"carray(memory(data[{index}]), ({extents}), dtype{index})"
+        views.append(f"constant({view})" if index < len(signature.inputs) else view)
+        dtypes[f"dtype{index}"] = np.dtype(parameter.dtype.name).type
+        at += parameter.rank
+    source = (
+        f"def call(data, extents):\n    return kernel({', '.join(views)})\n"
+        "def entry(data, extents, message):\n    return catching(guarded, data, extents, message)\n"
+    )
+    made = {"constant": constant, "memory": memory, "catching": catching(reporter)}
+    namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, **made, **dtypes}
+    exec(source, namespace)  # noqa: S102 - the text has only numbers and our names
+    guarded = namespace["guarded"] = numba.njit(namespace["call"])
+    return numba.cfunc(types.int32(_POINTER, _POINTER, _POINTER))(namespace["entry"]), guarded
+
+
+def _is_exclusive(kernel: Any) -> bool:
+    """Return whether calls of a compiled kernel must wait for each other."""
+    if not kernel.targetoptions.get("parallel"):
+        return False
+
+    try:
+        layer: str = numba.threading_layer()
+    except ValueError:
+        return False  # nothing in the kernel runs in parallel
+    return layer == _EXCLUSIVE_LAYER
 
 
 class HandlerLayout(ctypes.Structure):
@@ -432,14 +311,17 @@ class Native(NamedTuple):
     layout: HandlerLayout
 
 
-def at_addresses(kernel: int, call: int, failed: int, layout: HandlerLayout) -> Native:
-    """Make functions and data of this process from their addresses."""
+def in_library(library: ctypes.CDLL, kernel: int) -> Native:
+    """Return the functions and data of a loaded library."""
     word = ctypes.c_uint64
-    functions = ctypes.CFUNCTYPE(word, word, word)(call), ctypes.CFUNCTYPE(word, word, word, word)(failed)
-    return Native(kernel, *functions, layout)
+    call = ctypes.cast(library.be_host_call, ctypes.CFUNCTYPE(word, word, word))
+    failed = ctypes.cast(library.be_host_failed, ctypes.CFUNCTYPE(word, word, word, word))
+    return Native(kernel, call, failed, HandlerLayout.in_dll(library, "be_host_layout"))
 
 
-def compile_handler(native: Native, signature: Signature, guarded: Any | None, made: Intrinsics) -> Any:
+def compile_handler(
+    native: Native, signature: cpu.Signature, guarded: Any | None, reporter: Reporter = report_by_python
+) -> Any:
     """Compile a handler, whose ``address`` XLA can call.
 
     Parameters
@@ -449,38 +331,34 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None, m
     guarded : compiled function, optional
         Function of pointers to the addresses and to the extents of all buffers, one after the other. Without it, the
         native side makes every call.
-    made : Intrinsics
+    reporter : callable
     """
-    import numba
-    from numba import types
-
-    namespace: dict[str, Any] = made._asdict() | {
+    namespace: dict[str, Any] = {
+        "address": address,
+        "room": room,
         "kernel": native.kernel,
         "call": native.call,
         "failed": native.failed,
         "guarded": guarded,
-        "direct": _direct(signature, native.layout, made),
+        "direct": _direct(signature, native.layout, reporter),
     }
     ordinary = "" if guarded is None else _ORDINARY
     exec(f"def handle(frame):{ordinary}\n    return call(frame, kernel)", namespace)  # noqa: S102 - a text of ours
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: Signature, layout: HandlerLayout, made: Intrinsics) -> Any:
+def _direct(signature: cpu.Signature, layout: HandlerLayout, reporter: Reporter) -> Any:
     """Define ``direct(guarded, frame, message)`` for compiled code, which makes an ordinary call; return it."""
-    from numba import types
-    from numba.extending import intrinsic
-
-    pointer = types.CPointer(types.int64)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def direct(typing_context: Any, guarded: Any, frame: Any, message: Any) -> Any:
-        inner = guarded.get_call_type(typing_context, (pointer, pointer), {})
+        inner = guarded.get_call_type(typing_context, (_POINTER, _POINTER), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             def call(data: Any, extents: Any) -> Any:
-                code = guarded.dispatcher
-                return call_and_report(context, builder, code, inner, data, extents, arguments[2], made.reporter)
+                return call_and_report(
+                    context, builder, guarded.dispatcher, inner, data, extents, arguments[2], reporter
+                )
 
             return _Frame(builder, arguments[1], layout).ordinary_call(signature, call)
 
@@ -501,14 +379,13 @@ class _Frame:
     """
 
     def __init__(self, builder: Any, address: Any, layout: HandlerLayout) -> None:
-        from llvmlite import ir
 
         self._builder = builder
         self._word = ir.IntType(64)
         self._layout = layout
         self._whole = self._words(address)
 
-    def ordinary_call(self, signature: Signature, call: Callable[[Any, Any], Any]) -> Any:
+    def ordinary_call(self, signature: cpu.Signature, call: Callable[[Any, Any], Any]) -> Any:
         """Generate an ordinary call and return its outcome: no query, no batch, and a result that is not empty.
 
         Parameters
@@ -518,9 +395,6 @@ class _Frame:
             Function from pointers to addresses and to extents to the instructions of the call; their value is the
             status.
         """
-        from llvmlite import ir
-        from numba.core import cgutils
-
         builder, layout = self._builder, self._layout
         arguments, results = signature.inputs, signature.outputs
         state = cgutils.alloca_once_value(builder, ir.IntType(32)(_OTHER))
@@ -529,7 +403,9 @@ class _Frame:
             buffers = [*self._buffers(layout.args, len(arguments)), *self._buffers(layout.rets, len(results))]
             parameters = [*arguments, *results]
             with self._where([fit for pair in zip(buffers, parameters, strict=True) for fit in self._fits(*pair)]):
-                extents = [self._extents(buffer, each.rank) for buffer, each in zip(buffers, parameters, strict=True)]
+                dims = [self._words(self._at(buffer, layout.dims)) for buffer in buffers]
+                pairs = zip(dims, parameters, strict=True)
+                extents = [[self._at(of, axis) for axis in range(each.rank)] for of, each in pairs]
                 some = [
                     self._all([builder.icmp_signed("!=", value, self._word(0)) for value in each])
                     for each in extents[len(arguments) :]
@@ -544,22 +420,14 @@ class _Frame:
         row = self._words(self._at(self._whole, index))
         return [self._words(self._at(row, position)) for position in range(count)]
 
-    def _fits(self, buffer: Any, parameter: Parameter) -> list[Any]:
+    def _fits(self, buffer: Any, parameter: cpu.Parameter) -> list[Any]:
         """Generate conditions that a buffer has the parameter's dtype, in the lower half of a word, and its rank."""
-        from llvmlite import ir
-
         dtype = self._builder.trunc(self._at(buffer, self._layout.dtype), ir.IntType(32))
         is_one = self._builder.icmp_signed("==", dtype, dtype.type(parameter.dtype.xla_code))
         return [is_one, self._is(buffer, self._layout.rank, parameter.rank)]
 
-    def _extents(self, buffer: Any, rank: int) -> list[Any]:
-        dims = self._words(self._at(buffer, self._layout.dims))
-        return [self._at(dims, axis) for axis in range(rank)]
-
     def _row(self, values: Sequence[Any]) -> Any:
         """Store values one after the other on the stack."""
-        from numba.core import cgutils
-
         row = cgutils.alloca_once(self._builder, self._word, size=self._word(len(values) + 1))
         for index, value in enumerate(values):
             self._builder.store(value, self._builder.gep(row, [self._word(index)]))
@@ -575,7 +443,6 @@ class _Frame:
         return self._builder.icmp_signed("==", self._at(base, index), self._word(value))
 
     def _all(self, conditions: Sequence[Any]) -> Any:
-        from llvmlite import ir
 
         return functools.reduce(self._builder.and_, conditions, ir.IntType(1)(1))
 

@@ -1,24 +1,29 @@
-"""Ahead-of-time build of a Numba CPU kernel: a library for a baseline CPU that needs neither Numba nor Python."""
+"""Ahead-of-time build of a Numba CPU kernel: a library for a baseline CPU that needs neither Numba nor Python.
+
+As a program, this module compiles a kernel to an object file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import platform
+import re
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from be_runtime.compile import flags
 from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile, UnitFiles, compile_edge, link_edge
-from be_runtime.errors import BuildError
+from be_runtime.errors import BeRuntimeError, BuildError
 from be_runtime.jax import port
 from be_runtime.kernels.numba import cpu
-from be_runtime.kernels.numba.cpu_handler import UNUSED, Signature, refusal
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load.identity import own_code_digest
-from be_runtime.load.native_library import build_library
+from be_runtime.load.native_library import build_library, native_library
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
@@ -29,17 +34,73 @@ from be_runtime.store.keys import make_key
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
+CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
+"""Symbols by which the handler and the C++ beside it call each other."""
+
+REFUSED = "be refused: "
+"""Prefix of the output line in which the program reports an error of this package."""
+
+ADDRESSES = "numba.dynamic.globals"
+"""Prefix of Numba's names for addresses in the process that compiled the code."""
+
+UNUSED = "NRT_MemInfo_call_dtor"
+"""Function that frees an allocated array; without allocations it is never called."""
+
+_MEANINGS = (
+    (re.escape(ADDRESSES), "it uses a C function by its address, or a global array of more than a megabyte",
+     "pass the array as an input"),
+    (r"numba_parallel|(numba_)?[gs]et_num_threads|(get_|numba_.*)thread|do_sched",
+     "it runs in threads of Numba", "compile it without parallel=True"),
+    (r"numba_(x|ez_|raw_)", "it calls linear algebra of SciPy", "write the loops, or use jnp for that part"),
+    (r"NRT_MemInfo_(alloc\w*aligned|new_varsize)", "it allocates an array",
+     "write into its outputs, or declare scratch[bytes] in the signature"),
+    (r"_?Py|numba_(gil|unpickle|do_raise|runtime)", "it calls Python: it prints, or uses objects",
+     "remove print and what needs objects"),
+    (cpu.VALUE_RAISED, "it raises an exception with a value of run time",
+     "raise it with a constant text, as in ValueError('text')"),
+    (r"__svml|_ZGV", "it calls Intel's SVML", "uninstall icc_rt where it is built"),
+    (r"numba_|NRT_(?!MemInfo_call_dtor)", "it calls a function of Numba's own library", "compute that in the kernel"),
+)  # fmt: skip
+"""Patterns of functions that a C library lacks, their meaning, and advice. The first pattern that fits counts."""
+
 _ORDER, _OBJECT = "kernel.pickle", "kernel.o"
 _SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
 
 
-def handler_symbol(name: str, signature: Signature) -> str:
+def check_needs(kernel: str, needed: Sequence[str]) -> None:
+    """Refuse a kernel whose code needs more than the C library.
+
+    Raises
+    ------
+    BuildError
+        The code needs more; the message has the first such function and its meaning.
+
+    Examples
+    --------
+    >>> check_needs("f", ["sinf", "__svml_sinf8"])
+    Traceback (most recent call last):
+    be_runtime.errors.BuildError: the kernel f can't be built ahead of time: it calls Intel's SVML (__svml_sinf8)
+    hint: uninstall icc_rt where it is built
+    see docs/errors.md#be301, or run: python -m be_runtime explain BE301
+    """
+    for pattern, meaning, advice in _MEANINGS:
+        name = next((each for each in needed if re.match(pattern, each)), None)
+        if name is not None:
+            raise refusal(kernel, f"{meaning} ({name})", advice)
+
+
+def refusal(kernel: str, reason: str, *hints: str) -> BuildError:
+    """Return the error for a kernel that works only in the process that compiled it."""
+    return BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
+
+
+def handler_symbol(name: str, signature: cpu.Signature) -> str:
     """Return the symbol of a kernel's handler for a signature.
 
     Examples
     --------
     >>> from be_runtime.dtypes import BY_NAME
-    >>> from be_runtime.kernels.numba.cpu_handler import Parameter
+    >>> from be_runtime.kernels.numba.cpu import Parameter, Signature
     >>> x = Parameter(BY_NAME["float32"], 1)
     >>> handler_symbol("decay", Signature((x,), (x,)))
     'be_ffi_decay_float32_float32'
@@ -48,7 +109,7 @@ def handler_symbol(name: str, signature: Signature) -> str:
     return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
 
 
-def build_host_kernel(kernel: Any, signature: Signature, session: Session, baseline: str) -> Carried:
+def build_host_kernel(kernel: Any, signature: cpu.Signature, session: Session, baseline: str) -> Carried:
     """Build the library of a kernel for a signature.
 
     Parameters
@@ -68,6 +129,8 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
         There is no C++ compiler.
     """
     name = cpu.check_kernel(kernel).py_func.__name__
+    from be_runtime.kernels.numba.cpu_handler import HandlerLayout  # it needs Numba, which the check finds
+
     content = function_content(kernel)
     if content.anchors:
         raise refusal(name, "it uses an object that only this process has", "pass its parts as inputs")
@@ -75,10 +138,11 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout, symbol = cpu.host_layout(session), handler_symbol(name, signature)
+    layout = HandlerLayout.in_dll(native_library(cpu.SOURCE, session), "be_host_layout")
+    numbers, symbol = [getattr(layout, field) for field, *_ in layout._fields_], handler_symbol(name, signature)
     processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, processor, toolchain.cxx)
-    order = partial(cpu.write_order, kernel, signature, layout, symbol)
+    order = partial(_write_order, kernel, signature, numbers, symbol)
     key = make_key(
         "host-kernel",
         ("name", name),
@@ -101,10 +165,10 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, basel
     return carried_library(image, data, {"execute": symbol})
 
 
-def _plan(name: str, signature: Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
+def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
     """Plan the kernel's object, the C++ beside it, and the library of both."""
     kernel = Edge(
-        argv=(sys.executable, "-m", cpu.__name__, _ORDER, _OBJECT),
+        argv=(sys.executable, "-m", "be_runtime.kernels.numba.cpu_library", _ORDER, _OBJECT),
         inputs=(_ORDER,),
         outputs=(_OBJECT,),
         description=f"compiling {name} for {processor}",
@@ -129,16 +193,16 @@ def _plan(name: str, signature: Signature, processor: str, compiler: HostCompile
 def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
     (staging / _ORDER).write_bytes(order())
     try:
-        return build_library(name, plan, _HANDLER.depfile, session, staging)
+        return build_library(name, plan, session, staging)
     except BuildError as error:
-        lines = [line for line in error.output.splitlines() if line.startswith(cpu.REFUSED)]
+        lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
         if not lines:
             raise
-        message, hints, output = json.loads(lines[0].removeprefix(cpu.REFUSED))
+        message, hints, output = json.loads(lines[0].removeprefix(REFUSED))
         raise BuildError(message, hints=tuple(hints), output=output) from None
 
 
-def frame_source(name: str, signature: Signature) -> str:
+def frame_source(name: str, signature: cpu.Signature) -> str:
     """Write the C++ of a library: the kernel's description, and the functions that its handler calls."""
     arrays = (*signature.inputs, *signature.outputs)
     rows = ", ".join(f"{{{each.dtype.xla_code}, {each.rank}, {each.dtype.size_bytes}}}" for each in arrays)
@@ -146,16 +210,104 @@ def frame_source(name: str, signature: Signature) -> str:
     return f"""#define BE_EXPORT [[maybe_unused]] static
 #include "host_call.cc"
 
-extern "C" int32_t {cpu.ENTRY}(void* const* data, const int64_t* extents, char* message);
+extern "C" int32_t {ENTRY}(void* const* data, const int64_t* extents, char* message);
 
 static const Parameter parameters[] = {{{rows}}};
-static const Kernel kernel{{"{name}", {cpu.ENTRY}, false, false, 0, {inputs}, {len(arrays)}, parameters, {extents}}};
+static const Kernel kernel{{"{name}", {ENTRY}, false, false, 0, {inputs}, {len(arrays)}, parameters, {extents}}};
 
-extern "C" XLA_FFI_Error* {cpu.CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
+extern "C" XLA_FFI_Error* {CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
 
-extern "C" XLA_FFI_Error* {cpu.FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
+extern "C" XLA_FFI_Error* {FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
   return be_host_failed(frame, &kernel, message);
 }}
 
 extern "C" void {UNUSED}(void*) {{ __builtin_trap(); }}
 """
+
+
+def _write_order(*order: Any) -> bytes:
+    """Serialize the arguments of `make_object` by value, so that another process can read a notebook's kernel."""
+    from numba.core import serialize
+
+    return bytes(serialize.dumps(order))
+
+
+def _main(argv: Sequence[str]) -> int:
+    """Read the arguments of `make_object` from one file, and write the object to another."""
+    source, target = map(Path, argv)
+    try:
+        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_write_order` wrote it
+    except BeRuntimeError as error:
+        said = [error.message, list(error.hints), getattr(error, "output", "")]
+        print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it
+        return 1
+    return 0
+
+
+def make_object(kernel: Any, signature: cpu.Signature, layout: Sequence[int], symbol: str) -> bytes:
+    """Compile a kernel and its handler to an object for Numba's CPU of this process.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    layout : sequence of int
+        Numbers of `HandlerLayout`.
+    symbol : str
+        Name of the handler.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel, or its code needs Numba or Python when it runs.
+    """
+    numba = cpu.import_numba()
+    from llvmlite import binding
+    from numba import types
+
+    from be_runtime.kernels.numba import cpu_handler
+
+    cpu_handler.raise_texts()
+    word = types.uint64
+    for needed in (CALL, FAILED, cpu.VALUE_RAISED):
+        binding.add_symbol(needed, 1)  # Numba's linker requires it, and never runs the code
+    function = cpu_handler.compile_entry(kernel, signature, cpu_handler.report_text)
+    native = cpu_handler.Native(
+        0,
+        types.ExternalFunction(CALL, word(word, word)),
+        types.ExternalFunction(FAILED, word(word, word, word)),
+        cpu_handler.HandlerLayout(*layout),
+    )
+    handler = cpu_handler.compile_handler(native, signature, function.guarded, cpu_handler.report_text)
+    module = _module(handler, symbol)
+    module.link_in(_module(function.owner, ENTRY))
+    module.get_function(ENTRY).visibility = "hidden"
+    check_needs(kernel.py_func.__name__, _needed(module))
+    target = binding.Target.from_default_triple()  # the module was optimized for Numba's CPU; a library needs PIC
+    options = {"cpu": numba.config.CPU_NAME, "features": numba.config.CPU_FEATURES, "opt": 3}
+    machine = target.create_target_machine(reloc="pic", codemodel="default", **options)
+    return bytes(machine.emit_object(module))
+
+
+def _module(compiled: Any, name: str) -> Any:
+    """Return the optimized code of a C function under a name; all other symbols are private."""
+    from llvmlite import binding
+
+    module = binding.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001 - no public name
+    own = compiled._wrapper_name  # noqa: SLF001
+    for each in (*module.functions, *module.global_variables):
+        if not each.is_declaration and each.name != own:
+            each.linkage = "internal"
+    module.get_function(own).name = name
+    return module
+
+
+def _needed(module: Any) -> list[str]:
+    """List the names that a module requires from elsewhere, and Numba's names of addresses of this process."""
+    names = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
+    addresses = [ADDRESSES for each in module.global_variables if each.name.startswith(ADDRESSES)]
+    return addresses + [each for each in names if not each.startswith("llvm.") and each not in (CALL, FAILED)]
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

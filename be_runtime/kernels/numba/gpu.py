@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.attributes import KernelOptions, Options, check_options
 from be_runtime.call.compiled_function import KernelTarget, default_method
-from be_runtime.call.function import ArrayKernel, array_function
+from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import DTYPES
-from be_runtime.errors import ArgumentError, BuildError
+from be_runtime.errors import ArgumentError, BuildError, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec, Value
 from be_runtime.kernels import launcher
-from be_runtime.kernels.geometry import DEFAULT_THREADS, choose_geometry
+from be_runtime.kernels.geometry import DEFAULT_THREADS, array_param, choose_geometry
 from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Memo, Obtained, Origin
 from be_runtime.kernels.numba import source
 from be_runtime.kernels.raw import Size, read_sizes
@@ -77,8 +77,7 @@ def check_words(ptx: str, ndims: Sequence[int]) -> None:
     """
     entry = _ENTRY.search(ptx)
     declared = [each.strip() for each in entry[1].split(",") if each.strip()] if entry is not None else []
-    are_words = entry is not None and all(map(_WORD.fullmatch, declared))
-    if not are_words or len(declared) != sum(_BESIDE_THE_SHAPE + 2 * ndim for ndim in ndims):
+    if not all(map(_WORD.fullmatch, declared)) or len(declared) != sum(_BESIDE_THE_SHAPE + 2 * ndim for ndim in ndims):
         raise BuildError(
             f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions: it passes "
             "arrays in a way that is not known here",
@@ -115,7 +114,7 @@ def numba_function(
     sizes: Mapping[str, Any],
     threads_per_block: int,
     options: Options,
-) -> Callable[..., Any]:
+) -> ArrayFunction:
     """Make the function of JAX arrays of a Numba CUDA kernel from any source of code; see `numba_cuda_kernel`.
 
     Parameters
@@ -138,13 +137,13 @@ def numba_function(
         source.check_dtypes(call.inputs, call.results, _LACKING)
         geometry = read.geometry(call)
         found = obtain(call.inputs, call.results)
-        params = [launcher.array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
+        params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
         axis = found.kernel.batch_axis
         free_axis = axis if axis and geometry.grid[axis] == 1 else 0
         fitted = geometry._replace(batch_axis=free_axis, is_cooperative=found.kernel.is_cooperative)
         return launcher.launch(found, fitted, params, read.local(fitted))
 
-    return array_function(ArrayKernel(name, name, prototype.doc, declared, make_target), options)
+    return ArrayFunction(ArrayKernel(name, name, prototype.doc, declared, make_target), options)
 
 
 def types_text(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> list[str]:
@@ -318,15 +317,14 @@ def _compiling_for(arch: Arch) -> Iterator[None]:
 
 
 def _refused(kernel: NumbaKernel, text: str) -> BuildError:
-    types, text = ", ".join(kernel.types_text()), _COLORS.sub("", text)
+    text = _COLORS.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     inputs, outs = ([spec.ndim for spec in specs] for specs in (kernel.inputs, kernel.outs))
-    if _NO_LIBRARY.search(text):
-        found = [_NEEDS_LIBRARIES]
-    else:
-        found = [_NEEDS_DRIVER] if _NO_DRIVER in text else source.hints(kernel.dispatcher.py_func, inputs, outs, text)
+    found = source.hints(kernel.dispatcher.py_func, inputs, outs, text)
+    if _NO_LIBRARY.search(text) or _NO_DRIVER in text:
+        found = [_NEEDS_LIBRARIES if _NO_LIBRARY.search(text) else _NEEDS_DRIVER]
     return BuildError(
-        f"Numba can't compile the kernel {kernel.name} for ({types})",
+        f"Numba can't compile the kernel {kernel.name} for ({', '.join(kernel.types_text())})",
         output=text,
         first_error="\n".join(lines[:8]),
         hints=tuple(found[:1]),
@@ -375,14 +373,8 @@ def numba_cuda_kernel(
     launch_dims: Size | None = None,
     threads_per_block: int = DEFAULT_THREADS,
     shared_mem: Size = 0,
-    vmap_method: str | None = None,
-    input_output_aliases: Mapping[int, int] | None = None,
-    has_side_effect: bool = False,
-    ordered: bool = False,
-    input_layouts: Sequence[Sequence[int] | None] | None = None,
-    output_layouts: Sequence[Sequence[int] | None] | None = None,
-    random: bool = False,
-) -> Callable[..., Any]:
+    **call_options: Unpack[KernelOptions],
+) -> ArrayFunction:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
     Numba compiles the kernel when JAX first traces it. The cache keeps the machine code by the content of the kernel
@@ -448,9 +440,8 @@ def numba_cuda_kernel(
     """
     dispatcher = check_dispatcher(kernel)
     prototype = prototype_of(dispatcher, signature)
-    options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
-    )
+    refuse_unknown(call_options, KernelOptions, "numba_cuda_kernel")
+    options = check_options({"outs": outs, **call_options})
     with_batch = takes_batches(prototype, signature, options)
     compiled: Memo[Kernel] = Memo()
 
@@ -469,9 +460,8 @@ def numba_cuda_kernel(
 def prototype_of(dispatcher: Any, signature: object) -> NumbaPrototype:
     """Read the prototype of a kernel."""
     function = dispatcher.py_func
-    return NumbaPrototype(
-        function.__name__, () if signature is None else source.parameter_names(function), function.__doc__
-    )
+    parameters = () if signature is None else source.parameter_names(function)
+    return NumbaPrototype(function.__name__, parameters, function.__doc__)
 
 
 def check_arrays(kernel: NumbaKernel) -> None:
@@ -479,12 +469,12 @@ def check_arrays(kernel: NumbaKernel) -> None:
     function = kernel.dispatcher.py_func
     names = source.check_count(function, len(kernel.inputs), len(kernel.outs))
     written = source.direct_writes(function)
-    name = next((each for each in names[: len(kernel.inputs)] if each in written), None)
-    if name is not None:
-        raise ArgumentError(
-            f"the kernel {function.__name__} has {written[name]} on the input {name}",
-            hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
-        )
+    for name in names[: len(kernel.inputs)]:
+        if name in written:
+            raise ArgumentError(
+                f"the kernel {function.__name__} has {written[name]} on the input {name}",
+                hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
+            )
 
 
 def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:

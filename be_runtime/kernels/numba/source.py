@@ -26,6 +26,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
 
+Function = Callable[..., Any]
 _NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
 _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
@@ -126,19 +127,9 @@ def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
     name, remedy = package.partition(" ")[0], ""
     if refused is not None:
         remedy = f"'numpy<{refused[1]}.{int(refused[2]) + 1}', or "
-    elif _release(numpy) >= _FIRST_REFUSED:
+    elif tuple(map(int, re.findall(r"\d+", numpy)[:2])) >= _FIRST_REFUSED:
         remedy = "'numpy<{}.{}', or ".format(*_FIRST_REFUSED)
     return f"{package} does not work with numpy {numpy}; {'pip ' if remedy else ''}install {remedy}a newer {name}"
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release, without pre-release and other suffixes; empty if nothing is installed."""
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(version).release
-    except InvalidVersion:
-        return ()
 
 
 def installed_version(package: str) -> str:
@@ -149,7 +140,7 @@ def installed_version(package: str) -> str:
         return "none"
 
 
-def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+def parameter_names(function: Function) -> tuple[str, ...]:
     """Return the names of a kernel's parameters.
 
     Raises
@@ -167,7 +158,7 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in found)
 
 
-def check_count(function: Callable[..., Any], input_count: int, output_count: int) -> tuple[str, ...]:
+def check_count(function: Function, input_count: int, output_count: int) -> tuple[str, ...]:
     """Check that a kernel has a parameter for each input and output, and return the parameters' names."""
     names = parameter_names(function)
     if len(names) != input_count + output_count:
@@ -191,7 +182,7 @@ def check_dtypes(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lack
                 )
 
 
-def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
+def direct_writes(function: Function) -> dict[str, str]:
     """Return each local name that a function passes to an atomic operation or a cached store, and the operation.
 
     Numba refuses an assignment to a read-only array, but not ``cuda.atomic.add(array, ...)`` or
@@ -279,9 +270,7 @@ def batched_source(name: str, count: int, axis: int) -> str:
     return f"{head}    i = cuda.blockIdx.{_AXES[axis]}\n    kernel({slices})\n"
 
 
-def hints(
-    function: Callable[..., Any], input_ndims: Sequence[int], output_ndims: Sequence[int], text: str
-) -> list[str]:
+def hints(function: Function, input_ndims: Sequence[int], output_ndims: Sequence[int], text: str) -> list[str]:
     """Return hints for a kernel that Numba refuses, the most likely first.
 
     Parameters
@@ -324,7 +313,7 @@ def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Se
     return [f"+= and similar operators fail on an input and on a part of one: {_IN_PLACE}"]
 
 
-def augmented(function: Callable[..., Any]) -> dict[str, str]:
+def augmented(function: Function) -> dict[str, str]:
     """Return each local name that a function changes by an operator such as ``+=``, and the operator.
 
     Examples
@@ -443,13 +432,18 @@ class _Walk:
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.write("compiled", kind.__module__, kind.__qualname__)
             options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
-            self._visit_all(sorted((str(name), _option(option)) for name, option in options.items()))
+            texts = {
+                name: sorted(map(str, x)) if isinstance(x, set | frozenset) else [str(x)] for name, x in options.items()
+            }
+            self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
         elif _package(kind.__module__) == "numpy" and hasattr(value, "tobytes"):
             self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
         elif isinstance(value, type) and _package(value.__module__) in _BY_NAME:
             self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
-        elif _is_described(kind):
+        elif (kind.__module__ or "").startswith("numba.core.types") or (
+            _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
+        ):  # the text of such an object describes it completely
             self.write("described", kind.__module__, kind.__qualname__, str(value))
         elif _package(kind.__module__) == "numpy" and hasattr(value, "__name__"):
             self.write("named", kind.__qualname__, value.__name__)
@@ -468,7 +462,7 @@ class _Walk:
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
         for cell in function.__closure__ or ():
-            self.visit(_content_of(cell))
+            self.visit("an empty cell" if cell == types.CellType() else cell.cell_contents)
         for name, *attributes in sorted(set(_global_reads(function.__code__))):
             if name in function.__globals__:
                 self.write("global", name)
@@ -501,28 +495,9 @@ def _alone(value: object) -> bytes:
     return walk.digest.digest()
 
 
-def _option(value: object) -> str:
-    """Convert a compiler option to text, which is stable for Numba's flag classes."""
-    return ",".join(sorted(map(str, value))) if isinstance(value, set | frozenset) else str(value)
-
-
 def _version(module: str) -> str:
     """Return the version of a module's package."""
     return str(getattr(sys.modules.get(_package(module)), "__version__", ""))
-
-
-def _is_described(kind: type) -> bool:
-    """Return whether the text of an object of this type describes it completely."""
-    return (kind.__module__ or "").startswith("numba.core.types") or (
-        _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
-    )
-
-
-def _content_of(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return "an empty cell"
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:

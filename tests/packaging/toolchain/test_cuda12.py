@@ -171,7 +171,7 @@ def test_with_what_jax_brings_nvrtc_compiles_raw_kernels_and_says_which_wheel_a_
     assert image.data.startswith(b"\x7fELF")
     assert image.entry.startswith("_Z5scaleI6__halfLi3EE")
     assert f".text.{image.entry}".encode() in image.data
-    read = {str(path.relative_to(environment.site / "nvidia")) for path in made.dependencies}
+    read = {str(Path(path).relative_to(environment.site / "nvidia")) for path in made.read.dependencies}
     assert {"cuda_runtime/include/cuda_fp16.h", "cuda_nvcc/include/crt/mma.h"} <= read
 
     with pytest.raises(BuildError) as raised:

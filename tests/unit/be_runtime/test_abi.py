@@ -16,7 +16,7 @@ from be_runtime.compile.codegen import Binding
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import LoadError
 from be_runtime.jax.port import ffi_include_dir
-from be_runtime.kernels import launcher
+from be_runtime.kernels import geometry, launcher
 from be_runtime.own_files import ABI, FFI_CLAIM, NATIVE_DIR, OLDEST, check_abi
 from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
@@ -35,16 +35,16 @@ def covered() -> dict[str, Any]:
     (entry,) = discover([SourceText(name="f", text=STATEFUL)])
     binding = Binding(entry=entry, symbol="SYMBOL", export="f")
     handlers = (binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True), binding.instantiate)
-    geometry = launcher.Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
-    params = (launcher.pointer_param(1, 2, 32), launcher.array_param(3, 4, 64), launcher.scalar_param(b"\1\2"))
-    encoded = launcher.encode_params(params)
+    sizes = geometry.Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
+    params = (geometry.pointer_param(1, 2, 32), geometry.array_param(3, 4, 64), geometry.scalar_param(b"\1\2"))
+    encoded = geometry.encode_params(params)
     return {
         "ffi": FFI_CLAIM,
         "functions": Handlers._fields,
         "handlers": handlers,
         "absent arrays": PRESENT,
         "attributes": {row.name: (row.attr_type.name, row.attr_parts) for row in ATTR_TYPES.values()},
-        "launch": {"kernel": launcher.ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encoded},
+        "launch": {"kernel": launcher.ID_DIGITS, "launch": sizes.encode(), "name": "", "params": encoded},
         "launcher": native_declarations("launcher.cc"),
         "host calls": native_declarations("host_call.cc"),
     }

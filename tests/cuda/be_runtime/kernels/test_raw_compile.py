@@ -104,10 +104,10 @@ def test_one_cubin_for_each_architecture(compiler: str, name: str, entry: str, t
 def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
     """The key knows NVRTC's libraries; which toolkit serves in their place shows only when it compiles."""
     made = compile_raw(kernel("v1::f"), ARCHS[:1], session("nvcc"), tmp_path)
-    files = {path.name: path for path in made.dependencies}
+    files = {path.name: path for path in map(Path, made.read.dependencies)}
     assert {"nvcc", "cicc", "ptxas"} <= {*files}
     places = {f"{files['nvcc'].parents[1]}/{name}/." for name in ("lib", "lib64")}
-    assert places & {*made.others}, "an NVRTC that appears there is used instead"
+    assert places & {*made.read.others}, "an NVRTC that appears there is used instead"
 
 
 def test_the_key_knows_source_name_flags_architectures_and_compiler():

@@ -6,6 +6,7 @@ import enum
 import inspect
 import math
 import struct
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from be_runtime.call import shapes
 from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.function import KernelFunction
-from be_runtime.call.resolve import CallSignature, resolve
+from be_runtime.call.resolve import CallSignature, bind, resolve
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
@@ -190,7 +191,7 @@ def test_presence_of_optional_arrays_is_an_attribute() -> None:
 def test_extents_stay_what_they_are() -> None:
     """Binding a call leaves the values of another one alone."""
     params = parse_spec(["arg[n]", "ret[n]"])[:1]
-    first, second = (shapes.bind("f", params, [ArraySpec(BY_NAME["float32"], (size,))], {}) for size in (3, 4))
+    first, second = (bind("f", params, [ArraySpec(BY_NAME["float32"], (size,))], {}) for size in (3, 4))
     assert (first.values(), second.values()) == ({"n": 3}, {"n": 4})
 
 
@@ -259,3 +260,26 @@ def test_what_a_kernel_without_host_code_takes_and_what_it_can_not_have():
     rows += [f"{given!r}\n  {answer(read, given)}\n" for given in (3, ["arg", 3], b"arg ret", {"x": 1})]
     check_golden(GOLDEN / "kernel_signatures.txt", "".join(rows))
     assert read(["arg[n k]", "ret[ceil(n / 2)  k]:float32"]) == read("arg[n k] ret[ceil(n / 2)  k]:float32")
+
+
+class Counted(CompiledFunction):
+    """A function of one array that counts the conversions of its attributes."""
+
+    converted = 0
+
+    def _converted(self, attributes: Mapping[str, Any]) -> Converted:
+        self.converted += 1
+        return tuple((name, repr(value)) for name, value in sorted(attributes.items()))
+
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Any:
+        return lambda x: x
+
+
+def test_the_attributes_of_a_repeated_call_are_looked_up_by_type_and_value_and_not_converted() -> None:
+    calls: list[dict[str, Any]] = [{}, {"a": 1}, {"a": 1, "b": 0.5}, {"a": True, "b": 0.5}, {"a": 0, "b": "x"}]
+    calls += [{"a": 1, "b": 0.5, "c": 0.0}, {"a": 1, "b": 0.5, "c": -0.0}]
+    function = Counted("f", "ops.f", None)
+    for each in calls:
+        function(1.0, **each)
+        function(1.0, **each)
+    assert function.converted == len(calls)

@@ -13,7 +13,8 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
-from be_runtime.kernels.launcher import Geometry, Kernel, KernelImage, encode_params, pointer_param
+from be_runtime.kernels.geometry import Geometry, encode_params, pointer_param
+from be_runtime.kernels.launcher import Kernel, KernelImage
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
 from be_toolchain import probe_devices

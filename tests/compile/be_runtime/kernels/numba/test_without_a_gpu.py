@@ -19,9 +19,10 @@ import pytest
 
 from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cuda_kernel
 from be_runtime.call.attributes import check_options
+from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba.callable import Memory, python_function
-from be_runtime.kernels.numba.cpu import called_function, host_array_function, host_functions
-from be_runtime.kernels.numba.cpu_handler import Signature
+from be_runtime.kernels.numba.cpu import Called, host_array_function, host_functions, signature_of
+from be_runtime.load.registry import Target
 from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
 
@@ -124,15 +125,19 @@ def numpy_array(memory: Memory) -> Any:
     return array
 
 
-def on_cpu(function: Callable[..., None], outs: Any, prepare: Any = None, **options: Any) -> Callable[..., Any]:
-    def target_for(_name: str, signature: Signature) -> str:
-        target = f"tests.callback.{next(numbers)}"
+def on_cpu(function: Callable[..., None], outs: Any, noted: Any = None) -> Callable[..., Any]:
+    """The function of arrays; `noted` gets the inputs of each call whose target is looked up."""
+
+    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        if noted is not None:
+            noted.append(str(inputs[0]))
+        target, signature = f"tests.callback.{next(numbers)}", signature_of(inputs, outputs)
         made = partial(python_function, function, signature, numpy_array)
-        host_functions().add(target, function.__name__, signature, made)
+        host_functions().add(Target(target, "cpu", target), function.__name__, signature, made)
         return target
 
-    called = called_function(function, target_for, prepare=prepare)
-    return host_array_function(called, None, check_options(outs=outs, **options))
+    called = Called(function.__name__, (), None, target_for)
+    return host_array_function(called, None, check_options({"outs": outs}))
 
 
 def test_arrays_of_any_shape_and_dtype():
@@ -165,16 +170,16 @@ def test_an_exception_is_an_xla_error():
             on_cpu(kernel, ROW)(ROWS[0]).block_until_ready()
 
 
-def test_what_is_prepared_is_prepared_once_for_the_same_shapes():
-    prepared = []
+def test_a_target_is_looked_up_once_for_the_same_shapes():
+    looked_up: list[str] = []
 
     def kernel(x: Any, out: Any) -> None:
         out[:] = 0
 
-    run = on_cpu(kernel, ROW, prepare=lambda name, inputs, outputs: prepared.append((name, str(inputs[0]))))
+    run = on_cpu(kernel, ROW, looked_up)
     for x in (ROWS[0], ROWS[1], ROWS[0, :2], ROWS[1]):
         run(x)
-    assert prepared == [("kernel", "float32[3]"), ("kernel", "float32[2]")]
+    assert looked_up == ["float32[3]", "float32[2]"]
 
 
 def test_bad_input_of_numba_cuda_callable():

@@ -17,10 +17,15 @@ from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.jax.arrays import ArraySpec
-from be_runtime.jax.split import Split
+from be_runtime.jax.arrays import ArraySpec, Split
 from be_runtime.kernels import launcher
-from be_runtime.kernels.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
+from be_runtime.kernels.geometry import (
+    automatic_block,
+    automatic_geometry,
+    choose_geometry,
+    explicit_geometry,
+    scalar_param,
+)
 from be_runtime.kernels.launcher import (
     Compiled,
     Form,
@@ -33,7 +38,7 @@ from be_runtime.kernels.launcher import (
 from be_runtime.kernels.raw import Sizes, read_sizes
 from be_runtime.load.process import PROCESS
 from be_runtime.signature.model import Param, Role
-from be_runtime.store.cache import Cache
+from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
@@ -200,20 +205,22 @@ def test_the_id_holds_headers_by_their_content_and_their_name_below_a_folder(tmp
         header = folder / name
         header.parent.mkdir(parents=True)
         header.write_text(text)
-        ids.append(obtain(tmp_path / str(number), Compiled(IMAGES, dependencies=(header,)), folder=folder).id)
+        ids.append(obtain(tmp_path / str(number), Compiled(IMAGES, BuildOutput((), (header,))), folder=folder).id)
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
 
 
 def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
-    made = (Compiled((KernelImage(Arch(9, 0), "f", code),), unknown=("a header",)) for code in (b"a", b"b"))
+    made = (
+        Compiled((KernelImage(Arch(9, 0), "f", code),), BuildOutput((), unknown=("a header",))) for code in (b"a", b"b")
+    )
     one, other = (obtain(tmp_path / str(number), each) for number, each in enumerate(made))
     assert one.id != other.id
 
 
 @given(st.binary(min_size=1, max_size=8))
 def test_a_scalar_keeps_its_bytes(value: bytes):
-    assert struct.pack("<q", launcher.scalar_param(value).first)[: len(value)] == value
+    assert struct.pack("<q", scalar_param(value)[1])[: len(value)] == value
 
 
 @given(st.tuples(st.text(max_size=4), st.binary(max_size=4)), st.tuples(st.text(max_size=4), st.binary(max_size=4)))

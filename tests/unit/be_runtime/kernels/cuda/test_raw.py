@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,14 @@ import pytest
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
-from be_runtime.jax.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from be_runtime.jax.split import Split
+from be_runtime.jax.arrays import ArraySpec, Split, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.kernels.launcher import KernelParam
-from be_runtime.kernels.nvrtc import Nvrtc, libraries, missing_header_hints, places
+from be_runtime.kernels.nvrtc import Nvrtc, find_headers, libraries, missing_header_hints, places
 from be_runtime.kernels.raw import bind_params, cuda_kernel, scalar_params
 from be_runtime.kernels.raw_compiler import (
-    Headers,
     RawKernel,
-    Search,
     compile_raw,
     entry_in_cubin,
-    find_headers,
     for_nvrtc,
     instantiated,
     named_paths,
@@ -32,8 +27,10 @@ from be_runtime.kernels.raw_compiler import (
     read_prototype,
 )
 from be_runtime.load.process import PROCESS
+from be_runtime.store.cache import BuildOutput
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.machines import SITE, File, MemorySystem
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
@@ -50,7 +47,7 @@ def bound(params: str = PARAMS, inputs: Any = (X,), outs: Any = (Y,), scratch: A
     given = ({"n": 7, "by": 0.5} | scalars) if params is PARAMS else scalars
     converted = dict(convert_attributes("f", scalar_params(prototype), given))
     call = Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()))
-    return [tuple(param) for param in bind_params("f", prototype, call, converted)]
+    return [*bind_params("f", prototype, call, converted)]
 
 
 CALLS: list[dict[str, Any]] = [
@@ -211,12 +208,8 @@ def test_parameters_of_kernels_or_why_they_can_not_be_launched():
     assert parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
 
 
-def find(source: str, *folders: Path, own: tuple[Path, ...] = (), built_in: tuple[str, ...] = ()) -> Headers:
-    def read(path: Path) -> str | None:
-        return path.read_text() if path.is_file() else None
-
-    search = Search(folders, own, built_in, read, lambda path: Path(os.path.realpath(path)))
-    return find_headers(source, "k.cu", search)
+def find(source: str, *folders: Path, own: tuple[Path, ...] = ()) -> BuildOutput:
+    return find_headers(source, "k.cu", folders, own, LocalSystem())
 
 
 def write(path: Path, text: str = "") -> Path:
@@ -232,7 +225,7 @@ def test_headers_are_followed_and_each_read_once(tmp_path: Path):
     write(second / "sub" / "c.h", '#include "d.h"')
     write(second / "sub" / "d.h")
     found = find('#include "a.h"\n', first, second)
-    assert sorted(path.name for path in found.files) == ["a.h", "b.h", "c.h", "d.h"]
+    assert sorted(Path(path).name for path in found.dependencies) == ["a.h", "b.h", "c.h", "d.h"]
     assert found.unknown == ()
     assert {first / "missing.h", first / "sub" / "c.h"} <= set(found.absent)
 
@@ -247,15 +240,15 @@ SPELLINGS = (
 def test_every_spelling_is_found_and_words_that_are_no_directive_are_not(tmp_path: Path):
     header = write(tmp_path / "x.h")
     for spelling in SPELLINGS:
-        assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == Headers((header,), ())
+        assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == BuildOutput((), (header,))
     for line in ("// we include HEADER", "include HEADER", 'puts("#include HEADER");', "#ifdef include"):
-        assert find(line) == Headers((), ())
+        assert find(line) == BuildOutput(())
 
 
 def test_a_header_in_any_folder_may_be_meant(tmp_path: Path):
     """`#include_next`, and `<>` beside `""`, pass over what a plain search would find first."""
     headers = [write(tmp_path / name / "x.h") for name in ("a", "b")]
-    assert find("#include <x.h>", tmp_path / "a", tmp_path / "b").files == tuple(headers)
+    assert find("#include <x.h>", tmp_path / "a", tmp_path / "b").dependencies == tuple(headers)
 
 
 def test_paths_that_grow_end(tmp_path: Path):
@@ -264,7 +257,7 @@ def test_paths_that_grow_end(tmp_path: Path):
     write(tmp_path / "y.h")
     (tmp_path / "link").symlink_to(".")
     write(tmp_path / "z.h", '#include "link/z.h"\n#include "link/y.h"')
-    assert len(find('#include "x.h"\n#include "z.h"', tmp_path).files) < 8
+    assert len(find('#include "x.h"\n#include "z.h"', tmp_path).dependencies) < 8
 
 
 @pytest.mark.parametrize("line", ["#include HEADER", "  # include S(x)", "#if __has_include(HEADER)\n#endif"])
@@ -278,8 +271,8 @@ def test_a_macro_in_place_of_a_name_is_said(line: str, tmp_path: Path):
 
 def test_cudas_own_headers_are_read_but_not_waited_for(tmp_path: Path):
     own = write(tmp_path / "cuda" / "c.h", "#include <other.h>\n#include <cstdint>")
-    found = find("#include <c.h>", tmp_path / "mine", own=(tmp_path / "cuda",), built_in=("cstdint",))
-    assert found.files == (own,)
+    found = find("#include <c.h>", tmp_path / "mine", own=(tmp_path / "cuda",))
+    assert found.dependencies == (own,)
     assert set(found.absent) == {tmp_path / "mine" / "c.h", tmp_path / "mine" / "other.h"}
 
 

@@ -19,7 +19,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba import source as source_module
-from be_runtime.kernels.numba.cpu_handler import MESSAGE_SIZE, check_count, report, signature_of
+from be_runtime.kernels.numba.cpu import MESSAGE_SIZE, check_count, report, signature_of
 from be_runtime.kernels.numba.gpu import check_words
 from be_runtime.kernels.numba.source import (
     augmented,

@@ -23,7 +23,7 @@ import be_runtime
 from be_runtime import ArgumentError, BuildError, LoadError, list_registered_targets, numba_kernel
 from be_runtime.dtypes import BY_NAME
 from be_runtime.jax.port import ffi_include_dir
-from be_runtime.kernels.numba.cpu_handler import Parameter, Signature, intrinsics
+from be_runtime.kernels.numba.cpu import Parameter, Signature
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
 from be_runtime.load.process import PROCESS
 from be_runtime.own_files import NATIVE_DIR
@@ -313,7 +313,9 @@ class Stamps:
 
     def __init__(self, awaited: int = 0) -> None:
         self.count = count = np.zeros(1, np.int64)
-        memory, address = intrinsics().memory, count.ctypes.data
+        from be_runtime.kernels.numba.cpu_handler import memory
+
+        address = count.ctypes.data
 
         @njit
         def stamp(x, out):

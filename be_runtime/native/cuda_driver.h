@@ -10,6 +10,8 @@
 namespace be_cuda {
 
 using Result = int;
+using Stream = void*;
+constexpr int kRelaxedCapture = 2;
 
 /// A function of the library, which becomes a pointer of its type.
 struct Symbol {

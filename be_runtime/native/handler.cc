@@ -162,9 +162,11 @@ void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared, co
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const int64_t args = frame->args.size, rets = frame->rets.size;
   if (args != entry.arg_count || rets != entry.ret_count)
-    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name, entry.arg_count, entry.ret_count, args, rets,
+    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name,
+                entry.arg_count, entry.ret_count, args, rets,
                 rets < entry.ret_count && args > entry.arg_count
-                    ? "; a BE::Tensor that is not const is a result: is a const missing?" : "");
+                    ? "; a BE::Tensor that is not const is a result: is a const missing?"
+                    : "");
   for (int64_t i = 0; i < args + rets; ++i) {
     const XLA_FFI_Buffer* buffer = be_xla::buffer_at(frame, i);
     if (be_holds(reinterpret_cast<const XlaBuffer*>(buffer))) continue;

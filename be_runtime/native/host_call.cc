@@ -85,8 +85,8 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
   return fail(frame, kInvalid,
               "%s: %s %ld has %ld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
               "type %d, with the same extents before them in all buffers of a batch",
-              kernel.name, is_result ? "result" : "argument", is_result ? index - kernel.arg_count : index, buffer->rank,
-              static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
+              kernel.name, is_result ? "result" : "argument", is_result ? index - kernel.arg_count : index,
+              buffer->rank, static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
 
 /// Move to the batch's next element: increase `position`, and the addresses with it.
@@ -130,8 +130,8 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
-    return fail(frame, kInvalid, "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld", kernel.name,
-                kernel.arg_count, count - kernel.arg_count, frame->args.size, frame->rets.size);
+    return fail(frame, kInvalid, "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld",
+                kernel.name, kernel.arg_count, count - kernel.arg_count, frame->args.size, frame->rets.size);
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;

@@ -10,14 +10,12 @@
 
 namespace be_guard {
 
-using be_cuda::Result;
+using be_cuda::kRelaxedCapture, be_cuda::Result, be_cuda::Stream;
 using Address = uint64_t;
-using Stream = void*;
 using Graph = void*;
 using GraphExec = void*;
 
 constexpr unsigned kNonBlocking = 1;
-constexpr int kRelaxedCapture = 2;
 inline Stream const kLegacyStream = reinterpret_cast<Stream>(1), kThreadStream = reinterpret_cast<Stream>(2);
 
 /// The driver's functions; if there are none, `problem` gives the reason.

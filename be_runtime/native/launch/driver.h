@@ -9,17 +9,15 @@
 
 namespace be_launch {
 
-using be_cuda::Result;
+using be_cuda::kRelaxedCapture, be_cuda::Result, be_cuda::Stream;
 using Context = void*;
 using Module = void*;
 using Function = void*;
-using Stream = void*;
 
 constexpr int kMaxThreads = 0, kStaticShared = 1, kMaxDynamicShared = 8, kNonPortableCluster = 14;
 constexpr int kArchMajor = 75, kArchMinor = 76, kSharedOptin = 97;
 constexpr int kCooperative = 2, kClusterDimension = 4;
 constexpr int kJitErrorLog = 5, kJitErrorLogSize = 6;
-constexpr int kRelaxedCapture = 2;
 constexpr unsigned kDefaultDynamicShared = 48 * 1024;
 
 struct LaunchAttribute {

@@ -35,6 +35,7 @@ struct Access {
 /// Compiled with the handler, not with every source: see brainevent/detail/access_error.h.
 BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_access(const BE::internal::Access&);
 
+#if defined(BE_INTERNAL_CHECKED)
 namespace BE::internal {
 
 #if defined(__CUDACC__)
@@ -92,6 +93,7 @@ BE_HD inline void report_access(Access access, const char* function, const char*
 }
 
 }  // namespace BE::internal
+#endif
 
 /// Stand around an entry point's call in its trampoline. While the stream is recorded nothing can be asked of it.
 #define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \

@@ -15,7 +15,14 @@ from be_toolchain.install.facts import gather_situation
 from be_toolchain.install.installers import Installer, find_installer
 from be_toolchain.install.managed import ManagedStore, sweep
 from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan, require_store
-from be_toolchain.machine.files import ENV_STORE, OTHER_STORE, find_store, misnamed_store
+from be_toolchain.machine.files import (
+    ENV_STORE,
+    OTHER_STORE,
+    find_store,
+    misnamed_store,
+    placed_store,
+    store_dir,
+)
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import INTERRUPTED_BY_USER, WORKS, say
 
@@ -75,7 +82,8 @@ def _is_confirmed(arguments: argparse.Namespace) -> bool:
 def _store(system: System) -> ManagedStore:
     """Return the store of this user."""
     _require_store_setting(system)
-    return ManagedStore(require_store(find_store(system).path))
+    found = find_store(system).path
+    return ManagedStore(require_store(placed_store(system.environ) if found == store_dir(system.environ) else found))
 
 
 def _require_store_setting(system: System) -> None:

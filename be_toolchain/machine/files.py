@@ -67,11 +67,17 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     if named.startswith("/"):
         return Path(named)
     data = _user_folder(environ, "XDG_DATA_HOME", ".local/share")
-    if data is not None and environ is os.environ:
-        import platformdirs  # a load that finds its toolchain's record has no need of it
-
-        return platformdirs.user_data_path(APP) / "toolchains"
     return data and data / APP / "toolchains"
+
+
+def placed_store(environ: Mapping[str, str]) -> Path | None:
+    """Return `store_dir` for a command that writes into it: platformdirs places the folder of this process's user."""
+    folder = store_dir(environ)
+    if folder is None or environ is not os.environ or environ.get(ENV_STORE, "").strip().startswith("/"):
+        return folder
+    import platformdirs  # a warm load looks for the folder, and would pay 2 ms for the import
+
+    return platformdirs.user_data_path(APP) / "toolchains"
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:

@@ -12,7 +12,7 @@ from be_runtime.errors import BuildError, CacheError, LoadError
 from be_runtime.load.registry import Session
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.store.cache import BuildOutput, Cache, Entry
-from be_runtime.store.folder import disk_errors, is_passing
+from be_runtime.store.folder import IMPORTED, disk_errors, is_passing
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import THIS_PROCESS
 from be_toolchain.machine.system import System
@@ -59,16 +59,16 @@ def find_or_build(recipe: Recipe, store: Cache, session: Session, *, force: bool
     entry = None if force else store.get(key)
     if entry is not None:
         return entry
-    from be_runtime.store.places import open_exchange
-
     exchange: Exchange | None = None
     on_wait, patience_s = Waiting(key.name).report, session.settings.lock_timeout_s
     try:
         with store.building(key, force=force, lock_timeout_s=patience_s, on_wait=on_wait) as building:
             if building.entry is None:
-                exchange = open_exchange(
-                    recipe.share, key.name, building.is_there, session.settings, session.system, say, session.cache.root
-                )
+                if _is_shared(session):
+                    from be_runtime.store.places import open_exchange
+
+                    places = (session.settings, session.system, say, session.cache.root)
+                    exchange = open_exchange(recipe.share, key.name, building.is_there, *places)
                 if exchange is None or not exchange.get(building, force=force):
                     building.publish(recipe.make(building.folder))
     except BaseException as error:
@@ -79,6 +79,16 @@ def find_or_build(recipe: Recipe, store: Cache, session: Session, *, force: bool
     if exchange is not None:
         exchange.put(building.entry)
     return building.entry
+
+
+def _is_shared(session: Session) -> bool:
+    """Return whether another store may have an entry: an import, the job or a remote cache; most builds have none."""
+    from be_toolchain.remote import RemoteSource, find_remote
+
+    settings = session.settings
+    if settings.cluster or Path(session.cache.root, IMPORTED).is_dir():
+        return True
+    return find_remote(session.system, settings.remote_cache, settings.remote_cache_public_key) != RemoteSource()
 
 
 class Attempts:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MANIFEST, KEY = "manifest.json", "key.json"
+
+IMPORTED = "imported"
+"""Folder of imported artifacts below the cache's folder."""
 RESERVED = frozenset({MANIFEST, KEY})
 
 PASSING = frozenset({errno.EIO, errno.ESTALE})

@@ -22,7 +22,7 @@ from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
 from be_runtime.store.artifact import Artifact, unpack
 from be_runtime.store.cache import Entry
-from be_runtime.store.folder import DIGEST, cache_errors, make_way, own_folder
+from be_runtime.store.folder import DIGEST, IMPORTED, cache_errors, make_way, own_folder
 from be_runtime.store.job import Job
 from be_runtime.store.lookup import replace_private
 from be_runtime.store.publish import Building
@@ -55,7 +55,7 @@ class Imported:
     """
 
     def __init__(self, root: Path) -> None:
-        self.folder = Path(own_folder(str(root)), "imported")
+        self.folder = Path(own_folder(str(root)), IMPORTED)
         self.secrets: tuple[str, ...] = ()
 
     def describe(self) -> str:

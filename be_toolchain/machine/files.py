@@ -89,11 +89,16 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     '/home/ada/.config/be_toolchain/be-toolchain.toml'
     """
     settings = _user_folder(environ, "XDG_CONFIG_HOME", ".config")
-    if settings is not None and environ is os.environ:
-        import platformdirs
-
-        return platformdirs.user_config_path(APP) / FILE
     return settings and settings / APP / FILE
+
+
+def placed_file(environ: Mapping[str, str]) -> Path | None:
+    """Return `user_file` for a message that asks the user to write it: platformdirs places it."""
+    if (file := user_file(environ)) is None or environ is not os.environ:
+        return file
+    import platformdirs
+
+    return platformdirs.user_config_path(APP) / FILE
 
 
 def usual_cache(environ: Mapping[str, str]) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.files import parse_toml, user_file
+from be_toolchain.machine.files import parse_toml, placed_file, user_file
 from be_toolchain.machine.system import FolderFacts, System
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
 
 def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     """Return the hint that names the settings for trusting a project's file in some folders."""
-    file = user_file(system.environ)
+    file = placed_file(system.environ)
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []

@@ -13,7 +13,7 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.files import APP, CACHE, FILE, placed_store, store_dir, user_file, usual_cache
+from be_toolchain.machine.files import APP, CACHE, FILE, placed_file, placed_store, store_dir, user_file, usual_cache
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust import distrusted_places
 from be_toolchain.settings import (
@@ -252,7 +252,7 @@ def test_the_users_folders_are_where_platformdirs_has_them(named: str, monkeypat
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert store_dir(environ) == placed_store(os.environ) == platformdirs.user_data_path(APP) / "toolchains"
-    assert user_file(environ) == user_file(os.environ) == platformdirs.user_config_path(APP) / FILE
+    assert user_file(environ) == placed_file(os.environ) == platformdirs.user_config_path(APP) / FILE
     assert usual_cache(environ) == platformdirs.user_cache_path(CACHE)
 
 

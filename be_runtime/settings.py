@@ -43,7 +43,7 @@ class Settings(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """True if what is compiled here goes to other processes or machines."""
+        """True if other processes or machines get the modules that are compiled here."""
         return self.cluster or self.remote_cache_write
 
     @classmethod

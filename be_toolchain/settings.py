@@ -392,7 +392,7 @@ def _has_table(text: str) -> bool:
 
 
 def _table_of(data: dict[str, Any]) -> Any:
-    """Return the table in a ``pyproject.toml``, or whatever has its name."""
+    """Return the value of the table's name in a ``pyproject.toml``."""
     tool = data.get("tool")
     return tool.get(_NAME) if isinstance(tool, dict) else None
 

@@ -37,7 +37,7 @@ class HostCompiler(NamedTuple):
     Parameters
     ----------
     path : Path
-        The absolute path by which it is called: a link to ccache stays a link.
+        The absolute path to call: a link to ccache stays a link.
     family : {"gcc", "clang"}
         The kind of its command line and version numbers.
     version : str

@@ -184,7 +184,7 @@ def job_count(processors: int, available_bytes: int | None, wanted: int | None =
     available_bytes : int or None
         Available memory; None if unknown.
     wanted : int, optional
-        Number that the caller requests, whatever the memory.
+        Number that the caller requests, regardless of the memory.
     limit : int, optional
         Upper limit.
 
@@ -217,7 +217,7 @@ def available_memory_bytes(system: System) -> int | None:
 
 
 def _memory_groups(system: System) -> list[Path]:
-    """List the folders of this process's control group and its ancestors, each of which may have a limit."""
+    """List the folders of this process's control group and its ancestors; each may have a limit."""
     folders: list[Path] = []
     for line in (system.read_text(_OWN_GROUPS) or "").splitlines():
         _, _, rest = line.partition(":")

@@ -79,7 +79,7 @@ def parse_depfile(text: str) -> tuple[str, ...]:
 
 
 def _unescaped(escaped: re.Match[str]) -> str:
-    """Return the text that an escape stands for."""
+    """Return the text of an escape."""
     backslashes, blank, sign, dollar = escaped.groups()
     return backslashes[::2] + blank if blank else sign or dollar
 

@@ -85,7 +85,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> B
 
 
 def read_measured(entry: Entry) -> Measured:
-    """Read what `measure_build` wrote."""
+    """Read the files that `measure_build` wrote."""
     listed = json.loads(entry.output(_LIST).read_bytes())
     cubins = ((Arch.parse(arch), entry.output(name)) for arch, name in listed["cubins"])
     return Measured(tuple(MeasuredStep(*step) for step in listed["steps"]), tuple(cubins), entry.output(LIBRARY))

@@ -348,7 +348,7 @@ def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
 
 
 def _split_compilation(compilation: Edge, data: str, text: str) -> tuple[Edge, Edge]:
-    """Split the host compiler's command in two, of which only the second one waits for the device code in `data`."""
+    """Split the host compiler's command in two; only the second command waits for the device code in `data`."""
     (target,) = compilation.outputs
     assembly = str(PurePath(text).parent / f"{PurePath(target).stem}.s")
     argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)

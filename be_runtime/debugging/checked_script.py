@@ -88,9 +88,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _checked(tool: str, calls: Path) -> Debugging:
-    """Turn on checked mode, of which sanitizers use the guards: each array of a kernel is an allocation of its own.
+    """Turn on checked mode; sanitizers use its guards: each array of a kernel is an allocation of its own.
 
-    ``BE_DEBUG`` is for processes that the program starts, so what it began here ends.
+    ``BE_DEBUG`` is for processes that the program starts, so it is turned off here.
     """
     PROCESS.settings()
     PROCESS.debug(None)

@@ -191,7 +191,7 @@ class FollowedModule:
             self._stamps = stamps  # last: another thread that finds nothing changed takes the module
 
     def _make(self, seen: dict[str, Stamp]) -> tuple[CompiledModule, dict[str, Stamp]]:
-        """Return the module of the current files and their stamps, of which `seen` were taken before."""
+        """Return the module of the current files and their stamps; `seen` has the stamps that were taken before."""
         began_ns = time.time_ns()
         request = self._request._replace(units=self._reread(self._request))
         made = self._maker.make(request, self._options)

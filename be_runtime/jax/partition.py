@@ -91,7 +91,7 @@ class Placement:
 
 
 def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Warn of arguments of which a device needs a larger part than it has."""
+    """Warn of arguments that a device needs a larger part of than it has."""
     for number, (factors, sharding, shape) in enumerate(zip(split.operands, shardings, shapes, strict=True)):
         counts = sharding.tile_assignment_dimensions() if sharding.is_tiled() else ()
         for axis, (factor, count) in enumerate(zip(factors, counts, strict=False)):

@@ -447,7 +447,7 @@ def batch(
 
 
 def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
-    """Return whether a batch can become more elements along the first axis, each of which is computed alone."""
+    """Return whether a batch can become more elements along the first axis, since each is computed alone."""
     is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
     pairs = zip(call.split.operands, mapped, strict=True)
     return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)

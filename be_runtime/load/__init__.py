@@ -1,1 +1,1 @@
-"""The steps of a load: session, key, prebuilt folder, cache, build, registration. Imports `compile` and `xla`."""
+"""The steps of a load: session, key, prebuilt folder, cache, build, registration. Imports `compile` and `jax`."""

@@ -1,4 +1,4 @@
-"""Checked mode: targets in front of targets, whose handlers check each call, and what they found.
+"""Checked mode: targets whose handlers check each call of another target, and their findings.
 
 The handlers are slots of ``native/guard.cc``.
 """
@@ -33,16 +33,16 @@ _NATIVE = "guard"
 _LDFLAGS = ("-ldl",)
 _PREFIX = "be.checked."
 _LATEST = 1000
-"""Number of findings that an error of XLA may tell of."""
+"""Number of findings to keep for `FindingError`, which an error of XLA only names."""
 
 _ROOM = 1 << 20
-"""Bytes of findings that are taken at once."""
+"""Size of the buffer for findings, in bytes."""
 
 Targets = tuple[tuple[str, str], ...]
 
 
 class Guards:
-    """The checked targets of a process, and what their calls found.
+    """The checked targets of a process, and the findings of their calls.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class Guards:
         self._known: dict[tuple[str, str], str] = {}
         self._listeners: list[Findings] = []
         self._everywhere: list[Debugging] = []
-        self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
-        self._is_kept = False  # a module's calls are always checked
+        self._latest: deque[Finding] = deque(maxlen=_LATEST)
+        self._has_permanent = False
         self._lock = ThreadLock()
-        atexit.register(self._say_all)
+        atexit.register(self._report_at_exit)
 
     def target(self, platform: str, name: str) -> str:
-        """Return the target that checks the calls of another one; that itself if it can't be checked."""
+        """Return the checking target of a target; the target itself if it can't be checked."""
         with self._lock:
             if (platform, name) not in self._known:
                 self._known[platform, name] = self._make(platform, name)
@@ -82,13 +82,13 @@ class Guards:
         return target.name
 
     def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
-        """Make a handler for a name that checks the calls of another one; that runs once, since it may have effects."""
+        """Return a checking handler of a handler, which runs once for each call, since it may have side effects."""
         text = checks.call_text(name, "", chosen, once=True, hidden=0)
         with self._lock:
             return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
 
     def _front(self, stages: dict[str, int], *, is_gpu: bool, usual: bytes | None) -> object:
-        """Take a slot; a library has a fixed number of them, so a copy of it is loaded when they are used up."""
+        """Take a slot of the last library; load a copy of the library if it has no free slot."""
         made = (ctypes.c_void_p * 2)()
         for library in (*self._libraries[-1:], None):
             execute, instantiate = (ctypes.c_void_p(stages.get(stage)) for stage in ("execute", "instantiate"))
@@ -102,7 +102,7 @@ class Guards:
         library = native_library(_NATIVE, session, _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
-        is_sanitized = bool(session.settings.sanitize)  # whose own handler of faults tells more
+        is_sanitized = bool(session.settings.sanitize)  # the sanitizer reports faults itself
         library.be_guard_exact(ctypes.c_int32(is_sanitized))
         if not is_sanitized:
             library.be_guard_name_faults()
@@ -113,69 +113,69 @@ class Guards:
         return library
 
     def always(self, chosen: Checks) -> Guard:
-        """Return a mode that is never left."""
-        self._is_kept = True
+        """Return a mode that stays on until the process ends."""
+        self._has_permanent = True
         check_calls(is_on=True)
         return Guard(chosen, self)
 
     def start(self, chosen: Checks | None) -> Debugging:
-        """Check all calls of the process from now on, until the result is entered as a context; None ends all that."""
+        """Check all calls of the process until the result is entered as a context; None ends all such modes."""
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
         made = Debugging(self, None if chosen is None else Guard(chosen, self))
-        self.spread([*self._everywhere, made])
+        self.set_modes([*self._everywhere, made])
         return made
 
-    def _say_all(self) -> None:
-        """Write what is found in the process to standard error when it ends."""
+    def _report_at_exit(self) -> None:
+        """Write the findings of the process's modes to standard error when the process ends."""
         for each in self._everywhere:
             if each.mode is not None and each.mode.checks.on_finding != "collect" and each.findings.has_any:
                 say(f"checked mode, in this process:\n{each.findings.report()}")
 
-    def spread(self, everywhere: Sequence[Debugging]) -> None:
-        """Let the last of some modes be that of the process."""
+    def set_modes(self, everywhere: Sequence[Debugging]) -> None:
+        """Set the modes of the process; the last active mode wins."""
         self._everywhere = [each for each in everywhere if each.mode is not None]
         checks.STATE.everywhere = self._everywhere[-1].mode if self._everywhere else None
 
-    def without(self, debugging: Debugging) -> None:
-        """Let a mode no longer be one of the process."""
-        self.spread([each for each in self._everywhere if each is not debugging])
+    def remove_mode(self, debugging: Debugging) -> None:
+        """Remove a mode from the modes of the process."""
+        self.set_modes([each for each in self._everywhere if each is not debugging])
 
     def listen(self, findings: Findings) -> None:
-        """Hand what is found from now on to these findings too."""
+        """Add all further findings to `findings` too."""
         self.fetch()
         self._listeners.append(findings)
         check_calls(is_on=True)
 
     def leave(self, findings: Findings) -> None:
-        """Hand nothing more to these findings."""
+        """Stop adding findings to `findings`."""
         self.fetch()
         self._listeners = [each for each in self._listeners if each is not findings]
-        check_calls(is_on=self._is_kept or bool(self._listeners))
+        check_calls(is_on=self._has_permanent or bool(self._listeners))
 
-    def told_by(self, error: Exception) -> tuple[Finding, ...]:
-        """Return the findings that an error of XLA tells of, each once."""
+    def findings_in(self, error: Exception) -> tuple[Finding, ...]:
+        """Return the findings in the text of an error of XLA, each once."""
         text = str(error)
         if "BE801 " not in text:
             return ()
         self.fetch()
         with self._lock:
-            told = [each for each in self._latest if each.message in text and each.caller in text]
-        return tuple(dict.fromkeys(told))
+            named = [each for each in self._latest if each.message in text and each.caller in text]
+        return tuple(dict.fromkeys(named))
 
     def note(self, text: str) -> None:
-        """Tell all that listen what is not checked."""
+        """Add a note on a call that is not checked to all listeners."""
         for listener in self._listeners:
             listener.add((), (text,))
 
     def note_call(self, kernel: str, caller: str) -> None:
-        """Keep the line that calls a kernel, with the findings of all that listen."""
+        """Record the line that calls a kernel in all listeners."""
         for listener in self._listeners:
             listener.calls.setdefault(kernel, {})[caller] = None
 
     def fetch(self) -> list[Finding]:
-        """Take what was found since the last call, hand it to all that listen, and return the findings."""
+        """Return the findings since the last fetch, and add them to all listeners."""
         with self._lock:
             lines = [line for library in self._libraries for line in _take(library)]
             found, notes = read_findings(lines)
@@ -206,7 +206,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
 
 
 def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Load a library once more, with variables of its own: the loader knows a file by its inode."""
+    """Load a copy of a library with its own variables: the loader identifies a file by its inode."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "guard.so")
         shutil.copyfile(library._name, copy)  # noqa: SLF001  # ctypes has no other way to the path
@@ -214,30 +214,30 @@ def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 class Guard(NamedTuple):
-    """A checked mode that is on; see `be_runtime.checks.Active`."""
+    """An active checked mode, see `be_runtime.checks.Active`."""
 
     checks: Checks
     guards: Guards
 
     def guard(self, targets: Targets) -> Targets:
-        """Return the targets that check each call; those given if one of them can't be checked."""
+        """Return the checking targets; the given targets if one of them can't be checked."""
         made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
         return targets if set(made) & set(targets) else made
 
     def note(self, text: str) -> None:
-        """Say what is not checked."""
+        """See `Active.note`."""
         self.guards.note(text)
 
     def note_call(self, kernel: str, caller: str) -> None:
-        """Keep the line that calls a kernel."""
+        """See `Active.note_call`."""
         self.guards.note_call(kernel, caller)
 
     def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
-        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+        """See `Active.front`."""
         return self.guards.front(name, platform, make(), self.checks)
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""
+        """See `Active.run`."""
         with self.raising():
             results = call()
             port.wait(results)
@@ -246,25 +246,25 @@ class Guard(NamedTuple):
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Raise an error of XLA that tells of findings as `FindingError`."""
+        """Raise `FindingError` in place of an error of XLA that names findings."""
         try:
             yield
         except port.runtime_errors() as error:
-            found = self.guards.told_by(error)
+            found = self.guards.findings_in(error)
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
             raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
 
     def report(self) -> None:
-        """Warn of what was found and was no error."""
+        """Warn of the findings that raised no error."""
         for each in self.guards.fetch():
             if self.checks.on_finding == "warn" or not (each.certain or self.checks.on_finding == "collect"):
                 warn_caller("\n".join((str(each), *(f"hint: {hint}" for hint in each.hints))), FindingWarning)
 
 
 class Debugging:
-    """A checked mode: of the process until it is ended, or, as a context, of this thread until it is left.
+    """A checked mode: of the process until `end`, or, as a context manager, of this thread within the block.
 
     Parameters
     ----------
@@ -285,12 +285,12 @@ class Debugging:
             self._stack.enter_context(calls.traced_anew(mode.checks))
 
     def leave_breadcrumbs(self, path: Path) -> None:
-        """Let a file tell which checked calls run, for who reads it after the process has died."""
+        """Write the running checked calls to a file, which tells them even after the process has died."""
         self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> Findings:
         if self.mode is not None:
-            self._guards.without(self)
+            self._guards.remove_mode(self)
             self._stack.enter_context(checks.using(self.mode))
             self._stack.enter_context(self.mode.raising())
         return self.findings
@@ -302,8 +302,8 @@ class Debugging:
         self._stack.__exit__(kind, error, traceback)
 
     def end(self) -> None:
-        """Check nothing more; what other threads have traced meanwhile would go on to check."""
-        self._guards.without(self)
+        """Stop checking; drop JAX's programs, since other threads may have traced checked calls."""
+        self._guards.remove_mode(self)
         self._stack.close()
         if self.mode is not None:
             transforms.forget_programs()

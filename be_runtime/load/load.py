@@ -1,4 +1,4 @@
-"""Loads of modules: a request becomes a library in memory whose functions are FFI targets."""
+"""Load modules: turn a request into a library in memory, and register its functions as FFI targets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loade
 
 
 class ModuleRecipe(NamedTuple):
-    """The making of a module's library.
+    """A module to build: the request and everything that the build needs.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class ModuleRecipe(NamedTuple):
 
 
 def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, Tools]:
-    """Resolve the toolchain of a request, and what it takes of the process: architectures and folders."""
+    """Resolve the toolchain of a request, its architectures and its folders."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
     tools = gather_tools(
@@ -152,8 +152,8 @@ def module_recipe(
 ) -> ModuleRecipe:
     """Make the key of a module, and return it with everything that the build needs.
 
-    A process that shares its modules adds flags by which a library names no folder of this machine. Line information
-    names the source's folder, so a module with line information is not shared.
+    A process that shares its modules adds flags that keep folders of this machine out of the library. A module with
+    line information names the folder of its source, so it is not shared.
     """
     key = module_key(request, tools, toolchain)
     if session.settings.shares and not request.compile.line_info:
@@ -196,30 +196,30 @@ def _say_origin(entry: Entry, key: CacheKey, session: Session) -> None:
 
 
 class SourceRemaker:
-    """Makes a module anew from its sources, see `be_runtime.load.module.Remaker`."""
+    """Builds a module anew from its sources, see `be_runtime.load.module.Remaker`."""
 
     def __init__(self, request: BuildRequest, options: LoadOptions, session: Session) -> None:
         self._request, self._options, self._session = request, options, session
         self._checked: CompiledModule | None = None
 
     def build(self, wanted: Demand) -> BuiltLibrary:
-        """Return the library for other machines, see `portable_request`."""
+        """Return the library for the requested machines, see `portable_request`."""
         from be_runtime.load.identity import portable_request
 
         options = self._options._replace(force_rebuild=False)
         return build_library(portable_request(self._request, wanted), options, self._session, wanted.baseline)[0]
 
     def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
-        """Return the report of the compilers on the module."""
+        """Return the compilers' report on the module."""
         return report_module(self._request, self._options, self._session, blocks, loops=loops)
 
     def checked(self) -> CompiledModule:
-        """Return the module with accesses through tensors checked; its second library is built once.
+        """Return the module compiled with checks of accesses through tensors, built on first use.
 
         Raises
         ------
         BuildError, LoadError
-            It does not compile so, or may not be compiled.
+            It can't be compiled with checks, or must not be compiled.
         """
         if self._checked is None:
             compiled = self._request.compile._replace(checked=True, line_info=True)
@@ -335,21 +335,21 @@ def open_prebuilt(
 
 
 class PrebuiltRemaker(NamedTuple):
-    """Makes again what is needed of a module that was built ahead of time, see `be_runtime.load.module.Remaker`."""
+    """Serves a module that was built ahead of time, see `be_runtime.load.module.Remaker`."""
 
     made: Made
     image: CodeImage
     library: ctypes.CDLL
 
     def build(self, wanted: Demand) -> BuiltLibrary:
-        """Return the library as it is, if it suits."""
+        """Return the library as it is, if it runs on the requested machines."""
         from be_runtime.store.images import mapped_bytes  # few modules are built ahead of time
 
         data = mapped_bytes(self.image, self.library, self.made.name, wanted)
         return BuiltLibrary(self.image, data, self.made.functions)
 
     def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
-        """Return what cuobjdump reads in the library."""
+        """Return cuobjdump's report on the library."""
         from be_runtime.report import report_library
 
         report = report_library(self.made.name, self.made.path, LocalSystem(), blocks)

@@ -67,7 +67,7 @@ def _load_hints(message: str) -> tuple[str, ...]:
 
 
 class BuiltLibrary(NamedTuple):
-    """A module's library for exported programs, and its functions."""
+    """The library of a module for an exported program, and its functions."""
 
     image: CodeImage
     data: bytes
@@ -75,7 +75,7 @@ class BuiltLibrary(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A module that was compiled, now or long ago.
+    """A compiled module: its name, library and functions.
 
     Parameters
     ----------
@@ -85,9 +85,9 @@ class Made(NamedTuple):
         Path of the library.
     functions : dict of str to Handlers
     content : str
-        Hash of everything that the library was made from; the same in every process.
+        Hash of all inputs of the library; equal in every process.
     origin : str
-        Hash of what each function was made from, the same in a module that has more functions of the same source.
+        Hash of the inputs without the list of functions; equal in modules with other functions of the same source.
     """
 
     name: str
@@ -99,16 +99,16 @@ class Made(NamedTuple):
 
 
 class Remaker(Protocol):
-    """Makes again what is needed of a loaded module."""
+    """Builds, reports or checks a loaded module anew."""
 
     def build(self, wanted: Demand) -> BuiltLibrary:
-        """Return the module's library for exported programs."""
+        """Return the library for an exported program."""
 
     def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
-        """Return the module's report, with the occupancy at these block sizes, and with loops on request."""
+        """Return the compilers' report, with the occupancy for the block sizes."""
 
     def checked(self) -> CompiledModule | None:
-        """Return the module with accesses through tensors checked; None if it can't be compiled anew."""
+        """Return the module compiled with checks of accesses through tensors; None without sources."""
 
 
 class ModuleInfo:
@@ -155,7 +155,7 @@ class ModuleInfo:
 
     @staticmethod
     def of(module: LoadedModule) -> ModuleInfo:
-        """Return a module's own, which no function of the module can hide."""
+        """Return the description of a module, even if a function of the module is called ``info``."""
         return module.__info__
 
     @property
@@ -164,7 +164,7 @@ class ModuleInfo:
         return list(self._symbols)
 
     def identity(self, name: str) -> str:
-        """Return what a function's handler is, the same in a module that has more functions of the same source."""
+        """Return the identity of a function's handler, equal in modules with other functions of the same source."""
         handlers = self.handlers[name]
         return " ".join((self._origin, handlers.call_name, *handlers.spec, self._symbols[name]))
 
@@ -186,12 +186,12 @@ class ModuleInfo:
         return port.stage_capsules({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
 
     def carry(self, name: str, wanted: Demand) -> Carried:
-        """Return what an exported program carries of a function.
+        """Return the code of a function for an exported program.
 
         Raises
         ------
         BeRuntimeError, ToolchainError
-            The library can't be made as it is wanted.
+            The library can't be built for the requested machines.
         """
         made = self._maker.build(wanted)
         return carried_library(
@@ -200,15 +200,15 @@ class ModuleInfo:
 
     @public
     def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
-        """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
+        """Report the resources and sizes of the module's kernels, and the seconds of each phase of its build.
 
-        The sources are compiled once more, with ptxas's own report, and the outcome is kept in the cache. Of a module
-        that was built ahead of time, cuobjdump reads the library. What no tool here tells is None.
+        The sources are compiled once more, with ptxas's report, and the cache keeps the result. For a module that was
+        built ahead of time, cuobjdump reads the library. A value that no installed tool prints is None.
 
         Parameters
         ----------
         block_sizes : sequence of int, optional
-            Threads of a block for which occupancy is told; by default 64, 128, 256, 512 and 1024.
+            Numbers of threads for which the occupancy is computed; by default 64, 128, 256, 512 and 1024.
         loops : bool
             Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not.
 
@@ -243,7 +243,7 @@ class ModuleInfo:
         return self._functions[name]
 
     def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
-        """Return the signature of a function, and the function that registers its target, see `KernelFunction`.
+        """Return the signature of a function, and a callable that registers its target, see `KernelFunction`.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class ModuleInfo:
         return signature, partial(self._targets, name)
 
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Register a function's target under a name that its content determines; the checked one in checked mode."""
+        """Register the target of a function, or of its checked twin, under a name that its content determines."""
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
@@ -290,7 +290,7 @@ class ModuleInfo:
         return ((self.platform.lower(), target),)
 
     def name_code(self, name: str) -> None:
-        """Let a fault in a function tell its name; a module that was built by an older release can't."""
+        """Register a function's code, so that a fault reports its name; older releases built libraries without this."""
         from be_runtime.jax.fault_names import NAMES
 
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
@@ -303,14 +303,13 @@ class ModuleInfo:
 
 
 OWN = ("content_hash", "function_names", "get_handler", "info", "name", "path", "report")
-"""The attributes that a module has where no function of it has the name."""
+"""Attributes of a module; a function of the same name hides one."""
 
 
 class LoadedModule:
-    """A loaded module as far as all are the same; stubs add the functions of one.
+    """Base class of loaded modules; stubs add the functions of one module.
 
-    A function comes first: an attribute of the module itself gives way to a function of its name, and is reached
-    through ``module.info``, see `ModuleInfo`.
+    A function hides the module's own attribute of the same name, which ``module.info`` still has, see `ModuleInfo`.
 
     Parameters
     ----------
@@ -333,7 +332,7 @@ class LoadedModule:
 
     @property
     def __info__(self) -> ModuleInfo:
-        """The module's own; two underscores keep out of the way of functions."""
+        """The description of the module; no function can have this name."""
         info: ModuleInfo = self.__dict__["__info__"]
         return info
 
@@ -349,7 +348,7 @@ class LoadedModule:
         return self.__info__.function(name)
 
     def __dir__(self) -> list[str]:
-        """The names of the functions, and what every module has."""
+        """List the functions, and the attributes that every module has."""
         return sorted({*super().__dir__(), *OWN, *self.__info__.function_names})
 
     def __copy__(self) -> Self:
@@ -399,7 +398,7 @@ class CompiledModule(LoadedModule):
 
     @public
     def __getattr__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function of the module, as ``module[name]`` does; else what every module has."""
+        """Return a function of the module, as ``module[name]`` does, else an attribute of every module."""
         info = self.__info__
         if name in info.handlers:
             function = self.__dict__[name] = self[name]

@@ -63,18 +63,18 @@ class Process:
             return cast("T", self._objects[kind])
 
     def choose_cache(self, folder: Path | None) -> None:
-        """Use this cache folder from now on; None restores the one of the environment, or the default."""
+        """Set the cache folder; None restores the folder of the environment, or the default."""
         with self._lock:
             self._chosen_cache = folder
 
     def choose_archs(self, archs: tuple[Arch, ...]) -> None:
-        """Compile device code for these from now on; an empty tuple restores the environment and the devices."""
+        """Set the architectures of device code; an empty tuple restores the environment and the devices."""
         with self._lock:
             self._archs = archs
 
     @contextlib.contextmanager
     def also_for(self, archs: tuple[Arch, ...]) -> Iterator[None]:
-        """Compile device code for these too, besides those that it is for anyway, while this thread traces."""
+        """Compile device code for further architectures while this thread traces."""
         session = self.session()
         system = session.system
         usual = wanted_archs(None, session.archs, session.settings, lambda: device_archs(system)) if archs else ()
@@ -85,7 +85,7 @@ class Process:
             _ALSO.reset(token)
 
     def settings(self) -> Settings:
-        """Read the settings from the current environment; the first that ask for checked mode start it."""
+        """Read the settings from the current environment; start checked mode if they ask for it."""
         settings = Settings.from_environ(os.environ)
         if settings.debug and not self._is_checked:
             self._is_checked = True
@@ -93,7 +93,7 @@ class Process:
         return settings
 
     def debug(self, chosen: Checks | None) -> Debugging:
-        """Check all calls from now on, see `be_runtime.debug`; None ends that."""
+        """Check all calls from now on, see `be_runtime.debug`; None stops checking."""
         return self.guards().start(chosen)
 
     def guards(self) -> Guards:

@@ -111,14 +111,14 @@ def _checked(options: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any
 
 
 def cpp_request(name: str, units: tuple[Unit, ...], functions: Functions, **options: Any) -> BuildRequest:
-    """Make the checked request for a C++ module from `CppOptions`, of which loading options are ignored."""
+    """Make the checked request for a C++ module from `CppOptions`; ignore the options of loading."""
     return BuildRequest(name, "cpp", units, functions, CompileOptions(**_checked(options, CompileOptions._fields)))
 
 
 def cuda_request(
     name: str, units: tuple[Unit, ...], functions: Functions, *, extra_include_paths: object = None, **options: Any
 ) -> BuildRequest:
-    """Make the checked request for a CUDA module from `CudaOptions`, of which loading options are ignored."""
+    """Make the checked request for a CUDA module from `CudaOptions`; ignore the options of loading."""
     includes = check_include_paths(extra_include_paths, refused="\n,'\"")  # nvcc can't pass on the last three
     compiling = CompileOptions(**_checked(options, CompileOptions._fields), include_paths=includes)
     named, asked = arch_flags(compiling.cflags), options.get("compute_capability")
@@ -146,7 +146,7 @@ def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = Tr
 
 
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
-    """Make one unit of one or several source texts, which messages call by the module's name."""
+    """Make one unit of one or several source texts; messages call them by the module's name."""
     checked = check_name(name)
     refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources

@@ -217,7 +217,7 @@ def check_name(value: object, argument: str = "name") -> str:
 
 
 def check_flags(value: object, argument: str) -> tuple[str, ...]:
-    """Check a list of command-line arguments; each stays one argument, whatever its characters.
+    """Check a list of command-line arguments; each stays one argument.
 
     Relative paths in them are relative to the process's working folder.
     """

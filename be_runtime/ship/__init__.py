@@ -1,1 +1,1 @@
-"""Kernels that travel: in an author's own package, and in exported programs. Imports `kernels` and `load`."""
+"""Kernels in an author's own package, and in exported programs. Imports `kernels` and `load`."""

@@ -1,4 +1,4 @@
-"""The build of a package's kernels ahead of time: a artifact of the same bytes wherever the package lies."""
+"""The build of a package's kernels ahead of time: an artifact of the same bytes wherever the package lies."""
 
 from __future__ import annotations
 

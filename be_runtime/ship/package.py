@@ -275,7 +275,7 @@ class _Kernels:
             raise
 
     def _obstacle(self, name: str, artifact: Artifact) -> str:
-        """Return the reason why a artifact's code for a module or a kernel can't be used here; empty if it can."""
+        """Return the reason why an artifact's code for a module or a kernel can't be used here; empty if it can."""
         table = artifact.table
         row = {**table.functions, **table.modules}.get(name)
         if row is None:
@@ -292,7 +292,7 @@ class _Kernels:
         return next(filter(None, (lacking(each, self._devices()) for each in kernels)), "")
 
     def _open(self, name: str, artifact: Artifact) -> Any:
-        """Load a module or a kernel of a artifact."""
+        """Load a module or a kernel of an artifact."""
         row = artifact.table.modules.get(name)
         if row is None:
             from be_runtime.ship.kernels import open_function
@@ -582,7 +582,7 @@ def _with_links_below(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 class Part(NamedTuple):
-    """The share of one module or kernel in a artifact.
+    """The share of one module or kernel in an artifact.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
 
 
 def clear(base: str, name: str | None) -> int:
-    """Remove the entries of one name, or all entries and what killed builds left; return the number of entries."""
+    """Remove the entries of one name, or all entries and the remains of killed builds; return the number of entries."""
     removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
     if name is None:
         sweep(base)

@@ -1,4 +1,4 @@
-"""The index of an artifact: code images by hash, the tables of functions, and what the code was made from."""
+"""The index of an artifact: code images by hash, the tables of functions, and the inputs of the code."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class ImageTarget(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What an artifact was made from, for another machine; paths begin with names of `be_runtime.store.sharing.Roots`.
+    """The inputs of an artifact, for another machine; paths begin with names of `be_runtime.store.sharing.Roots`.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) 
 
 
 def _inputs(row: Mapping[str, Any]) -> Inputs:
-    """Check the types and the limits of what another machine wrote."""
+    """Check the types and the limits of the inputs, which another machine wrote."""
     inputs = Inputs(**row)
     inputs = inputs._replace(
         dependencies=_rows(inputs.dependencies, str, str),
@@ -403,7 +403,7 @@ def render_contents(functions: Mapping[str, Handlers]) -> str:
 
 
 def parse_contents(text: str | bytes) -> dict[str, Handlers]:
-    """Read what `render_contents` wrote.
+    """Parse the text of `render_contents`.
 
     Examples
     --------

@@ -14,12 +14,12 @@ _LONGEST_SHOWN, _LONGEST_ITEM, _LONGEST_LINE = 80, 100, 300
 
 
 class CacheKey:
-    """All that is known of a build's inputs before it starts.
+    """The inputs of a build that are known before it starts.
 
     Parameters
     ----------
     kind : str
-        Kind of the cached thing. Kinds never share an entry, whatever their fields.
+        Kind of the cached thing. Keys of different kinds never share an entry.
     fields : tuple of (str, bytes)
         Labels and encoded values, as `make_key` writes them.
 
@@ -102,7 +102,7 @@ class CacheKey:
 
     @classmethod
     def from_json(cls, text: str) -> CacheKey:
-        """Read what `to_json` wrote.
+        """Parse the text of `to_json`.
 
         Raises
         ------
@@ -152,7 +152,7 @@ def _frame(parts: Sequence[bytes]) -> bytes:
 
 
 def _unframe(data: bytes) -> Iterator[bytes]:
-    """Split what `_frame` joined; raise ValueError for other data."""
+    """Split the bytes that `_frame` joined; raise ValueError for other data."""
     at = 0
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at : at + 8], "little")

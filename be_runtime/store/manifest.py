@@ -188,7 +188,7 @@ def render_manifest(manifest: Manifest) -> str:
 
 
 def parse_manifest(text: str | bytes) -> Manifest:
-    """Read what `render_manifest` wrote.
+    """Parse the text of `render_manifest`.
 
     Raises
     ------
@@ -358,7 +358,7 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
 
 
 def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
-    """Return the paths of which `group_absent` made the rows."""
+    """Return the paths in the rows of `group_absent`."""
     return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in (*row.names, "."))
 
 

@@ -259,7 +259,7 @@ class Shareable(NamedTuple):
 
 
 def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | None = None) -> bytes:
-    """Return the artifact of an entry as one file, with what it was made from.
+    """Return the artifact of an entry as one file, with its inputs.
 
     Raises
     ------

@@ -77,7 +77,7 @@ def time_variants(
     Returns
     -------
     tuple
-        Seconds of one call, including the flush if there is one, by which variants are ranked; the times of one call,
+        Seconds of one call, including the flush if there is one, to rank variants; the times of one call,
         and of one call after a flush of the last cache, without the flush itself.
     """
     unflushed = _time_runners(warm, runs)

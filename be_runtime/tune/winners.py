@@ -40,7 +40,7 @@ def bucket_of(arrays: Shapes) -> str:
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
-    """Return the bucket with the nearest sizes, by ratio, among those of equal dtypes and ranks; None without one.
+    """Return the bucket of equal dtypes and ranks with the nearest sizes, by ratio; None without one.
 
     Examples
     --------

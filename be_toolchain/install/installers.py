@@ -266,7 +266,7 @@ class Uv(Installer):
 
 
 def _pinned(requirements: Path) -> tuple[str, ...]:
-    """Return the options by which pip and uv take exactly the wheels in a file of requirements."""
+    """Return the options that make pip and uv take exactly the wheels in a file of requirements."""
     return ("--no-deps", "--require-hashes", "--requirement", str(requirements))
 
 

@@ -270,7 +270,7 @@ PRINT_VARIABLES = (
     *("COLLECT_NO_DEMANGLE", "FORCE_COLOR", "GCC_COLORS", "GCC_EXTRA_DIAGNOSTIC_OUTPUT", "GCC_URLS", "LANGUAGE"),
     *("MAKEFLAGS", "MFLAGS", "NINJA_STATUS", "SHELLOPTS", "TERM_URLS"),
 )
-"""Variables by which people, Jupyter, make and others change the output of programs."""
+"""Variables that change the output of programs; people, Jupyter, make and others set them."""
 
 
 def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:

@@ -48,4 +48,4 @@ def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):
         raise ValueError(f"it would have {info.file_size} bytes")
     with archive.open(info) as file:
-        return file.read(info.file_size)  # and no more, whatever the compressed bytes hold
+        return file.read(info.file_size)  # no more, even if the compressed bytes hold more

@@ -347,7 +347,7 @@ def numba_cuda_callable(
     outs, signature
         See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
+        As for ``jax.ffi.ffi_call``. With each method, `func` sees the arrays of one element of the batch, and is
         called once for each.
     input_output_aliases : dict of int to int, optional
         Maps the index of an input to the index of the output that starts with the input's content.

@@ -382,7 +382,7 @@ def numba_kernel(
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
         after the outputs.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. Whatever the method, the kernel sees the arrays of one element of the batch:
+        As for ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
         XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional

@@ -35,7 +35,7 @@ from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
 CALL, FAILED, ENTRY = "be_kernel_call", "be_kernel_failed", "be_kernel_entry"
-"""Symbols by which the handler and the C++ beside it call each other."""
+"""Symbols of the calls between the handler and the C++ beside it."""
 
 REFUSED = "be refused: "
 """Prefix of the output line in which the program reports an error of this package."""

@@ -102,7 +102,7 @@ class Function(NamedTuple):
     name : str
         Name without qualifiers.
     call_name : str
-        Qualified name by which code outside all namespaces calls it.
+        Qualified name, as code outside all namespaces calls it.
     params : tuple of CppParam
     returns : str
         Return type as written.

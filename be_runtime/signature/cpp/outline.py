@@ -28,7 +28,7 @@ def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
     r"""Return the documentation above the line of a position; empty if there is none.
 
     Other comments, such as annotations, may stand between them. A blank line or code may not. `annotations` maps the
-    end of each annotation to its start: an annotation may have several lines, none of which is documentation.
+    end of each annotation to its start: an annotation may have several lines, and none is documentation.
 
     Examples
     --------

@@ -69,7 +69,16 @@ def test_a_warm_load_starts_no_process_and_no_backend(tmp_path: Path, monkeypatc
     monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path))
     made = be_runtime.load_cpp_inline("shared", SOURCE)
     said = run_python(WARM).stdout.splitlines()
-    assert said == ["False", "False", str(made.path), made.content_hash, "started []", "imported []", "True", "stores []"]
+    assert said == [
+        "False",
+        "False",
+        str(made.path),
+        made.content_hash,
+        "started []",
+        "imported []",
+        "True",
+        "stores []",
+    ]
 
 
 def test_a_module_stays_in_its_process():

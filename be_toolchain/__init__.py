@@ -1,62 +1,41 @@
-"""Find everything that compiling CUDA and C++ needs on this machine, and return it as one value."""
+"""Find everything that compiling CUDA and C++ needs on this machine, and return it as one value.
+
+``__init__.pyi`` declares the public names for type checkers.
+"""
 
 # Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first
 # on the path, see __main__.
 import sys
 
-TYPE_CHECKING = False  # type checkers take it for True; importing typing for it would be half of the import
-
-if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pure Python anywhere
+if sys.platform != "linux":  # pip installs a wheel of pure Python anywhere
     raise ImportError(
         f"brainevent-toolchain runs on Linux only, and this is {sys.platform}: "
         "use WSL 2 on Windows, a Linux container or virtual machine on macOS"
     )
 
-if TYPE_CHECKING:
-    from be_toolchain.arch import Arch, gencode_flags, parse_archs
-    from be_toolchain.errors import ToolchainError
-    from be_toolchain.find.devices import Device, DeviceReport, probe_devices
-    from be_toolchain.find.record import device_archs, resolve
-    from be_toolchain.values import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest, check_archs
-
 __version__ = "0.1.0"
 
 _HOMES = {
-    "arch": ("Arch", "gencode_flags", "parse_archs"),
-    "errors": ("ToolchainError",),
-    "find.devices": ("Device", "DeviceReport", "probe_devices"),
-    "find.record": ("device_archs", "resolve"),
-    "values": ("Component", "CudaToolkit", "HostCompiler", "Toolchain", "ToolchainRequest", "check_archs"),
+    "be_toolchain.arch": "Arch gencode_flags parse_archs",
+    "be_toolchain.errors": "ToolchainError",
+    "be_toolchain.find.devices": "Device DeviceReport probe_devices",
+    "be_toolchain.find.record": "device_archs resolve",
+    "be_toolchain.values": "Component CudaToolkit HostCompiler Toolchain ToolchainRequest check_archs",
 }
+"""Public names by their modules, which are imported on first use."""
 
-__all__ = [
-    "Arch",
-    "Component",
-    "CudaToolkit",
-    "Device",
-    "DeviceReport",
-    "HostCompiler",
-    "Toolchain",
-    "ToolchainError",
-    "ToolchainRequest",
-    "__version__",
-    "check_archs",
-    "device_archs",
-    "gencode_flags",
-    "parse_archs",
-    "probe_devices",
-    "resolve",
-]
+__all__ = ["__version__"]
+__all__ += [name for names in _HOMES.values() for name in names.split()]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on its first use: importing the package alone stays cheap."""
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    """Import a public name from its module on first use."""
+    home = next((home for home, names in _HOMES.items() if name in names.split()), "")
+    if not home:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import be_runtime
+import be_toolchain
 
 NAMES = (Path(__file__).parent / "golden" / "brainevent_names.txt").read_text()
 """Errors behind what catches them there."""
@@ -21,6 +24,19 @@ def test_every_name_is_here_and_an_error_is_caught_by_what_catches_it_there():
     assert sorted(dir(be_runtime)) == sorted(be_runtime.__all__)
     assert be_runtime.config.set_backend is be_runtime.set_backend
     assert be_runtime.config.get_backend("tpu") is None
+
+
+@pytest.mark.parametrize("package", [be_runtime, be_toolchain])
+def test_type_checkers_see_the_public_names(package: ModuleType):
+    assert package.__file__ is not None
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
+    declared = {
+        each.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for each in node.names
+    }
+    assert {*declared} | {"__version__", "config"} >= {*package.__all__}
+    for name, home in declared.items():
+        if name not in (None, "__version__"):
+            assert name in package._HOMES[home].split()  # noqa: SLF001
 
 
 SOURCE = """

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from be_runtime.store.cache import Cache
-from be_runtime.store.lookup import look_up
+from be_runtime.store.cache import Cache, look_up
 
 from .bench import KERNELS, Bench, interleave
 from .figure import Figure

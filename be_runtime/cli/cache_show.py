@@ -26,10 +26,10 @@ from be_runtime.cli.cache_common import (
 from be_runtime.cli.main import FAILED, Answer, size_text
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load.registry import Session
+from be_runtime.store.cache import NOT_CACHED
 from be_runtime.store.eviction import EntryInfo, read_key
 from be_runtime.store.examine import Audit, audit, examine
 from be_runtime.store.keys import CacheKey
-from be_runtime.store.lookup import NOT_CACHED
 from be_runtime.store.manifest import Manifest, absent_paths
 from be_runtime.store.sharing import pack_entry, unnamed_paths
 from be_toolchain.terminal import WORKS, printable_line, table

@@ -190,7 +190,7 @@ def _refused(flag: str, name: str) -> ArgumentError:
 
 
 class ClangCompiler(NamedTuple):
-    """Clang's toolkit, without nvcc, and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+    """Clang's toolkit without nvcc, and its architectures; see `be_runtime.compile.graph.CudaCompiler`."""
 
     toolkit: CudaToolkit
     archs: tuple[Arch, ...]

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from be_runtime.compile import flags
 from be_runtime.compile.codegen import Binding, unit_text
-from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.execute import find_objcopy
 from be_runtime.compile.inputs import LookedAt, Observer
 from be_runtime.compile.plan import (
@@ -23,6 +22,7 @@ from be_runtime.compile.plan import (
     Edge,
     GeneratedFile,
     UnitBuild,
+    UnitFiles,
     compile_edge,
     files_named,
     link_edge,
@@ -31,13 +31,52 @@ from be_runtime.compile.plan import (
 from be_runtime.errors import BuildError
 from be_runtime.inspection import symbols
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
-from be_runtime.request.options import BuildRequest
+from be_runtime.request.options import BuildRequest, CompileOptions
 from be_runtime.request.tools import Tools
 from be_runtime.store.cache import BuildOutput, Recorded
 from be_runtime.store.examine import proven_records
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import FileRecord
 from be_toolchain.machine.system import System
+from be_toolchain.values import ClangCuda, Nvcc
+
+if TYPE_CHECKING:
+    from be_runtime.compile.nvcc_preamble import Preamble
+
+
+class CudaCompiler(Protocol):
+    """A compiler of CUDA sources."""
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Return the command that compiles one of the author's units, without files."""
+
+    def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
+        """Return the command that links relocatable device code, without files; None if there is no such code."""
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
+        """Return the steps of `command` for one source as separate commands; None to run it as a whole."""
+
+    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
+        """Return the precompiled beginning of all sources; None if there is none."""
+
+    def phase_inputs(self) -> tuple[Path, ...]:
+        """Return the files that decide the phases, apart from the files that the phases read."""
+
+
+def cuda_compiler(tools: Tools) -> CudaCompiler:
+    """Return the compiler of the CUDA toolkit in `tools`."""
+    toolkit, archs = tools.cuda, tools.archs
+    assert toolkit is not None, "a CUDA module has a toolkit"
+    match toolkit.compiler:
+        case Nvcc() as nvcc:
+            from be_runtime.compile.nvcc import NvccCompiler
+
+            return NvccCompiler(nvcc, archs)
+        case ClangCuda():
+            from be_runtime.compile.clang import ClangCompiler
+
+            return ClangCompiler(toolkit, archs)
+
 
 _STB_GLOBAL, _STB_WEAK = 1, 2
 _KERNEL_HANDLE = b"__device_stub__"

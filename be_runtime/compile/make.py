@@ -3,24 +3,224 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from be_runtime.compile import flags, graph
 from be_runtime.compile.codegen import Binding, bind, module_contents
-from be_runtime.compile.execute import render_log
-from be_runtime.compile.plan import FILE, LIBRARY, OBJECTS, BuildOrder, Edge, Tool, render_commands
-from be_runtime.compile.prepare import Build
+from be_runtime.compile.execute import (
+    Runner,
+    Step,
+    available_memory_bytes,
+    fast_linker_flags,
+    job_count,
+    render_log,
+    resolve_ninja,
+)
+from be_runtime.compile.graph import cuda_compiler
+from be_runtime.compile.inputs import LookedAt, Observer, is_incomplete
+from be_runtime.compile.plan import (
+    FILE,
+    LIBRARY,
+    LINKING,
+    OBJECTS,
+    BuildOrder,
+    BuildPlan,
+    Edge,
+    Tool,
+    UnitBuild,
+    render_commands,
+    unit_files,
+)
+from be_runtime.compile.progress import Progress
 from be_runtime.errors import BuildError
 from be_runtime.jax.port import PLATFORMS
 from be_runtime.store.artifact import keep_library
-from be_runtime.store.cache import BuildOutput, Cache, Entry
+from be_runtime.store.cache import BuildOutput, Cache, Entry, Recorded
 from be_runtime.store.index import IMAGES, CodeImage, ModuleRecord
+from be_runtime.store.publish import build_began, record_files
 from be_toolchain.arch import Arch
+from be_toolchain.find.record import ObservingSystem
 from be_toolchain.terminal import printable
+
+if TYPE_CHECKING:
+    from be_runtime.compile.nvcc_preamble import Preamble
+
+
+class Build:
+    """The build of one module; `run` shows the order of its steps.
+
+    Parameters
+    ----------
+    order : BuildOrder
+    bindings : mapping of str to sequence of Binding
+        The entry points of each unit, by the unit's stem.
+    staging : Path
+        The build folder.
+
+    Attributes
+    ----------
+    units : dict of str to UnitBuild
+        The commands that compile each unit, by the unit's stem.
+    steps : list of Step
+        The commands that ran for the module.
+    """
+
+    def __init__(self, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], staging: Path) -> None:
+        request, tools, settings, system = order.request, order.tools, order.settings, order.system
+        self.order, self.staging = order, staging
+        self.steps: list[Step] = []
+        self._incomplete: list[str] = []
+        self._reused: dict[str, LookedAt] = {}
+        self._compiled: dict[str, LookedAt] = {}
+
+        command = graph.compile_command(request, tools)
+        self._preamble: Preamble | None = None
+        phases: dict[str, UnitBuild | None] = {}
+        # A launcher such as ccache needs the whole command, and some of an author's flags change the phases.
+        if tools.cuda is not None and not settings.compiler_launcher and flags.allows_phases(request.compile.cflags):
+            compiler = cuda_compiler(tools)
+            self._preamble = compiler.preamble(command, order)
+            for unit in request.units:
+                phases[unit.stem] = compiler.phases(command, unit_files(unit.stem, request.language), order)
+        self.units = graph.plan_units(request, bindings, command, phases)
+        self._handler = graph.find_handler(order)
+        self._kept = LookedAt() if self._preamble is None else self._preamble.looked_at
+
+        listing = ObservingSystem(system)
+        self._link = _link_command(order, listing)
+        self._listed = LookedAt.of_listings(listing)
+        self._observer = Observer(order, staging)
+        memory = None if order.jobs else available_memory_bytes(system)
+        self._runner = Runner(
+            staging,
+            ninja=resolve_ninja(system),
+            jobs=job_count(len(os.sched_getaffinity(0)), memory, wanted=order.jobs, limit=settings.max_jobs),
+            environ=system.environ,
+            timeout_s=settings.compile_timeout_s,
+        )
+        self._recorded = Recorded(
+            began_ns=build_began(str(staging), time.time_ns()),
+            taken_ns=time.time_ns(),
+            records={
+                **(self._handler.records if self._handler is not None else {}),
+                **(self._preamble.records if self._preamble is not None else {}),
+            },
+        )
+
+    def run(self) -> None:
+        """Make the library. The files that a compiler looked at are hashed while other commands run.
+
+        Raises
+        ------
+        BuildError
+            A command failed. The cache keeps the objects that were made nevertheless.
+        """
+        if len(self.units) > 1:
+            self._reused = graph.reuse_objects(self.order, self.units, self.staging)
+        try:
+            self._run_commands()
+        except (BuildError, FileNotFoundError):
+            if self._has_all_kept():
+                raise
+            self._handler, self._preamble, self._kept, self.steps = None, None, LookedAt(), []
+            self._run_commands()
+
+    def output(self, kept: Sequence[str]) -> BuildOutput:
+        """Return the result of the build: the files to keep, and the files and absent paths that they depend on."""
+        tools, system = self.order.tools, self.order.system
+        deciding = () if tools.cuda is None else cuda_compiler(tools).phase_inputs()
+        parts = (
+            *self._compiled.values(),
+            *self._reused.values(),
+            self._linking_looked_at(),
+            self._listed,
+            LookedAt(others=tuple(str(path) for path in deciding if system.is_file(path))),
+        )
+        # An entry whose records are incomplete is kept for nobody else.
+        return BuildOutput(
+            tuple(kept), *LookedAt.merged(parts), recorded=self._recorded, unknown=tuple(self._incomplete)
+        )
+
+    def _has_all_kept(self) -> bool:
+        """Return whether all files of earlier builds are still there: another process may remove them at any time."""
+        entry = self._preamble.entry if self._preamble is not None else None
+        return (self._handler is None or Path(self._handler.path).is_file()) and (entry is None or entry.is_there())
+
+    def _run_commands(self) -> None:
+        order, plan = self.order, self._plan()
+        with Progress(order.request.name, plan.commands) as progress:
+            if len(self.units) > 1:
+                made = {name for edge in plan.edges for name in edge.outputs}
+                targets = (*(name for name in plan.objects if name in made), *plan.aside)
+                if targets:
+                    self._run(plan, progress, targets)
+                plan = graph.separate_names(plan, self._link, self.staging, order.tools.cxx.path, order.system)
+            self._run(plan, progress)
+            if self._preamble is not None and not self._incomplete:
+                self._preamble.keep(order.toolchain_store, self._runner, self._observer)
+            progress.conclude({step.edge.description: step.seconds or 0.0 for step in self.steps})
+        if self._handler is None and not self._incomplete:
+            # A link with the author's flags looks at files that other links don't need.
+            linked = () if order.request.compile.ldflags else self._linking_looked_at().others
+            graph.keep_handler(order, self.staging, self._observer, linked)
+
+    def _plan(self) -> BuildPlan:
+        """Plan the commands that are left to run."""
+        units, aside = dict(self.units), None
+        for stem in self._reused:
+            units[stem] = units[stem]._replace(edges=(), files=())
+        if self._preamble is not None:
+            units = {stem: self._preamble.use(build) for stem, build in units.items()}
+            aside = self._preamble.making
+        handler = self._handler.path if self._handler is not None else None
+        plan = graph.plan_build(self.order.request, units, self.order.tools, self._link, handler, aside)
+        return graph.with_compiler_launcher(plan, self.order.settings.compiler_launcher)
+
+    def _run(self, plan: BuildPlan, progress: Progress, targets: tuple[str, ...] = ()) -> None:
+        """Run commands, and record the inputs of each unit as soon as it is compiled."""
+        with self._runner.started(self._observer.watch(plan), targets=targets, progress=progress) as steps:
+            # A file may have changed since it was hashed, and another unit may have been compiled with the new one.
+            self._record(LookedAt.merged(self._compiled.values()))
+            for step in steps:
+                self.steps.append(step)
+                if is_incomplete(step.output):
+                    self._incomplete.append(f"a file that was not recorded while {step.edge.description}")
+                if not step.failed:
+                    self._record_unit(step.edge)
+
+    def _record_unit(self, edge: Edge) -> None:
+        """Hash the inputs of a unit if this was its last command, and keep its object if the module is a folder's."""
+        stem = next((stem for stem, build in self.units.items() if build.unit.object in edge.outputs), None)
+        if stem is None:
+            return
+        build = self.units[stem]
+        looked_at = LookedAt.merged((self._observer.looked_at(build.edges), self._kept))
+        self._compiled[stem] = looked_at
+        self._record(looked_at)
+        if len(self.units) > 1 and not self._incomplete:
+            graph.publish_object(self.order, build, self.staging, looked_at, self._recorded)
+
+    def _record(self, looked_at: LookedAt) -> None:
+        self._recorded = record_files(looked_at.files, self._recorded)
+
+    def _linking_looked_at(self) -> LookedAt:
+        return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
+
+
+def _link_command(order: BuildOrder, system: ObservingSystem) -> flags.LinkCommand:
+    """Make the linker's command; `system` records the folders that are listed for it."""
+    tools, options = order.tools, order.request.compile
+    folders = () if tools.cuda is None else (*tools.cuda.library_dirs, *tools.library_dirs)
+    ldflags = (*fast_linker_flags(tools.cxx.path, system), *flags.sanitizer_flags(options)[:1], *options.ldflags)
+    return flags.link(tools.cxx, tools.cuda, ldflags, folders, system.list_dir)
+
 
 _LIST = "measured.json"
 _LOOPS = {
@@ -139,8 +339,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
     """Return the failure with the module's name, its first real error, and a hint at a similar header."""
-    from be_runtime.compile.hints import missing_header
-    from be_runtime.compile.messages import explained, near_header
+    from be_runtime.compile.messages import explained, missing_header, near_header
 
     request = order.request
     sources = {source.name: source.text for unit in request.units for source in unit.sources}

@@ -61,7 +61,7 @@ static const __fatBinC_Wrapper_t __fatDeviceText
 
 
 class NvccCompiler(NamedTuple):
-    """Nvcc and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+    """Nvcc and its architectures; see `be_runtime.compile.graph.CudaCompiler`."""
 
     nvcc: Nvcc
     archs: tuple[Arch, ...]
@@ -158,8 +158,7 @@ class NvccCompiler(NamedTuple):
         """Return the preamble, if g++ is behind nvcc's phases."""
         if self.nvcc.host.family != "gcc":
             return None
-        from be_runtime.compile.nvcc_headers import UNIT
-        from be_runtime.compile.nvcc_preamble import MANY_FILES, find_preamble
+        from be_runtime.compile.nvcc_preamble import MANY_FILES, UNIT, find_preamble
 
         # A kept dry run comes from an earlier build with the same flags. `phases` keeps one, so this comes first.
         is_worth_it = len(order.request.units) >= MANY_FILES

@@ -16,7 +16,7 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.compile.hints import wheel_of
+from be_runtime.compile.messages import wheel_of
 from be_runtime.errors import BuildError
 from be_runtime.store.cache import BuildOutput
 from be_toolchain.arch import Arch

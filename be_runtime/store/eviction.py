@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from be_runtime.store.cache import names_in, replace_private, variant_folders
 from be_runtime.store.folder import DIGEST, FAN, KEY, MANIFEST, fan_folder, key_folder, lock_file
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import remove_if_free
-from be_runtime.store.lookup import names_in, replace_private, variant_folders
 from be_runtime.store.manifest import Making, Manifest, in_memory, parse_manifest
 from be_runtime.store.publish import discard, sweep, sweep_unfinished
 from be_toolchain.machine.trust import LARGE, open_regular, read_regular

@@ -21,10 +21,9 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
 from be_runtime.store.artifact import Artifact, unpack
-from be_runtime.store.cache import Entry
+from be_runtime.store.cache import Entry, replace_private
 from be_runtime.store.folder import DIGEST, IMPORTED, cache_errors, make_way, own_folder
 from be_runtime.store.job import Job
-from be_runtime.store.lookup import replace_private
 from be_runtime.store.publish import Building
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
 from be_runtime.store.sharing import Say, Shareable, Store, Wanted, pack_entry, unpack_entry, where_of

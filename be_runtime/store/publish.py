@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import BuildOutput, Entry, Recorded
+from be_runtime.store.cache import (
+    BuildOutput,
+    Entry,
+    Lookup,
+    Recorded,
+    look_up,
+    read_manifest,
+    variant_folders,
+    write_private,
+)
 from be_runtime.store.examine import has_stat, record_file, record_stat
 from be_runtime.store.folder import (
     KEY,
@@ -37,14 +46,13 @@ from be_runtime.store.folder import (
 )
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.lock import THIS_PROCESS, Flock, OnWait, key_lock
-from be_runtime.store.lookup import Lookup, look_up, read_manifest, variant_folders, write_private
 from be_runtime.store.manifest import FileRecord, Files, Making, Manifest, group_absent, on_disk, render_manifest
 from be_toolchain.machine.trust import NotRegularError
 
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
 
 _UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
-"""Temporary files of `be_runtime.store.lookup.replace_private`."""
+"""Temporary files of `be_runtime.store.cache.replace_private`."""
 
 DEAD_OWNER_AGE_S = 3600.0
 """Time to keep a dead owner's folder: a live process in a container with our host name may look dead."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from be_toolchain.cli.parser import NONE
 from be_toolchain.doctor.doctor import Report, examine_machine
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
-from be_toolchain.install.apply import apply_plan, find_repairs, make_plan
-from be_toolchain.install.facts import gather_situation
+from be_toolchain.install.apply import apply_plan, find_repairs, gather_situation, make_plan
 from be_toolchain.install.installers import Installer, find_installer
 from be_toolchain.install.managed import ManagedStore, sweep
 from be_toolchain.install.plan import InstallPlan, InstallRequest, Situation, choose_goals, render_plan, require_store

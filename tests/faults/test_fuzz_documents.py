@@ -40,7 +40,7 @@ from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi
 from be_toolchain.find.record import ObservingSystem, load_record, record_key, record_path, resolve, save_record
-from be_toolchain.install.facts import parse_minimums, parse_present
+from be_toolchain.install.apply import parse_minimums, parse_present
 from be_toolchain.install.installers import parse_pip_report, parse_uv_compile
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.known import versions

@@ -14,8 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from be_runtime.store.cache import Cache
-from be_runtime.store.lookup import read_manifest
+from be_runtime.store.cache import Cache, read_manifest
 from tests.support.runtime import ROOT, environment
 
 LOADER = "tests.support.job_loader"

@@ -66,7 +66,7 @@ class Prefix:
         """Load a kernel's file in a process of its own, and return its entry's source, and what it said."""
         code = (
             "import json, sys, be_runtime\n"
-            "from be_runtime.store.lookup import read_manifest\n"
+            "from be_runtime.store.cache import read_manifest\n"
             f"assert be_runtime.__file__.startswith({str(self.site)!r})\n"
             f"path = be_runtime.{function}({str(self.folder / 'kernels' / name)!r}).path.parents[1]\n"
             "print(json.dumps(read_manifest(str(path), path.parent.name).made))\n"

@@ -15,7 +15,7 @@ import pytest
 
 from be_toolchain.doctor.doctor import examine_machine, render_report
 from be_toolchain.errors import CudaNotFoundError
-from be_toolchain.install.facts import gather_situation
+from be_toolchain.install.apply import gather_situation
 from be_toolchain.machine.files import INTERRUPTED
 from tests.packaging.wheel.conftest import uv
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment

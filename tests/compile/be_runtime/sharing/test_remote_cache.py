@@ -13,8 +13,7 @@ import pytest
 import be_runtime
 from be_runtime.settings import Settings
 from be_runtime.store.artifact import pack, unpack
-from be_runtime.store.cache import Cache
-from be_runtime.store.lookup import read_manifest
+from be_runtime.store.cache import Cache, read_manifest
 from be_runtime.store.remote import open_remote
 from be_toolchain.remote import RemoteSource
 from tests.compile.be_runtime.scaling import scaling
@@ -30,7 +29,7 @@ import sys, jax
 before = set(sys.modules)
 import be_runtime
 from be_runtime.store.cache import Cache
-from be_runtime.store.lookup import read_manifest
+from be_runtime.store.cache import read_manifest
 path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parents[1]
 new = set(sys.modules) - before
 shared = ["be_runtime.store.places", "be_runtime.store.remote", "be_runtime.store.sharing"]

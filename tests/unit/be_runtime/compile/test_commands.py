@@ -15,8 +15,8 @@ import pytest
 from be_runtime.compile import flags, graph
 from be_runtime.compile.clang import Packer, split_clang, translate
 from be_runtime.compile.codegen import bind
-from be_runtime.compile.cuda_compiler import CudaCompiler, cuda_compiler
 from be_runtime.compile.flags import link_flags
+from be_runtime.compile.graph import CudaCompiler, cuda_compiler
 from be_runtime.compile.plan import BuildPlan, Edge, UnitBuild, files_named, unit_files
 from be_runtime.load.identity import portable_request
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit

@@ -12,7 +12,7 @@ from be_toolchain.cli import install_commands
 from be_toolchain.cli import main as cli
 from be_toolchain.doctor.doctor import examine_machine
 from be_toolchain.errors import InstallError
-from be_toolchain.install.facts import gather_situation, parse_minimums, parse_present
+from be_toolchain.install.apply import gather_situation, parse_minimums, parse_present
 from be_toolchain.install.installers import Pip, Uv, explain_failure, find_installer, parse_pip_report, parse_uv_compile
 from be_toolchain.machine.system import RunResult
 from be_toolchain.terminal import USAGE_ERROR

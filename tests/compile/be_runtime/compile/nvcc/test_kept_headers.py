@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import be_runtime
-from be_runtime.compile.nvcc_headers import are_left, header_macros, headers_text
+from be_runtime.compile.nvcc_preamble import are_left, header_macros, headers_text
 from tests.support.runtime import real_compiler, script
 
 SCRIPT = Path(be_runtime.__file__).parent / "native" / "with_kept_headers.sh"

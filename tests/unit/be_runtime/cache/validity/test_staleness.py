@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from be_runtime.store.cache import BuildOutput, Recorded
+from be_runtime.store.cache import BuildOutput, Recorded, is_unchanged
 from be_runtime.store.examine import examine, record_file
-from be_runtime.store.lookup import is_unchanged
 from be_runtime.store.manifest import RACY_MARGIN_NS, FileRecord, Files, Manifest, group_absent, shadowing_paths
 from be_runtime.store.publish import build_began, record_files
 from tests.unit.be_runtime.cache.conftest import Bench

@@ -12,19 +12,20 @@ import pytest
 
 import be_runtime
 from be_runtime.compile.nvcc import is_embeddable, parse_dryrun, rename, split_phases
-from be_runtime.compile.nvcc_headers import (
+from be_runtime.compile.nvcc_preamble import (
     are_left,
     checks,
     header_macros,
     headers_text,
     is_shadowed,
     is_understood,
+    make_preamble,
     names_in_headers,
     preprocessing,
     probes,
     use_kept_headers,
+    use_preamble,
 )
-from be_runtime.compile.nvcc_preamble import make_preamble, use_preamble
 from be_runtime.compile.plan import UnitBuild, files_named
 from tests.unit.be_runtime.generate.golden_files import check_golden, edges_text
 

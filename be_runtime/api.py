@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from be_runtime.errors import refuse_unknown
-from be_runtime.frames import public
-from be_runtime.load.module import CompiledModule
-from be_runtime.load.process import PROCESS
+from be_runtime import errors, frames
+from be_runtime.load import module, process
 from be_runtime.request.arguments import (
     CppOptions,
     CudaOptions,
@@ -29,7 +27,7 @@ from be_runtime.request.arguments import (
 from be_runtime.request.options import Language, Unit
 
 
-@public
+@frames.public
 def load_cuda_inline(
     name: str,
     cuda_sources: str | Sequence[str],
@@ -51,7 +49,7 @@ def load_cuda_inline(
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
     Parameters
@@ -117,10 +115,10 @@ def load_cuda_inline(
     return _load("cuda", name, inline_units(name, cuda_sources, "cuda_sources"), functions, same_again, options)
 
 
-@public
+@frames.public
 def load_cuda_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile a CUDA file and register its entry points as JAX FFI targets.
 
     Parameters
@@ -143,14 +141,14 @@ def load_cuda_file(
     SourceNotFoundError
         There is no such file. Other errors are as for `load_cuda_inline`.
     """
-    refuse_unknown(options, CudaOptions, "load_cuda_file")
+    errors.refuse_unknown(options, CudaOptions, "load_cuda_file")
     return _load("cuda", default_name(path, name), file_units(path), functions, file_again, options)
 
 
-@public
+@frames.public
 def load_cuda_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile every CUDA file of a folder into one module.
 
     The files are compiled separately, several at once. A name that several files define is private to each of them: an
@@ -177,12 +175,12 @@ def load_cuda_dir(
     SourceNotFoundError
         There is no such folder, or no source in it. Other errors are as for `load_cuda_inline`.
     """
-    refuse_unknown(options, CudaOptions, "load_cuda_dir")
+    errors.refuse_unknown(options, CudaOptions, "load_cuda_dir")
     chosen = default_name(directory, name, "directory")
     return _load("cuda", chosen, dir_units(directory, "cuda"), functions, dir_again, options)
 
 
-@public
+@frames.public
 def load_cpp_inline(
     name: str,
     cpp_sources: str | Sequence[str],
@@ -202,7 +200,7 @@ def load_cpp_inline(
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
     Parameters
@@ -260,21 +258,21 @@ def load_cpp_inline(
     return _load("cpp", name, inline_units(name, cpp_sources, "cpp_sources"), functions, same_again, options)
 
 
-@public
+@frames.public
 def load_cpp_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
-    refuse_unknown(options, CppOptions, "load_cpp_file")
+    errors.refuse_unknown(options, CppOptions, "load_cpp_file")
     return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
 
 
-@public
+@frames.public
 def load_cpp_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
-) -> CompiledModule:
+) -> module.CompiledModule:
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
-    refuse_unknown(options, CppOptions, "load_cpp_dir")
+    errors.refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
     return _load("cpp", chosen, dir_units(directory, "cpp"), functions, dir_again, options)
 
@@ -286,6 +284,6 @@ def _load(
     functions: Functions,
     reread: Reread,
     options: Mapping[str, Any],
-) -> CompiledModule:
+) -> module.CompiledModule:
     make = cuda_request if language == "cuda" else cpp_request
-    return PROCESS.load(make(name, units, functions, **options), load_options(name, **options), reread)
+    return process.PROCESS.load(make(name, units, functions, **options), load_options(name, **options), reread)

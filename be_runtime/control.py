@@ -9,14 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from be_runtime import errors, frames
 from be_runtime.checks import OnFinding, parse_checks
-from be_runtime.errors import ArgumentError
-from be_runtime.frames import public
-from be_runtime.load.module import CompiledModule, ModuleInfo
-from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Target
-from be_runtime.request.arguments import StrPath
-from be_runtime.request.options import check_arch_list, check_bool, check_name, check_path
+from be_runtime.load import module, process, registry
+from be_runtime.request import arguments, options
 from be_runtime.store.cache import Cache
 from be_toolchain.arch import parse_archs
 
@@ -25,8 +21,8 @@ if TYPE_CHECKING:
     from be_runtime.load.checked_mode import Debugging
 
 
-@public
-def set_cache_dir(path: StrPath | None) -> None:
+@frames.public
+def set_cache_dir(path: arguments.StrPath | None) -> None:
     """Keep compiled modules in another folder from now on.
 
     Parameters
@@ -39,16 +35,16 @@ def set_cache_dir(path: StrPath | None) -> None:
     ArgumentError
         The argument is not a path.
     """
-    PROCESS.choose_cache(None if path is None else check_path(path, "path"))
+    process.PROCESS.choose_cache(None if path is None else options.check_path(path, "path"))
 
 
-@public
+@frames.public
 def get_cache_dir() -> Path:
     """Return the folder of compiled modules; it need not exist yet."""
-    return PROCESS.cache_dir(PROCESS.settings())
+    return process.PROCESS.cache_dir(process.PROCESS.settings())
 
 
-@public
+@frames.public
 def clear_cache(name: str | None = None) -> int:
     """Remove compiled modules from the cache.
 
@@ -63,12 +59,12 @@ def clear_cache(name: str | None = None) -> int:
         Number of removed entries. Loaded modules keep working.
     """
     if name is not None:
-        check_name(name)
+        options.check_name(name)
     return Cache(get_cache_dir()).clear(name)
 
 
-@public
-def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
+@frames.public
+def export_prebuilt(path: arguments.StrPath) -> tuple[Path, ...]:
     """Copy the modules of the cache into a folder from which they are loaded without a compiler.
 
     If the variable ``BE_PREBUILT_DIR`` names that folder, a load of the same sources with the same options finds its
@@ -91,11 +87,11 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """
     from be_runtime.load.prebuilt import export
 
-    folder = check_path(path, "path")
+    folder = options.check_path(path, "path")
     return export(Cache(get_cache_dir()), folder)
 
 
-@public
+@frames.public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     """Follow changes of kernels' sources, until the returned context ends or `unwatch` is called.
 
@@ -134,9 +130,9 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     from be_runtime.debugging.watch import Watching, watcher
 
     if not 0 < interval_s < math.inf:
-        raise ArgumentError(f"interval_s must be a positive number of seconds, not {interval_s!r}")
+        raise errors.ArgumentError(f"interval_s must be a positive number of seconds, not {interval_s!r}")
     watching = Watching()
-    watcher().begin(watching, retrace=check_bool(retrace, "retrace"), interval_s=float(interval_s))
+    watcher().begin(watching, retrace=options.check_bool(retrace, "retrace"), interval_s=float(interval_s))
     return watching
 
 
@@ -147,8 +143,8 @@ def unwatch() -> None:
     watcher().end()
 
 
-@public
-def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
+@frames.public
+def write_compile_commands(path: arguments.StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with every source file of the cached modules.
 
     Parameters
@@ -173,7 +169,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """
     from be_runtime.compile.plan import FILE, merge_commands
 
-    target = check_path(path, "path")
+    target = options.check_path(path, "path")
     modules = sorted(Cache(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = []
     for entry in modules:
@@ -183,11 +179,11 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ArgumentError(f"path can't be written: {error}") from error
+        raise errors.ArgumentError(f"path can't be written: {error}") from error
     return target
 
 
-@public
+@frames.public
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     """Compile CUDA code for these architectures from now on, if a load names none.
 
@@ -202,11 +198,11 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     ArchError
         A name is not an architecture.
     """
-    text = check_arch_list(archs, "archs")
-    PROCESS.choose_archs(() if text is None else parse_archs(text))
+    text = options.check_arch_list(archs, "archs")
+    process.PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
-@public
+@frames.public
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
@@ -222,16 +218,16 @@ def set_backend(platform: str, backend: str | None) -> None:
     from be_runtime.kernels import dispatch
 
     where = dispatch.check_platform(platform)
-    rest = {name: chosen for name, chosen in PROCESS.backends.items() if name != where}
+    rest = {name: chosen for name, chosen in process.PROCESS.backends.items() if name != where}
     _choose_backends(rest if backend is None else {**rest, where: dispatch.check_name(backend)})
 
 
-@public
+@frames.public
 def get_backend(platform: str) -> str | None:
     """Return the backend that `set_backend` chose for a platform; None if there is no choice."""
     from be_runtime.kernels.dispatch import check_platform
 
-    return PROCESS.backends.get(check_platform(platform))
+    return process.PROCESS.backends.get(check_platform(platform))
 
 
 def clear_backends() -> None:
@@ -240,14 +236,14 @@ def clear_backends() -> None:
 
 
 def _choose_backends(chosen: Mapping[str, str]) -> None:
-    if chosen != PROCESS.backends:
+    if chosen != process.PROCESS.backends:
         from be_runtime.jax import transforms
 
-        PROCESS.backends = chosen
+        process.PROCESS.backends = chosen
         transforms.forget_programs()
 
 
-@public
+@frames.public
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     """List the FFI targets that this process has registered, sorted.
 
@@ -261,10 +257,10 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     ArgumentError
         There is no such platform.
     """
-    return PROCESS.registry.names(None if platform is None else _platform(platform))
+    return process.PROCESS.registry.names(None if platform is None else _platform(platform))
 
 
-@public
+@frames.public
 def register_ffi_target(
     name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
 ) -> None:
@@ -294,9 +290,9 @@ def register_ffi_target(
     KeyError
         The module has no such function.
     """
-    check_name(name)
-    if isinstance(handler, CompiledModule):
-        info = ModuleInfo.of(handler)
+    options.check_name(name)
+    if isinstance(handler, module.CompiledModule):
+        info = module.ModuleInfo.of(handler)
         capsule = info.get_handler(str(function))
         usual, identity = info.platform, info.identity(str(function))
         carry = partial(info.carry, str(function))
@@ -304,11 +300,11 @@ def register_ffi_target(
         capsule, usual = handler, "cpu" if function is None else function
         identity, carry = f"object:{id(handler)}", None
     where = _platform(usual if platform is None else platform)
-    target = Target(name=name, platform=where, content=identity if content is None else content, carry=carry)
-    PROCESS.registry.add([target], {name: lambda: capsule})
+    target = registry.Target(name=name, platform=where, content=identity if content is None else content, carry=carry)
+    process.PROCESS.registry.add([target], {name: lambda: capsule})
 
 
-@public
+@frames.public
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that is traced from now on, until the returned context ends.
 
@@ -344,7 +340,7 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
     ...     jax.block_until_ready(step(x))
     >>> print(found.report())  # doctest: +SKIP
     """
-    return PROCESS.debug(None if checks is False else parse_checks(checks, on_finding))
+    return process.PROCESS.debug(None if checks is False else parse_checks(checks, on_finding))
 
 
 def print_diagnostics() -> None:
@@ -364,5 +360,5 @@ def _platform(name: object) -> str:
     """Return JAX's name of a platform."""
     known = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}.get(str(name).lower())
     if known is None:
-        raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {name!r}")
+        raise errors.ArgumentError(f"platform must be 'cpu' or 'CUDA', not {name!r}")
     return known

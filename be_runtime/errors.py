@@ -8,17 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from be_toolchain.errors import (
-    ArchError,
-    CompilationError,
-    CudaNotFoundError,
-    KernelCompilationError,
-    KernelError,
-    ToolchainError,
-    UnsupportedHostCompilerError,
-    page_of,
-)
-from be_toolchain.terminal import printable
+from be_toolchain import errors, terminal
 
 _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 """Packages whose frames are not a user's."""
@@ -62,7 +52,7 @@ class SourceSpan(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}\n    {lead}{shown}{rest}\n    {pad}{carets}"
 
 
-class BeRuntimeError(KernelError):
+class BeRuntimeError(errors.KernelError):
     """Base of every error that be_runtime raises on purpose.
 
     Parameters
@@ -86,7 +76,7 @@ class BeRuntimeError(KernelError):
         self.hints = hints
 
     def __str__(self) -> str:
-        return printable(f"{self._text()}\nsee {page_of(self.code)}")
+        return terminal.printable(f"{self._text()}\nsee {errors.page_of(self.code)}")
 
     def _text(self) -> str:
         """Return the text without the page of the documentation."""
@@ -147,7 +137,7 @@ class DuplicateEntryPointError(SpecError):
     code = "BE203"
 
 
-class BuildError(BeRuntimeError, CompilationError, RuntimeError):
+class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
     """A compiler, the linker or ninja failed.
 
     Parameters
@@ -243,7 +233,7 @@ class GradientError(BeRuntimeError, AssertionError):
     code = "BE702"
 
 
-class GeneratorError(BeRuntimeError, KernelCompilationError, RuntimeError):
+class GeneratorError(BeRuntimeError, errors.KernelCompilationError, RuntimeError):
     """The generator of an operation's kernel failed."""
 
     code = "BE703"
@@ -268,22 +258,22 @@ class FindingError(BeRuntimeError, RuntimeError):
 
 
 # brainevent's names of these errors: a program that catches them also runs with `import be_runtime as brainevent`.
-BrainEventError = KernelError
-CUDANotInstalledError = NvccNotFoundError = CudaNotFoundError
-GpuArchDetectionError = UnsupportedArchError = ArchError
-HostCompilerIncompatibleError = UnsupportedHostCompilerError
+BrainEventError = errors.KernelError
+CUDANotInstalledError = NvccNotFoundError = errors.CudaNotFoundError
+GpuArchDetectionError = UnsupportedArchError = errors.ArchError
+HostCompilerIncompatibleError = errors.UnsupportedHostCompilerError
 KernelExecutionError = FindingError
 KernelFallbackExhaustedError = KernelNotAvailableError
 KernelLoadError = LoadError
 KernelRegistrationError = RegistrationError
-KernelToolchainError = ToolchainError
+KernelToolchainError = errors.ToolchainError
 
 
-class MathError(KernelError):
+class MathError(errors.KernelError):
     """brainevent's error of its array types; nothing here raises it."""
 
 
-class UnsupportedOperationError(KernelError):
+class UnsupportedOperationError(errors.KernelError):
     """brainevent's error of its array types; nothing here raises it."""
 
 

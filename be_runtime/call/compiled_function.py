@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from be_runtime import checks
+from be_runtime import checks, errors, frames
 from be_runtime.call.attributes import Options
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument
-from be_runtime.errors import ArgumentError
-from be_runtime.frames import hide_frames, public
-from be_runtime.jax import port
+from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import Value, match_layouts
-from be_runtime.jax.fault_names import NAMES
 
 if TYPE_CHECKING:
     from be_runtime.jax.calls import Transpose
@@ -128,7 +125,7 @@ class CompiledFunction:
                     as_argument(self.__qualname__, number, each)
                 raise
         except Exception as error:  # as `public` does, without another call
-            hide_frames(error)
+            frames.hide_frames(error)
             raise
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
@@ -140,7 +137,7 @@ class CompiledFunction:
             The kernel is not from `cuda_kernel`; a module has a report of all its kernels.
         """
         if self._reporter is None:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{self.__qualname__} has no report of its own", hints=("a module has one of all: module.report()",)
             )
         return self._reporter(block_sizes)
@@ -207,7 +204,7 @@ class CompiledFunction:
         try:
             hash(described)
         except TypeError:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{self.__qualname__}: outs is {outs!r}", hints=("pass a jax.ShapeDtypeStruct, or a tuple of them",)
             ) from None
         return described, converted
@@ -216,14 +213,14 @@ class CompiledFunction:
 _call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
 
 
-@public
+@frames.public
 def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while Python's fault handler is on: a fault names the line of the call."""
-    NAMES.add_line(self.__qualname__)
+    fault_names.NAMES.add_line(self.__qualname__)
     return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
-@public
+@frames.public
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a checked mode is on somewhere: trace each call, since each has a line of its own."""
     mode = self.mode or checks.active()

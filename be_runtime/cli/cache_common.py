@@ -12,17 +12,10 @@ from string import hexdigits
 from typing import NamedTuple, NoReturn, TypeVar
 
 from be_runtime.errors import ArgumentError, CacheError, LoadError
-from be_runtime.kernels.launcher import Origin, share_kernel
-from be_runtime.kernels.raw_compiler import stored_origin
-from be_runtime.load.obtain import shareable
-from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Session
-from be_runtime.store.cache import Cache
-from be_runtime.store.eviction import EntryInfo, read_entry, read_key
+from be_runtime.kernels import launcher, raw_compiler
+from be_runtime.load import obtain, process, registry
+from be_runtime.store import cache, eviction, manifest, places, sharing
 from be_runtime.store.folder import find_base
-from be_runtime.store.manifest import Making, Manifest
-from be_runtime.store.places import Imported
-from be_runtime.store.sharing import Shareable
 
 T = TypeVar("T")
 
@@ -47,7 +40,7 @@ class OpenCache(NamedTuple):
         The current time, in seconds since the epoch.
     """
 
-    session: Session
+    session: registry.Session
     now_s: float
 
     @property
@@ -56,26 +49,26 @@ class OpenCache(NamedTuple):
         return self.session.cache.root
 
     @property
-    def stores(self) -> tuple[Cache, Cache]:
+    def stores(self) -> tuple[cache.Cache, cache.Cache]:
         """The store of modules, kernels and their parts, and the store of the toolchain's entries."""
         return self.session.cache, self.session.toolchain_store
 
     @property
-    def imported(self) -> Imported:
+    def imported(self) -> places.Imported:
         """The imported artifacts."""
-        return Imported(self.folder)
+        return places.Imported(self.folder)
 
-    def entries(self, *, toolchain: bool = True) -> list[EntryInfo]:
+    def entries(self, *, toolchain: bool = True) -> list[eviction.EntryInfo]:
         """List all entries, newest first, with or without the toolchain's."""
         stores = self.stores if toolchain else self.stores[:1]
         found = [info for store in stores for info in store.entries()]
         return sorted(found, key=lambda info: info.created_ns, reverse=True)
 
-    def kernels(self) -> list[EntryInfo]:
+    def kernels(self) -> list[eviction.EntryInfo]:
         """List modules, kernels and damaged entries, newest first."""
         return [info for info in self.entries(toolchain=False) if info.is_damaged or info.kind in KERNELS]
 
-    def named(self, name: str, entries: Sequence[EntryInfo]) -> list[EntryInfo]:
+    def named(self, name: str, entries: Sequence[eviction.EntryInfo]) -> list[eviction.EntryInfo]:
         """Return the entries of a name.
 
         Raises
@@ -85,7 +78,7 @@ class OpenCache(NamedTuple):
         """
         return [info for info in entries if info.name == name and not info.is_damaged] or self._refuse(name, entries)
 
-    def chosen(self, text: str) -> EntryInfo:
+    def chosen(self, text: str) -> eviction.EntryInfo:
         """Return the newest entry that has a name, or whose digest begins with a text; kernels come first.
 
         Raises
@@ -105,7 +98,7 @@ class OpenCache(NamedTuple):
             self._refuse(text, entries)
         return next((info for info in found if info.kind in KERNELS), found[0])
 
-    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+    def remove(self, entries: Iterable[eviction.EntryInfo]) -> list[eviction.EntryInfo]:
         """Remove entries, and return the entries that were still there."""
         doomed = [*entries]
         removed = []
@@ -115,7 +108,7 @@ class OpenCache(NamedTuple):
             removed += store.remove(below) if below else []
         return removed
 
-    def _refuse(self, name: str, entries: Sequence[EntryInfo]) -> NoReturn:
+    def _refuse(self, name: str, entries: Sequence[eviction.EntryInfo]) -> NoReturn:
         """Raise the error for a name that no entry has."""
         near = get_close_matches(name, sorted({info.name for info in entries if info.name}), n=3)
         hints = [f"did you mean {', '.join(near)}?"] if near else []
@@ -133,10 +126,10 @@ def open_cache() -> OpenCache:
     CacheError
         The cache can't be used.
     """
-    return OpenCache(PROCESS.session(), time.time())
+    return OpenCache(process.PROCESS.session(), time.time())
 
 
-def manifest_of(info: EntryInfo) -> Manifest:
+def manifest_of(info: eviction.EntryInfo) -> manifest.Manifest:
     """Return the manifest of an entry.
 
     Raises
@@ -145,12 +138,12 @@ def manifest_of(info: EntryInfo) -> Manifest:
         The entry was removed after it was listed.
     """
     try:
-        return read_entry(info.path)[0]
+        return eviction.read_entry(info.path)[0]
     except (OSError, ValueError) as error:
         raise CacheError(f"{info.path} was removed just now") from error
 
 
-def share_of(info: EntryInfo, session: Session) -> Shareable:
+def share_of(info: eviction.EntryInfo, session: registry.Session) -> sharing.Shareable:
     """Return the part of an entry that other machines can use.
 
     Raises
@@ -158,17 +151,17 @@ def share_of(info: EntryInfo, session: Session) -> Shareable:
     LoadError
         The entry is for this machine alone.
     """
-    key = read_key(info.path)
+    key = eviction.read_key(info.path)
     if key is None:
         raise LoadError(f"{info.name} {info.digest[:SHORT]} has no key that can be read")
     if key.kind in ("module", "native"):
-        return shareable(key, session)
+        return obtain.shareable(key, session)
     if key.kind == "numba-cuda":
-        return share_kernel(key, Origin(key), session)
-    origin = stored_origin(key, session) if key.kind == "kernel" else None
+        return launcher.share_kernel(key, launcher.Origin(key), session)
+    origin = raw_compiler.stored_origin(key, session) if key.kind == "kernel" else None
     if origin is None:
         raise LoadError(f"{info.name} {info.digest[:SHORT]} is for this machine alone")
-    return share_kernel(key, origin, session)
+    return launcher.share_kernel(key, origin, session)
 
 
 def many(count: int, noun: str, plural: str = "") -> str:
@@ -215,7 +208,7 @@ def _date(time_s: float) -> date:
     return datetime.fromtimestamp(time_s).astimezone().date()
 
 
-def by(made: Making) -> str:
+def by(made: manifest.Making) -> str:
     """Return the builder of an entry, and the time of the build.
 
     Examples
@@ -227,7 +220,7 @@ def by(made: Making) -> str:
     return f"{made.host} in {made.seconds:.2f} s{source}"
 
 
-def entry_json(info: EntryInfo) -> dict[str, object]:
+def entry_json(info: eviction.EntryInfo) -> dict[str, object]:
     """Return an entry as JSON data."""
     return {
         "name": info.name,

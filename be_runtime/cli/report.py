@@ -6,12 +6,10 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from be_runtime.cli.main import Answer
-from be_runtime.cli.stubs import units_of
+from be_runtime.cli import main, stubs
 from be_runtime.compile.codegen import bind
 from be_runtime.errors import ArgumentError, EntryPointNotFoundError, SourceNotFoundError
-from be_runtime.load.load import report_module
-from be_runtime.load.process import PROCESS
+from be_runtime.load import load, process
 from be_runtime.report import ModuleReport, check_blocks, report_library
 from be_runtime.request.arguments import cpp_request, cuda_request, default_name, load_options
 from be_runtime.request.options import BuildRequest, Language, Unit
@@ -19,7 +17,7 @@ from be_runtime.ship.declaration import FILE as DECLARATION
 from be_runtime.ship.package import locate_package, request_of
 
 
-def run_report(arguments: argparse.Namespace) -> Answer:
+def run_report(arguments: argparse.Namespace) -> main.Answer:
     """Report the compiled code of modules.
 
     Raises
@@ -35,22 +33,22 @@ def run_report(arguments: argparse.Namespace) -> Answer:
     except ValueError:
         raise ArgumentError(f"--blocks is {text!r}", hints=("pass numbers, such as --blocks 128,256",)) from None
     reports = list(_reports(arguments, check_blocks(numbers)))
-    return Answer("\n\n".join(map(str, reports)), {"modules": [report.to_json() for report in reports]})
+    return main.Answer("\n\n".join(map(str, reports)), {"modules": [report.to_json() for report in reports]})
 
 
 def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator[ModuleReport]:
     path = Path(arguments.source)
-    session = PROCESS.session()
+    session = process.PROCESS.session()
     if path.suffix == ".so" and path.is_file():
         yield report_library(path.stem, path, session.system, blocks)
         return
     for request in _requests(path, arguments.source, arguments.arch):
-        yield report_module(request, load_options(request.name), session, blocks, loops=arguments.loops)
+        yield load.report_module(request, load_options(request.name), session, blocks, loops=arguments.loops)
 
 
 def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:
     """Return the requests for a file, for a folder's sources in each language, or for a package's modules."""
-    units = {} if (path / DECLARATION).is_file() else units_of(path)
+    units = {} if (path / DECLARATION).is_file() else stubs.units_of(path)
     if units:
         return [_request(path, language, found, archs) for language, found in units.items()]
     if path.suffix and not path.is_dir():

@@ -14,27 +14,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from be_runtime import errors, stubs
 from be_runtime.call.resolve import signature_of_entry
 from be_runtime.call.signature import call_text
 from be_runtime.cli.main import Answer
 from be_runtime.compile.codegen import bind
-from be_runtime.errors import ArgumentError, BeRuntimeError, EntryPointNotFoundError, SourceNotFoundError
 from be_runtime.load.module import OWN, LoadedModule, ModuleInfo
 from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
 from be_runtime.ship.declaration import FILE as DECLARATION
 from be_runtime.ship.package import Package, PackageKernels, declared_signatures, package_in
-from be_runtime.stubs import (
-    MARK,
-    StubFunction,
-    class_name,
-    imported_names,
-    python_stub,
-    render_class,
-    render_function,
-    render_package,
-    render_stub,
-)
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.trust import read_regular
 
@@ -74,7 +63,7 @@ def _make_stub(source: str) -> Stub:
     if units:
         return _source_stub(path, units)
     if not all(part.isidentifier() for part in source.split(".")) or path.suffix == ".py":
-        raise SourceNotFoundError(
+        raise errors.SourceNotFoundError(
             f"{source} is neither a folder or a file of C++ or CUDA sources, nor the name of a Python module",
             hints=("for package/module.py, write package.module",),
         )
@@ -99,23 +88,23 @@ def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
     functions = {language: _functions(name, language, found) for language, found in units.items()}
     if len({frozenset((each.name, call_text(each.signature)) for each in found) for found in functions.values()}) == 1:
         functions = dict(list(functions.items())[-1:])
-    suffixes = {language: class_name(language) if len(functions) > 1 else "" for language in functions}
-    classes = {f"{class_name(name)}{suffixes[language]}": each for language, each in functions.items()}
-    text = render_stub([render_class(each, found, hidden=OWN) for each, found in classes.items()])
+    suffixes = {language: stubs.class_name(language) if len(functions) > 1 else "" for language in functions}
+    classes = {f"{stubs.class_name(name)}{suffixes[language]}": each for language, each in functions.items()}
+    text = stubs.render_stub([stubs.render_class(each, found, hidden=OWN) for each, found in classes.items()])
     file = path.with_name(f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_types.pyi")
     if file.with_suffix(".py").exists():
-        raise ArgumentError(f"{file} would hide {file.stem}.py", hints=("pass --output FILE",))
+        raise errors.ArgumentError(f"{file} would hide {file.stem}.py", hints=("pass --output FILE",))
     return Stub(file, text, tuple(classes))
 
 
-def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[StubFunction]:
+def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[stubs.StubFunction]:
     try:
         bound = bind(BuildRequest(name, language, units, functions=None, compile=CompileOptions()))
-    except EntryPointNotFoundError as error:
+    except errors.EntryPointNotFoundError as error:
         error.hints = (*error.hints, "or name the Python module that loads it with functions=")
         raise
     found = [(binding.export, binding.entry) for bindings in bound.values() for binding in bindings]
-    return [StubFunction(export, signature_of_entry(f"{name}.{export}", entry)) for export, entry in found]
+    return [stubs.StubFunction(export, signature_of_entry(f"{name}.{export}", entry)) for export, entry in found]
 
 
 def _module_stub(name: str) -> Stub:
@@ -123,17 +112,19 @@ def _module_stub(name: str) -> Stub:
     module = _imported(name)
     file = Path(getattr(module, "__file__", None) or "")
     if file.suffix != ".py":
-        raise SourceNotFoundError(f"{name} has no Python source")
+        raise errors.SourceNotFoundError(f"{name} has no Python source")
     with tokenize.open(file) as opened:
         source = opened.read()
-    elsewhere = imported_names(source)
+    elsewhere = stubs.imported_names(source)
     values = {each: value for each, value in vars(module).items() if each.isidentifier() and each not in elsewhere}
     parts = {each: text for each, value in values.items() if (text := _declaration(each, value))}
     if not parts:
-        raise ArgumentError(f"{name} has no kernels among its names", hints=("name the module that loads them",))
+        raise errors.ArgumentError(f"{name} has no kernels among its names", hints=("name the module that loads them",))
     public = [each for each in values if not each.startswith("_")]
     return Stub(
-        file.with_suffix(".pyi"), render_stub(parts.values(), python=python_stub(source, parts, public)), tuple(parts)
+        file.with_suffix(".pyi"),
+        stubs.render_stub(parts.values(), python=stubs.python_stub(source, parts, public)),
+        tuple(parts),
     )
 
 
@@ -141,12 +132,12 @@ def _imported(name: str) -> ModuleType:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return import_module(name)
-    except (BeRuntimeError, ToolchainError):
+    except (errors.BeRuntimeError, ToolchainError):
         raise
     except (Exception, SystemExit) as error:
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         raised = f"raised at {frame.f_code.co_filename}:{line}"
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{name} can't be imported: {type(error).__name__}: {error}",
             hints=() if "<frozen" in raised else (raised,),
         ) from error
@@ -157,11 +148,11 @@ def _declaration(name: str, value: object) -> str:
     from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
 
     if isinstance(value, KernelFunction):
-        return render_function(StubFunction(name, value.signature, value.has_outs))
+        return stubs.render_function(stubs.StubFunction(name, value.signature, value.has_outs))
     if isinstance(value, LoadedModule):
-        functions = [StubFunction(each, value[each].signature) for each in ModuleInfo.of(value).function_names]
-        kind = f"_{class_name(name)}"
-        return f"{render_class(kind, functions, hidden=OWN)}\n{name}: {kind}\n"
+        functions = [stubs.StubFunction(each, value[each].signature) for each in ModuleInfo.of(value).function_names]
+        kind = f"_{stubs.class_name(name)}"
+        return f"{stubs.render_class(kind, functions, hidden=OWN)}\n{name}: {kind}\n"
     if isinstance(value, PackageKernels):
         return _package_declaration(name, value.__own__.package)
     return ""
@@ -170,25 +161,27 @@ def _declaration(name: str, value: object) -> str:
 def _package_declaration(name: str, package: Package) -> str:
     """Return the declaration of a package's kernels, read from its sources."""
     if package.root is None:
-        raise SourceNotFoundError(f"the sources of {package.name} are not files of a folder")
+        raise errors.SourceNotFoundError(f"the sources of {package.name} are not files of a folder")
     declared = package.declaration()
     modules = {
-        module: [StubFunction(function, signature) for function, signature in functions.items()]
+        module: [stubs.StubFunction(function, signature) for function, signature in functions.items()]
         for module, functions in declared_signatures(package.name, package.root, declared).items()
     }
-    kind = f"_{class_name(name)}"
-    return f"{render_package(kind, modules, declared.kernels, hidden=OWN)}\n{name}: {kind}\n"
+    kind = f"_{stubs.class_name(name)}"
+    return f"{stubs.render_package(kind, modules, declared.kernels, hidden=OWN)}\n{name}: {kind}\n"
 
 
 def _write(path: Path, text: str) -> None:
     """Write a stub by one rename, unless the file is not a stub of this command."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not read_regular(path).startswith(MARK.encode()):
-            raise ArgumentError(f"{path} was not written by this command", hints=("remove it, or pass --output FILE",))
+        if path.exists() and not read_regular(path).startswith(stubs.MARK.encode()):
+            raise errors.ArgumentError(
+                f"{path} was not written by this command", hints=("remove it, or pass --output FILE",)
+            )
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise ArgumentError(f"{path} can't be written: {error.strerror}") from None
+        raise errors.ArgumentError(f"{path} can't be written: {error.strerror}") from None

@@ -11,10 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from be_runtime.compile import flags
-from be_runtime.compile.codegen import Binding, unit_text
-from be_runtime.compile.execute import find_objcopy
-from be_runtime.compile.inputs import LookedAt, Observer
+from be_runtime import errors, inspection, own_files
+from be_runtime.compile import codegen, execute, flags, inputs
 from be_runtime.compile.plan import (
     OBJECTS,
     BuildOrder,
@@ -28,15 +26,9 @@ from be_runtime.compile.plan import (
     link_edge,
     unit_files,
 )
-from be_runtime.errors import BuildError
-from be_runtime.inspection import symbols
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.request.options import BuildRequest, CompileOptions
 from be_runtime.request.tools import Tools
-from be_runtime.store.cache import BuildOutput, Recorded
-from be_runtime.store.examine import proven_records
-from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.manifest import FileRecord
+from be_runtime.store import cache, examine, keys, manifest
 from be_toolchain.machine.system import System
 from be_toolchain.values import ClangCuda, Nvcc
 
@@ -83,7 +75,7 @@ _KERNEL_HANDLE = b"__device_stub__"
 """Part of the name of a kernel's host-side symbol in clang's objects."""
 
 
-HANDLER = files_named("be_handler", "cpp")._replace(source=str(NATIVE_DIR / "handler.cc"))
+HANDLER = files_named("be_handler", "cpp")._replace(source=str(own_files.NATIVE_DIR / "handler.cc"))
 _DEVICE_LINK = f"{OBJECTS}/be_device_link.o"
 _KEPT_HANDLER, _KEPT_UNIT = "handler.o", "unit.o"
 """Names of objects in cache entries."""
@@ -112,7 +104,7 @@ def definitions(image: bytes) -> Definitions:
     image : bytes
         A relocatable ELF-64 little-endian file. Any other file, such as LLVM bitcode, has no such names.
     """
-    defined = {(symbol.binding, symbol.name) for symbol in symbols(image) if symbol.is_defined}
+    defined = {(symbol.binding, symbol.name) for symbol in inspection.symbols(image) if symbol.is_defined}
     return Definitions(
         strong=frozenset(os.fsdecode(name) for binding, name in defined if binding == _STB_GLOBAL),
         kernels=frozenset(
@@ -150,7 +142,7 @@ def _repeated(tables: Iterable[frozenset[str]]) -> frozenset[str]:
 
 def plan_units(
     request: BuildRequest,
-    bindings: Mapping[str, Sequence[Binding]],
+    bindings: Mapping[str, Sequence[codegen.Binding]],
     command: Sequence[str],
     phases: Mapping[str, UnitBuild | None] | None = None,
 ) -> dict[str, UnitBuild]:
@@ -178,7 +170,7 @@ def plan_units(
             files = unit_files(unit.stem, request.language)
             shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
             compiled = UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
-        source = GeneratedFile(compiled.unit.source, unit_text(request, unit, bindings[unit.stem]))
+        source = GeneratedFile(compiled.unit.source, codegen.unit_text(request, unit, bindings[unit.stem]))
         planned[unit.stem] = compiled._replace(files=(source, *compiled.files), command=tuple(command))
     return planned
 
@@ -233,7 +225,9 @@ def plan_build(
 def handler_edge(tools: Tools) -> Edge:
     """Return the command that compiles the handler, which is the same in all modules."""
     return compile_edge(
-        flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include]), HANDLER, "compiling the XLA handler"
+        flags.handler_compile(tools.cxx, [own_files.INCLUDE_DIR, tools.ffi_include]),
+        HANDLER,
+        "compiling the XLA handler",
     )
 
 
@@ -275,7 +269,7 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
     """Return the command that compiles the author's units, without files."""
     options = request.compile
     includes = flags.include_flags(
-        first=[*options.include_paths, INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
+        first=[*options.include_paths, own_files.INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
     )
     if request.language == "cpp":
         texts = [source.text for unit in request.units for source in unit.sources]
@@ -295,32 +289,34 @@ class Handler(NamedTuple):
     """
 
     path: str
-    records: Mapping[str, FileRecord]
+    records: Mapping[str, manifest.FileRecord]
 
 
 def find_handler(order: BuildOrder) -> Handler | None:
     """Find the compiled handler of a toolchain; None if the cache has none."""
     entry = order.toolchain_store.get(_handler_key(order))
-    return None if entry is None else Handler(str(entry.output(_KEPT_HANDLER)), proven_records(entry.manifest))
+    return None if entry is None else Handler(str(entry.output(_KEPT_HANDLER)), examine.proven_records(entry.manifest))
 
 
-def keep_handler(order: BuildOrder, folder: Path, observer: Observer, linked: tuple[str, ...]) -> None:
+def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, linked: tuple[str, ...]) -> None:
     """Keep the handler that a build compiled in its folder, with the records of the files that every link reads."""
 
-    def copy(staging: Path) -> BuildOutput:
+    def copy(staging: Path) -> cache.BuildOutput:
         shutil.copyfile(folder / HANDLER.object, staging / _KEPT_HANDLER)
-        looked_at = LookedAt.merged((observer.looked_at((handler_edge(order.tools),)), LookedAt(others=linked)))
-        return BuildOutput((_KEPT_HANDLER,), *looked_at)
+        looked_at = inputs.LookedAt.merged(
+            (observer.looked_at((handler_edge(order.tools),)), inputs.LookedAt(others=linked))
+        )
+        return cache.BuildOutput((_KEPT_HANDLER,), *looked_at)
 
     order.toolchain_store.keep(_handler_key(order), copy)
 
 
-def _handler_key(order: BuildOrder) -> CacheKey:
-    argv = [*map(by_name, handler_edge(order.tools).argv)]
-    return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", order.toolchain.fingerprint))
+def _handler_key(order: BuildOrder) -> keys.CacheKey:
+    argv = [*map(own_files.by_name, handler_edge(order.tools).argv)]
+    return keys.make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", order.toolchain.fingerprint))
 
 
-def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Path) -> dict[str, LookedAt]:
+def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Path) -> dict[str, inputs.LookedAt]:
     """Copy the objects that earlier builds kept to their places in the build folder.
 
     Returns
@@ -328,7 +324,7 @@ def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Pat
     dict of str to LookedAt
         For the stem of each such unit, the files that its compiler looked at.
     """
-    found: dict[str, LookedAt] = {}
+    found: dict[str, inputs.LookedAt] = {}
     for stem, build in units.items():
         entry = None if order.force else order.module_store.get(_object_key(order, build))
         if entry is None:
@@ -337,11 +333,13 @@ def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Pat
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # another process may have removed it since
             shutil.copyfile(entry.output(_KEPT_UNIT), target)
-            found[stem] = LookedAt.of(entry.manifest)
+            found[stem] = inputs.LookedAt.of(entry.manifest)
     return found
 
 
-def publish_object(order: BuildOrder, build: UnitBuild, folder: Path, looked_at: LookedAt, recorded: Recorded) -> None:
+def publish_object(
+    order: BuildOrder, build: UnitBuild, folder: Path, looked_at: inputs.LookedAt, recorded: cache.Recorded
+) -> None:
     """Keep one unit's object for later builds.
 
     Parameters
@@ -357,18 +355,18 @@ def publish_object(order: BuildOrder, build: UnitBuild, folder: Path, looked_at:
         Hashes of these files.
     """
 
-    def copy(staging: Path) -> BuildOutput:
+    def copy(staging: Path) -> cache.BuildOutput:
         shutil.copyfile(folder / build.unit.object, staging / _KEPT_UNIT)
-        return BuildOutput((_KEPT_UNIT,), *looked_at, recorded=recorded)
+        return cache.BuildOutput((_KEPT_UNIT,), *looked_at, recorded=recorded)
 
     order.module_store.keep(_object_key(order, build), copy, force=order.force)
 
 
-def _object_key(order: BuildOrder, build: UnitBuild) -> CacheKey:
-    return make_key(
+def _object_key(order: BuildOrder, build: UnitBuild) -> keys.CacheKey:
+    return keys.make_key(
         "object",
         ("name", order.request.name),
-        ("commands", [by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
+        ("commands", [own_files.by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
         ("files", [part for file in build.files for part in file]),
         ("library_path", build.library_path),
         ("toolchain", order.toolchain.fingerprint),
@@ -389,10 +387,10 @@ def separate_names(
     options = separating_options({name: definitions((staging / name).read_bytes()) for name in plan.objects})
     if not options:
         return plan
-    objcopy = find_objcopy(compiler, system)
+    objcopy = execute.find_objcopy(compiler, system)
     if objcopy is None:
         names = sorted({option.split("=")[1] for each in options.values() for option in each})
-        raise BuildError(
+        raise errors.BuildError(
             f"several sources define {', '.join(names)} and objcopy, which separates them, is missing",
             hints=("install binutils, or give the functions different names, or make them static",),
         )

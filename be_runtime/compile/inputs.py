@@ -15,12 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from be_runtime import errors, own_files
 from be_runtime.compile.plan import BuildOrder, BuildPlan, Edge
-from be_runtime.errors import CacheError
-from be_runtime.own_files import NATIVE_DIR, by_name
-from be_runtime.store.cache import BuildOutput
+from be_runtime.store import cache, keys
 from be_runtime.store.folder import find_base
-from be_runtime.store.keys import make_key
 from be_runtime.store.manifest import NO_FILES, Manifest, absent_paths, shadowing_paths
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.machine.local_system import stamp_path
@@ -40,7 +38,7 @@ _OPTIONS = (
 CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
 """Programs that answer in place of a compiler: they look at other files."""
 
-_SOURCE = NATIVE_DIR / "looked_at.c"
+_SOURCE = own_files.NATIVE_DIR / "looked_at.c"
 _LOG = "BE_LOOKED_AT"
 _LIBRARY, _NONE = "looked_at.so", "none"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
@@ -360,23 +358,23 @@ def _find_library(order: BuildOrder) -> str:
     """Return the path of the preloaded library; empty if the compiler's programs can't load it."""
     compiler, system, store = order.tools.cxx, order.system, order.toolchain_store
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
-    fields = ("command", [*map(by_name, command)]), ("toolchain", order.toolchain.fingerprint)
-    key = make_key("native", ("name", _SOURCE.stem), *fields)
+    fields = ("command", [*map(own_files.by_name, command)]), ("toolchain", order.toolchain.fingerprint)
+    key = keys.make_key("native", ("name", _SOURCE.stem), *fields)
 
-    def build(staging: Path) -> BuildOutput:
+    def build(staging: Path) -> cache.BuildOutput:
         library, log = staging / _LIBRARY, staging / "log"
         if system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
             raise _NoLibraryError
         tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
         found = system.run(tried)
         if found.returncode == 0 and log.is_file():
-            return BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
+            return cache.BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
         if is_incomplete(found.stderr):
-            raise CacheError(
+            raise errors.CacheError(
                 f"the files that compilers look at can't be recorded below {staging}: {found.stderr.strip()}"
             )
         (staging / _NONE).touch()
-        return BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
+        return cache.BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
 
     if _REFUSED.search(str(store.root)):
         return ""

@@ -12,19 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.compile import flags, graph
-from be_runtime.compile.codegen import Binding, bind, module_contents
-from be_runtime.compile.execute import (
-    Runner,
-    Step,
-    available_memory_bytes,
-    fast_linker_flags,
-    job_count,
-    render_log,
-    resolve_ninja,
-)
-from be_runtime.compile.graph import cuda_compiler
-from be_runtime.compile.inputs import LookedAt, Observer, is_incomplete
+from be_runtime.compile import codegen, execute, flags, graph, inputs
 from be_runtime.compile.plan import (
     FILE,
     LIBRARY,
@@ -41,10 +29,7 @@ from be_runtime.compile.plan import (
 from be_runtime.compile.progress import Progress
 from be_runtime.errors import BuildError
 from be_runtime.jax.port import PLATFORMS
-from be_runtime.store.artifact import keep_library
-from be_runtime.store.cache import BuildOutput, Cache, Entry, Recorded
-from be_runtime.store.index import IMAGES, CodeImage, ModuleRecord
-from be_runtime.store.publish import build_began, record_files
+from be_runtime.store import artifact, cache, index, publish
 from be_toolchain.arch import Arch
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.terminal import printable
@@ -72,41 +57,41 @@ class Build:
         The commands that ran for the module.
     """
 
-    def __init__(self, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], staging: Path) -> None:
+    def __init__(self, order: BuildOrder, bindings: Mapping[str, Sequence[codegen.Binding]], staging: Path) -> None:
         request, tools, settings, system = order.request, order.tools, order.settings, order.system
         self.order, self.staging = order, staging
-        self.steps: list[Step] = []
+        self.steps: list[execute.Step] = []
         self._incomplete: list[str] = []
-        self._reused: dict[str, LookedAt] = {}
-        self._compiled: dict[str, LookedAt] = {}
+        self._reused: dict[str, inputs.LookedAt] = {}
+        self._compiled: dict[str, inputs.LookedAt] = {}
 
         command = graph.compile_command(request, tools)
         self._preamble: Preamble | None = None
         phases: dict[str, UnitBuild | None] = {}
         # A launcher such as ccache needs the whole command, and some of an author's flags change the phases.
         if tools.cuda is not None and not settings.compiler_launcher and flags.allows_phases(request.compile.cflags):
-            compiler = cuda_compiler(tools)
+            compiler = graph.cuda_compiler(tools)
             self._preamble = compiler.preamble(command, order)
             for unit in request.units:
                 phases[unit.stem] = compiler.phases(command, unit_files(unit.stem, request.language), order)
         self.units = graph.plan_units(request, bindings, command, phases)
         self._handler = graph.find_handler(order)
-        self._kept = LookedAt() if self._preamble is None else self._preamble.looked_at
+        self._kept = inputs.LookedAt() if self._preamble is None else self._preamble.looked_at
 
         listing = ObservingSystem(system)
         self._link = _link_command(order, listing)
-        self._listed = LookedAt.of_listings(listing)
-        self._observer = Observer(order, staging)
-        memory = None if order.jobs else available_memory_bytes(system)
-        self._runner = Runner(
+        self._listed = inputs.LookedAt.of_listings(listing)
+        self._observer = inputs.Observer(order, staging)
+        memory = None if order.jobs else execute.available_memory_bytes(system)
+        self._runner = execute.Runner(
             staging,
-            ninja=resolve_ninja(system),
-            jobs=job_count(len(os.sched_getaffinity(0)), memory, wanted=order.jobs, limit=settings.max_jobs),
+            ninja=execute.resolve_ninja(system),
+            jobs=execute.job_count(len(os.sched_getaffinity(0)), memory, wanted=order.jobs, limit=settings.max_jobs),
             environ=system.environ,
             timeout_s=settings.compile_timeout_s,
         )
-        self._recorded = Recorded(
-            began_ns=build_began(str(staging), time.time_ns()),
+        self._recorded = cache.Recorded(
+            began_ns=publish.build_began(str(staging), time.time_ns()),
             taken_ns=time.time_ns(),
             records={
                 **(self._handler.records if self._handler is not None else {}),
@@ -129,23 +114,23 @@ class Build:
         except (BuildError, FileNotFoundError):
             if self._has_all_kept():
                 raise
-            self._handler, self._preamble, self._kept, self.steps = None, None, LookedAt(), []
+            self._handler, self._preamble, self._kept, self.steps = None, None, inputs.LookedAt(), []
             self._run_commands()
 
-    def output(self, kept: Sequence[str]) -> BuildOutput:
+    def output(self, kept: Sequence[str]) -> cache.BuildOutput:
         """Return the result of the build: the files to keep, and the files and absent paths that they depend on."""
         tools, system = self.order.tools, self.order.system
-        deciding = () if tools.cuda is None else cuda_compiler(tools).phase_inputs()
+        deciding = () if tools.cuda is None else graph.cuda_compiler(tools).phase_inputs()
         parts = (
             *self._compiled.values(),
             *self._reused.values(),
             self._linking_looked_at(),
             self._listed,
-            LookedAt(others=tuple(str(path) for path in deciding if system.is_file(path))),
+            inputs.LookedAt(others=tuple(str(path) for path in deciding if system.is_file(path))),
         )
         # An entry whose records are incomplete is kept for nobody else.
-        return BuildOutput(
-            tuple(kept), *LookedAt.merged(parts), recorded=self._recorded, unknown=tuple(self._incomplete)
+        return cache.BuildOutput(
+            tuple(kept), *inputs.LookedAt.merged(parts), recorded=self._recorded, unknown=tuple(self._incomplete)
         )
 
     def _has_all_kept(self) -> bool:
@@ -187,10 +172,10 @@ class Build:
         """Run commands, and record the inputs of each unit as soon as it is compiled."""
         with self._runner.started(self._observer.watch(plan), targets=targets, progress=progress) as steps:
             # A file may have changed since it was hashed, and another unit may have been compiled with the new one.
-            self._record(LookedAt.merged(self._compiled.values()))
+            self._record(inputs.LookedAt.merged(self._compiled.values()))
             for step in steps:
                 self.steps.append(step)
-                if is_incomplete(step.output):
+                if inputs.is_incomplete(step.output):
                     self._incomplete.append(f"a file that was not recorded while {step.edge.description}")
                 if not step.failed:
                     self._record_unit(step.edge)
@@ -201,16 +186,16 @@ class Build:
         if stem is None:
             return
         build = self.units[stem]
-        looked_at = LookedAt.merged((self._observer.looked_at(build.edges), self._kept))
+        looked_at = inputs.LookedAt.merged((self._observer.looked_at(build.edges), self._kept))
         self._compiled[stem] = looked_at
         self._record(looked_at)
         if len(self.units) > 1 and not self._incomplete:
             graph.publish_object(self.order, build, self.staging, looked_at, self._recorded)
 
-    def _record(self, looked_at: LookedAt) -> None:
-        self._recorded = record_files(looked_at.files, self._recorded)
+    def _record(self, looked_at: inputs.LookedAt) -> None:
+        self._recorded = publish.record_files(looked_at.files, self._recorded)
 
-    def _linking_looked_at(self) -> LookedAt:
+    def _linking_looked_at(self) -> inputs.LookedAt:
         return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
 
 
@@ -218,7 +203,11 @@ def _link_command(order: BuildOrder, system: ObservingSystem) -> flags.LinkComma
     """Make the linker's command; `system` records the folders that are listed for it."""
     tools, options = order.tools, order.request.compile
     folders = () if tools.cuda is None else (*tools.cuda.library_dirs, *tools.library_dirs)
-    ldflags = (*fast_linker_flags(tools.cxx.path, system), *flags.sanitizer_flags(options)[:1], *options.ldflags)
+    ldflags = (
+        *execute.fast_linker_flags(tools.cxx.path, system),
+        *flags.sanitizer_flags(options)[:1],
+        *options.ldflags,
+    )
     return flags.link(tools.cxx, tools.cuda, ldflags, folders, system.list_dir)
 
 
@@ -230,7 +219,7 @@ _LOOPS = {
 """Flags with which a compiler lists the loops that it vectorizes, and the loops that it can't."""
 
 _ARCH = re.compile(r"(?:-arch=|--gpu-name=)?(sm_\w+)")
-LOG = f"{IMAGES}/build.log"
+LOG = f"{index.IMAGES}/build.log"
 
 
 class MeasuredStep(NamedTuple):
@@ -257,7 +246,7 @@ class Measured(NamedTuple):
     library: Path
 
 
-def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> BuildOutput:
+def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> cache.BuildOutput:
     """Build the whole library of an order in a folder, with ptxas's report and the host compiler's report of loops.
 
     Raises
@@ -265,8 +254,8 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> B
     SpecError, BuildError
         As for `make_module`.
     """
-    alone = order._replace(force=True, module_store=Cache(staging / OBJECTS))  # these objects are deleted below
-    build = Build(alone, bind(order.request), staging)
+    alone = order._replace(force=True, module_store=cache.Cache(staging / OBJECTS))  # these objects are deleted below
+    build = Build(alone, codegen.bind(order.request), staging)
     asked = _LOOPS[order.tools.cxx.family] if loops and order.request.language == "cpp" else ()
     for stem, unit in build.units.items():
         build.units[stem] = unit._replace(edges=tuple(_verbose(edge, asked) for edge in unit.edges))
@@ -284,7 +273,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> B
     return build.output((_LIST, LIBRARY, *(name for _, name in cubins)))
 
 
-def read_measured(entry: Entry) -> Measured:
+def read_measured(entry: cache.Entry) -> Measured:
     """Read the files that `measure_build` wrote."""
     listed = json.loads(entry.output(_LIST).read_bytes())
     cubins = ((Arch.parse(arch), entry.output(name)) for arch, name in listed["cubins"])
@@ -308,7 +297,7 @@ def _verbose(edge: Edge, asked: Sequence[str]) -> Edge:
     return edge._replace(argv=(*edge.argv, *flags))
 
 
-def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
+def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
     """Build the library of an order in a folder.
 
     Raises
@@ -318,7 +307,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     BuildError
         A command failed.
     """
-    bindings = bind(order.request)
+    bindings = codegen.bind(order.request)
     build = Build(order, bindings, staging)
     try:
         build.run()
@@ -327,9 +316,9 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     shutil.rmtree(staging / OBJECTS)
     language = order.request.language
     archs = tuple(map(str, order.tools.archs)) if language == "cuda" else ()
-    record = ModuleRecord(language, "", module_contents(bindings, language), {})
-    names = keep_library(
-        staging, LIBRARY, CodeImage("library", PLATFORMS[language], 0, archs), {order.request.name: record}
+    record = index.ModuleRecord(language, "", codegen.module_contents(bindings, language), {})
+    names = artifact.keep_library(
+        staging, LIBRARY, index.CodeImage("library", PLATFORMS[language], 0, archs), {order.request.name: record}
     )
     # Readers of compiler messages need the generated sources.
     paths = [unit.unit.source for unit in build.units.values()]
@@ -337,7 +326,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     return build.output((*names, *_write_log(build), *_write_commands(build), *sources))
 
 
-def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
+def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[codegen.Binding]]) -> BuildError:
     """Return the failure with the module's name, its first real error, and a hint at a similar header."""
     from be_runtime.compile.messages import explained, missing_header, near_header
 
@@ -354,7 +343,7 @@ def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequ
 
 def _write_log(build: Build) -> tuple[str, ...]:
     """Write the log into the build folder, and the log or the compilers' warnings to standard error."""
-    log = render_log(build.steps)
+    log = execute.render_log(build.steps)
     if build.order.verbose:
         sys.stderr.write(printable(log))
     elif any(step.output for step in build.steps):  # most builds print nothing

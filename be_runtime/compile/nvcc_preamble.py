@@ -14,21 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from be_runtime.compile.execute import Runner
-from be_runtime.compile.inputs import LookedAt, Observer, include_folders, names_asked_for, read_from_outside
-from be_runtime.compile.plan import OBJECTS, BuildOrder, BuildPlan, Edge, GeneratedFile, Tool, UnitBuild, files_named
-from be_runtime.errors import BuildError
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
-from be_runtime.store.cache import BuildOutput, Cache, Entry
-from be_runtime.store.examine import proven_records
-from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.manifest import FileRecord
+from be_runtime import errors, own_files
+from be_runtime.compile import execute, inputs, plan
+from be_runtime.store import cache, examine, keys, manifest
 from be_toolchain.machine.system import System
 
-UNIT = files_named("be_preamble", "cuda")
+UNIT = plan.files_named("be_preamble", "cuda")
 """The files of the empty source whose commands make the preamble."""
 
-FOLDER = f"{OBJECTS}/{UNIT.stem}"
+FOLDER = f"{plan.OBJECTS}/{UNIT.stem}"
 MESSAGES = f"{FOLDER}/messages"
 """File with the messages of the preprocessors."""
 
@@ -178,7 +172,7 @@ def names_in_headers(headers: Iterable[str]) -> tuple[str, ...] | None:
     """
     asked: dict[str, None] = {}
     for text in headers:
-        names = names_asked_for(text)
+        names = inputs.names_asked_for(text)
         if _STATEFUL.search(text) or "" in names:
             return None
         asked |= dict.fromkeys(names)
@@ -215,7 +209,7 @@ def is_shadowed(
     return False
 
 
-def probes(phases: UnitBuild) -> tuple[tuple[str, ...], ...]:
+def probes(phases: plan.UnitBuild) -> tuple[tuple[str, ...], ...]:
     """Return the commands that print the headers of an empty source: their text, and their text with macros.
 
     Parameters
@@ -230,7 +224,7 @@ def probes(phases: UnitBuild) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def checks(preprocessors: Mapping[str, Edge]) -> tuple[Edge, ...]:
+def checks(preprocessors: Mapping[str, plan.Edge]) -> tuple[plan.Edge, ...]:
     """Return the commands that read the kept macros, and print the macros of an empty source.
 
     Parameters
@@ -243,11 +237,11 @@ def checks(preprocessors: Mapping[str, Edge]) -> tuple[Edge, ...]:
         output = f"{FOLDER}/check{phase}"
         printing = ("-dM", "-imacros", f"{FOLDER}/headers{phase}.macros", "-o", output)
         argv = (*without_output(edge.argv), *printing)
-        edges.append(Edge(argv, (), (output,), f"checking the preamble ({phase})", "preprocess"))
+        edges.append(plan.Edge(argv, (), (output,), f"checking the preamble ({phase})", "preprocess"))
     return tuple(edges)
 
 
-def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[str]) -> UnitBuild:
+def use_kept_headers(build: plan.UnitBuild, script: str, folder: str, kept: Sequence[str]) -> plan.UnitBuild:
     """Return the commands of a build, with preprocessors that take the kept text instead of reading the headers.
 
     Parameters
@@ -270,7 +264,7 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
     return build._replace(edges=tuple(changed.get(edge, edge) for edge in build.edges))
 
 
-def preprocessing(build: UnitBuild) -> dict[str, Edge]:
+def preprocessing(build: plan.UnitBuild) -> dict[str, plan.Edge]:
     """Return the preprocessing commands by phase: the output's name after the source's stem, such as ``".cpp1.ii"``."""
     edges = (edge for edge in build.edges if edge.tool == "preprocess")
     return {PurePath(edge.outputs[0]).name.removeprefix(build.unit.stem): edge for edge in edges}
@@ -296,7 +290,7 @@ class KeptHeaders(NamedTuple):
         system's.
     """
 
-    preprocessors: Mapping[str, Edge]
+    preprocessors: Mapping[str, plan.Edge]
     system: System
     toolkit: Path
     authors: tuple[Path, ...]
@@ -304,12 +298,12 @@ class KeptHeaders(NamedTuple):
     places: tuple[Path, ...]
 
     @classmethod
-    def of(cls, preprocessors: Mapping[str, Edge], order: BuildOrder) -> KeptHeaders:
+    def of(cls, preprocessors: Mapping[str, plan.Edge], order: plan.BuildOrder) -> KeptHeaders:
         """Return the kept headers for an order's options, tools and environment."""
         options, tools, system = order.request.compile, order.tools, order.system
         assert tools.cuda is not None, "only nvcc's phases have such preprocessors"
         listed = [system.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
-        named = (*include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
+        named = (*inputs.include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
         prefix = tools.cxx.path.parent.parent
         places = (
             *(Path("/usr/local/include"), Path(f"/usr/include/{system.machine}-linux-gnu"), Path("/usr/include")),
@@ -320,11 +314,11 @@ class KeptHeaders(NamedTuple):
             system,
             tools.cuda.root,
             authors=(*options.include_paths, *(Path(path) for path in named if path.startswith("/"))),
-            tools=(INCLUDE_DIR, *tools.cuda.include_dirs, tools.ffi_include, *tools.library_includes),
+            tools=(own_files.INCLUDE_DIR, *tools.cuda.include_dirs, tools.ffi_include, *tools.library_includes),
             places=tuple(dict.fromkeys(places)),
         )
 
-    def write(self, runner: Runner, read: Sequence[Path]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    def write(self, runner: execute.Runner, read: Sequence[Path]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
         """Write the files of each phase into the preamble's folder.
 
         Parameters
@@ -354,8 +348,8 @@ class KeptHeaders(NamedTuple):
         _write(staging / FOLDER / _ASKED, "\n".join(asked))
         _write(staging / FOLDER / _ENVIRONMENT, self._environment())
         try:
-            steps = runner.run(BuildPlan(files=(), edges=checks(self.preprocessors)))
-        except BuildError:
+            steps = runner.run(plan.BuildPlan(files=(), edges=checks(self.preprocessors)))
+        except errors.BuildError:
             return (), ()
         found = {phase: _read(staging / f"{FOLDER}/check{phase}") for phase in texts}
         if any(step.output for step in steps) or not all(are_left(defines[phase], found[phase]) for phase in texts):
@@ -364,7 +358,7 @@ class KeptHeaders(NamedTuple):
         files = (f"headers{phase}{ending}" for phase in texts for ending in ("", ".macros"))
         return (_ASKED, _ENVIRONMENT, *files), nowhere
 
-    def usable(self, entry: Entry) -> tuple[str, ...]:
+    def usable(self, entry: cache.Entry) -> tuple[str, ...]:
         """Return the phases whose kept headers are valid: no folder has other headers that would come first."""
         if _ASKED not in entry.manifest.outputs.paths or not self._is_understood():
             return ()
@@ -422,7 +416,7 @@ MANY_FILES = 4
 """From this number of sources on, the first build makes the preamble, which costs little in comparison."""
 
 
-def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
+def use_preamble(build: plan.UnitBuild, script: str, folder: str) -> plan.UnitBuild:
     """Return the commands of a build, with a host compiler that takes the beginning precompiled.
 
     Parameters
@@ -439,7 +433,7 @@ def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
     return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
 
 
-def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
+def make_preamble(phases: plan.UnitBuild, dropped: Sequence[str]) -> plan.UnitBuild:
     """Return the command that makes a preamble. The command never fails, since a build can do without a preamble.
 
     Parameters
@@ -449,19 +443,19 @@ def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
     dropped : sequence of str
         Flags to leave out: the author's include folders, which the preamble does not read.
     """
-    edge = Edge(
+    edge = plan.Edge(
         argv=("/bin/sh", _SCRIPT),
         inputs=(UNIT.source,),
         outputs=(_DONE,),
         description="compiling the preamble of CUDA sources",
         tool="make preamble",
     )
-    source = GeneratedFile(path=UNIT.source, text="\n")
-    script = GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
+    source = plan.GeneratedFile(path=UNIT.source, text="\n")
+    script = plan.GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
     return phases._replace(edges=(edge,), files=(*phases.files, source, script))
 
 
-def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
+def preamble_text(phases: plan.UnitBuild, dropped: Sequence[str]) -> str:
     """Return the script that makes a preamble; nothing else decides the preamble, apart from the toolchain."""
     whole = _the(phases, "cudafe++").outputs[0]  # which the host compiler reads
     compiler = [part for part in without_output(_without_input(_the(phases, "compile").argv, whole)) if part != "-S"]
@@ -485,7 +479,7 @@ def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _the(build: UnitBuild, tool: Tool) -> Edge:
+def _the(build: plan.UnitBuild, tool: plan.Tool) -> plan.Edge:
     """Return the only command of a tool."""
     return next(edge for edge in build.edges if edge.tool == tool)
 
@@ -516,57 +510,57 @@ class Preamble(NamedTuple):
         Writer of the text and macros.
     """
 
-    key: CacheKey
-    entry: Entry | None
+    key: keys.CacheKey
+    entry: cache.Entry | None
     phases: tuple[str, ...]
-    making: UnitBuild | None
+    making: plan.UnitBuild | None
     headers: KeptHeaders
 
-    def use(self, build: UnitBuild) -> UnitBuild:
+    def use(self, build: plan.UnitBuild) -> plan.UnitBuild:
         """Return a unit's commands with the preamble, if there is one."""
         if self.entry is None or not build.edges:
             return build
         folder = str(self.entry.path)
-        precompiled = use_preamble(build, str(NATIVE_DIR / "with_preamble.sh"), folder)
-        return use_kept_headers(precompiled, str(NATIVE_DIR / "with_kept_headers.sh"), folder, self.phases)
+        precompiled = use_preamble(build, str(own_files.NATIVE_DIR / "with_preamble.sh"), folder)
+        return use_kept_headers(precompiled, str(own_files.NATIVE_DIR / "with_kept_headers.sh"), folder, self.phases)
 
     @property
-    def looked_at(self) -> LookedAt:
+    def looked_at(self) -> inputs.LookedAt:
         """Return the inputs that the preamble adds to a source: headers, and paths at which others would come first.
 
         Only the author's folders are searched before ours, so the absent paths in ours have every name to look for.
         """
         if self.entry is None:
-            return LookedAt()
-        made_from, own = LookedAt.of(self.entry.manifest), f"{INCLUDE_DIR}/"
+            return inputs.LookedAt()
+        made_from, own = inputs.LookedAt.of(self.entry.manifest), f"{own_files.INCLUDE_DIR}/"
         names = [path.removeprefix(own) for path in made_from.absent if path.startswith(own)]
         authors = (f"{folder}/{name}" for folder in self.headers.authors for name in names)
         return made_from._replace(absent=(*made_from.absent, *authors))
 
     @property
-    def records(self) -> Mapping[str, FileRecord]:
+    def records(self) -> Mapping[str, manifest.FileRecord]:
         """Return the records of the preamble's inputs, by path."""
-        return {} if self.entry is None else proven_records(self.entry.manifest)
+        return {} if self.entry is None else examine.proven_records(self.entry.manifest)
 
-    def keep(self, toolchain_store: Cache, runner: Runner, observer: Observer) -> None:
+    def keep(self, toolchain_store: cache.Cache, runner: execute.Runner, observer: inputs.Observer) -> None:
         """Keep the files that the commands made, after further commands in the runner's folder."""
         staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in _FILES):
             return
-        read, making = read_from_outside((_DEPFILE,), staging), observer.looked_at(self.making.edges)
+        read, making = inputs.read_from_outside((_DEPFILE,), staging), observer.looked_at(self.making.edges)
 
-        def collect(target: Path) -> BuildOutput:
+        def collect(target: Path) -> cache.BuildOutput:
             written, nowhere = self.headers.write(runner, read)
-            listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
-            looked_at = LookedAt.merged((listed, making))
+            listed = inputs.LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
+            looked_at = inputs.LookedAt.merged((listed, making))
             for name in (*_FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
-            return BuildOutput((*_FILES, *written), *looked_at)
+            return cache.BuildOutput((*_FILES, *written), *looked_at)
 
         toolchain_store.keep(self.key, collect)
 
 
-def find_preamble(phases: UnitBuild, order: BuildOrder, *, is_worth_it: bool) -> Preamble:
+def find_preamble(phases: plan.UnitBuild, order: plan.BuildOrder, *, is_worth_it: bool) -> Preamble:
     """Find the preamble for nvcc's flags, or plan the making of one if that is worth it.
 
     Parameters
@@ -579,10 +573,10 @@ def find_preamble(phases: UnitBuild, order: BuildOrder, *, is_worth_it: bool) ->
     """
     headers = KeptHeaders.of(preprocessing(phases), order)
     dropped = [f"-I{path}" for path in order.request.compile.include_paths]
-    key = make_key(
+    key = keys.make_key(
         "preamble",
         ("name", UNIT.stem),
-        ("commands", [*map(by_name, shlex.split(preamble_text(phases, dropped)))]),
+        ("commands", [*map(own_files.by_name, shlex.split(preamble_text(phases, dropped)))]),
         ("library_path", phases.library_path),
         ("toolchain", order.toolchain.fingerprint),
     )

@@ -12,40 +12,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.checks import Finding, with_source
+from be_runtime import checks, errors
 from be_runtime.compile.execute import Ended, run_child
-from be_runtime.debugging.checked_script import is_own
-from be_runtime.debugging.sanitizers import (
-    DEVICE_TOOLS,
-    FAULTS,
-    SANITIZED,
-    TOOLS,
-    Child,
-    Detectors,
-    Invocation,
-    Tool,
-    ToolRun,
-    distinct,
-    entry_points,
-    plan_child,
-    read_device_report,
-    read_host_report,
-    read_race_report,
-    read_valgrind_report,
-    with_callers,
-    with_names,
-)
-from be_runtime.errors import ArgumentError
+from be_runtime.debugging import checked_script, sanitizers
 
 _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 """The name of an exception, and XLA's word for the kind of error."""
 
 _PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
-_READERS = {"asan": read_host_report, "tsan": read_race_report, "valgrind": read_valgrind_report}
+_READERS = {
+    "asan": sanitizers.read_host_report,
+    "tsan": sanitizers.read_race_report,
+    "valgrind": sanitizers.read_valgrind_report,
+}
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
-_CHECKED: tuple[Tool, ...] = ("guard", "valgrind")
+_CHECKED: tuple[sanitizers.Tool, ...] = ("guard", "valgrind")
 """Tools under which the findings of checked mode count."""
-_FRAGILE: tuple[Tool, ...] = ("tsan", "valgrind")
+_FRAGILE: tuple[sanitizers.Tool, ...] = ("tsan", "valgrind")
 """Tools that fail with some programs and on some machines: such a failure is no fault of the program."""
 _FATAL = re.compile(r"(?:FATAL|ERROR): ThreadSanitizer.*|valgrind: .*")
 _ASK_ASAN = ("if a C++ kernel did it, `check --tools asan` names its line",)
@@ -67,12 +50,14 @@ class Outcome(NamedTuple):
         The failure of the program itself; empty if there is none.
     """
 
-    runs: tuple[ToolRun, ...]
-    findings: tuple[Finding, ...]
+    runs: tuple[sanitizers.ToolRun, ...]
+    findings: tuple[checks.Finding, ...]
     error: str
 
 
-def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: bool) -> tuple[Tool, ...]:
+def choose_tools(
+    wanted: Sequence[str] | None, found: sanitizers.Detectors, *, has_gpu: bool
+) -> tuple[sanitizers.Tool, ...]:
     """Return the wanted tools, or all tools that can run here.
 
     Raises
@@ -82,37 +67,42 @@ def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: boo
     """
     lacking = lacking_tools(found, has_gpu=has_gpu)
     if wanted is None:
-        return tuple(tool for tool in TOOLS if tool not in lacking)
+        return tuple(tool for tool in sanitizers.TOOLS if tool not in lacking)
     for name in wanted:
-        if name not in TOOLS:
-            raise ArgumentError(f"there is no tool {name!r}", hints=(f"the tools are {', '.join(TOOLS)}",))
+        if name not in sanitizers.TOOLS:
+            raise errors.ArgumentError(
+                f"there is no tool {name!r}", hints=(f"the tools are {', '.join(sanitizers.TOOLS)}",)
+            )
         if name in lacking:
-            raise ArgumentError(f"{name} can't run here: {lacking[name]}")
-    return tuple(tool for tool in TOOLS if tool in wanted)
+            raise errors.ArgumentError(f"{name} can't run here: {lacking[name]}")
+    return tuple(tool for tool in sanitizers.TOOLS if tool in wanted)
 
 
-def lacking_tools(found: Detectors, *, has_gpu: bool) -> dict[Tool, str]:
+def lacking_tools(found: sanitizers.Detectors, *, has_gpu: bool) -> dict[sanitizers.Tool, str]:
     """Return the tools that can't run here, and why."""
-    lacking: dict[Tool, str] = {
-        tool: f"the C++ compiler has no lib{tool}.so; install it" for tool in SANITIZED if tool not in found.preload
+    lacking: dict[sanitizers.Tool, str] = {
+        tool: f"the C++ compiler has no lib{tool}.so; install it"
+        for tool in sanitizers.SANITIZED
+        if tool not in found.preload
     }
     if not found.valgrind:
         lacking["valgrind"] = "there is no valgrind; install it"
     if not has_gpu:
-        lacking |= dict.fromkeys(DEVICE_TOOLS, "there is no GPU")
+        lacking |= dict.fromkeys(sanitizers.DEVICE_TOOLS, "there is no GPU")
     elif not found.compute_sanitizer:
         lacking |= dict.fromkeys(
-            DEVICE_TOOLS, "there is no compute-sanitizer; `pip install nvidia-cuda-sanitizer-api` installs it"
+            sanitizers.DEVICE_TOOLS,
+            "there is no compute-sanitizer; `pip install nvidia-cuda-sanitizer-api` installs it",
         )
     return lacking
 
 
 def check_program(
-    program: Invocation,
-    tools: Sequence[Tool],
-    found: Detectors,
+    program: sanitizers.Invocation,
+    tools: Sequence[sanitizers.Tool],
+    found: sanitizers.Detectors,
     *,
-    lacking: Mapping[Tool, str],
+    lacking: Mapping[sanitizers.Tool, str],
     timeout_s: float | None,
     say: Callable[[str], None],
 ) -> Outcome:
@@ -130,17 +120,17 @@ def check_program(
     say : callable
         Function that prints which tool begins.
     """
-    runs: list[ToolRun] = []
+    runs: list[sanitizers.ToolRun] = []
     begin = offset_of(0)
     error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
     with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
         for tool in tools:
             if targets and not targets.get(_platform(tool)):
                 continue  # the program has no kernels that the tool can check
-            say(f"{tool}: {TOOLS[tool]}")
+            say(f"{tool}: {sanitizers.TOOLS[tool]}")
             if begin is not None:
                 os.lseek(0, begin, os.SEEK_SET)
-            child = plan_child(tool, program, found, folder)
+            child = sanitizers.plan_child(tool, program, found, folder)
             limit_s = _VALGRIND_S if timeout_s is None and runs and tool == "valgrind" else timeout_s
             ended = _run(child, is_first=not runs, timeout_s=limit_s)
             record = _read_record(child)
@@ -155,24 +145,24 @@ def check_program(
             runs.append(run)
             error = error or failed
     missing = [
-        ToolRun(tool, "missing", notes=(_missed_note(tool, why),))
+        sanitizers.ToolRun(tool, "missing", notes=(_missed_note(tool, why),))
         for tool, why in lacking.items()
         if targets.get(_platform(tool))
     ]
-    findings = distinct(finding for run in runs for finding in run.findings)
+    findings = sanitizers.distinct(finding for run in runs for finding in run.findings)
     if any(run.tool == "asan" for run in runs):
         findings = tuple(each._replace(hints=()) if each.hints == _ASK_ASAN else each for each in findings)
     # An error after a fault mostly follows from it.
-    return Outcome((*runs, *missing), with_callers(findings, calls), "" if findings else error)
+    return Outcome((*runs, *missing), sanitizers.with_callers(findings, calls), "" if findings else error)
 
 
-def _platform(tool: Tool) -> str:
+def _platform(tool: sanitizers.Tool) -> str:
     """Return the platform whose kernels a tool checks."""
-    return "CUDA" if tool in DEVICE_TOOLS else "cpu"
+    return "CUDA" if tool in sanitizers.DEVICE_TOOLS else "cpu"
 
 
-def _missed_note(tool: Tool, why: str) -> str:
-    return f"nothing looked for {FAULTS[tool]}: {why}"
+def _missed_note(tool: sanitizers.Tool, why: str) -> str:
+    return f"nothing looked for {sanitizers.FAULTS[tool]}: {why}"
 
 
 def offset_of(descriptor: int) -> int | None:
@@ -183,7 +173,7 @@ def offset_of(descriptor: int) -> int | None:
         return None
 
 
-def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
+def _run(child: sanitizers.Child, *, is_first: bool, timeout_s: float | None) -> Ended:
     """Run a child; print the output of the first child, and the last lines of a later child that fails.
 
     UndefinedBehaviorSanitizer writes into the output under asan, which is therefore printed later, without its traces.
@@ -200,7 +190,7 @@ def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
     return ended
 
 
-def _read_record(child: Child) -> dict[str, Any]:
+def _read_record(child: sanitizers.Child) -> dict[str, Any]:
     """Return the record of the program's process; empty if the process died."""
     try:
         record: dict[str, Any] = json.loads(_text(Path(child.record)) or "{}")
@@ -209,11 +199,13 @@ def _read_record(child: Child) -> dict[str, Any]:
     return record
 
 
-def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool) -> ToolRun:
+def _tool_run(
+    child: sanitizers.Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool
+) -> sanitizers.ToolRun:
     """Read the findings of a tool; a kernel's own error counts under the first tool, as it is the same under each."""
     found = _reported(child, record)
     if child.tool in _CHECKED:
-        recorded = [Finding(**_tuples(each))._replace(tool=child.tool) for each in record.get("findings", [])]
+        recorded = [checks.Finding(**_tuples(each))._replace(tool=child.tool) for each in record.get("findings", [])]
         found = [*recorded, *found]
     running = _running_calls(child)
     is_dead = ended.code is not None and ended.code < 0 and child.tool not in _FRAGILE
@@ -221,13 +213,15 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
         found = [_death(ended.code or 0, child, running)]
     elif is_first and not found:
         found = _refusals(record, child.tool)
-    named = with_names((with_source(_in_kernel(each, running)) for each in found), [*names, *running])
+    named = sanitizers.with_names((checks.with_source(_in_kernel(each, running)) for each in found), [*names, *running])
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
     callers = {kernel: [caller] for kernel, (caller, _what) in running.items()}
-    return ToolRun(child.tool, outcome, ended.seconds, with_callers(named, callers), tuple(record.get("notes", ())))
+    return sanitizers.ToolRun(
+        child.tool, outcome, ended.seconds, sanitizers.with_callers(named, callers), tuple(record.get("notes", ()))
+    )
 
 
-def _reported(child: Child, record: Mapping[str, Any]) -> list[Finding]:
+def _reported(child: sanitizers.Child, record: Mapping[str, Any]) -> list[checks.Finding]:
     """Return the findings in a tool's own reports; a device function is named by the only called kernel that has it."""
     reports = list(map(_text, _logs(child)))
     if child.tool == "guard":
@@ -237,19 +231,19 @@ def _reported(child: Child, record: Mapping[str, Any]) -> list[Finding]:
     libraries = [Path(path).read_bytes() for path in record.get("libraries", [])]
     called = {re.sub(r"\W", "_", name) for name in record.get("calls", {})}
     found = []
-    for finding in (finding for text in reports for finding in read_device_report(text, child.tool)):
-        symbols = [symbol for symbol in entry_points(finding.kernel, libraries) if symbol in called]
+    for finding in (finding for text in reports for finding in sanitizers.read_device_report(text, child.tool)):
+        symbols = [symbol for symbol in sanitizers.entry_points(finding.kernel, libraries) if symbol in called]
         found.append(_with_kernel(finding, symbols[0]) if len(symbols) == 1 else finding)
     return found
 
 
-def _with_kernel(finding: Finding, kernel: str) -> Finding:
+def _with_kernel(finding: checks.Finding, kernel: str) -> checks.Finding:
     return finding._replace(kernel=kernel, message=kernel + finding.message.removeprefix(finding.kernel))
 
 
-def _logs(child: Child) -> list[Path]:
+def _logs(child: sanitizers.Child) -> list[Path]:
     log = Path(child.log)
-    return sorted(log.parent.glob(f"{log.name}.*" if child.tool in SANITIZED else f"{log.name}.[0-9]*"))
+    return sorted(log.parent.glob(f"{log.name}.*" if child.tool in sanitizers.SANITIZED else f"{log.name}.[0-9]*"))
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
@@ -257,12 +251,12 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def _death(code: int, child: Child, running: Mapping[str, tuple[str, str]]) -> Finding:
+def _death(code: int, child: sanitizers.Child, running: Mapping[str, tuple[str, str]]) -> checks.Finding:
     """Return the end of a process by a signal as a finding, with the last line of the program."""
     frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
-    at = next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), "")
+    at = next((f"{file}:{line} in {name}" for file, line, name in frames if checked_script.is_own(file)), "")
     caller, did = next(iter(running.values()), ("", ""))
-    return Finding(
+    return checks.Finding(
         kind="crash",
         kernel="",
         message=f"the process ended by {_signal_name(-code)} in native code{f': it {did}' if did else ''}",
@@ -280,7 +274,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _running_calls(child: Child) -> dict[str, tuple[str, str]]:
+def _running_calls(child: sanitizers.Child) -> dict[str, tuple[str, str]]:
     """Return the kernels that ran when the process died, with the line of the call and the text of a fault.
 
     See ``native/guard/breadcrumbs.h``.
@@ -289,7 +283,7 @@ def _running_calls(child: Child) -> dict[str, tuple[str, str]]:
     return {kernel: (caller, "".join(did)) for kernel, caller, *did in crumbs}
 
 
-def _in_kernel(finding: Finding, running: Iterable[str]) -> Finding:
+def _in_kernel(finding: checks.Finding, running: Iterable[str]) -> checks.Finding:
     """Name the first kernel that ran in a finding that names none."""
     kernel = next(iter(running), "")
     if finding.kernel or not kernel:
@@ -305,14 +299,14 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
+def _refusals(record: dict[str, Any], tool: str) -> list[checks.Finding]:
     """Return the error that ended the program as a finding, if it begins with a kernel's name."""
     names = [name for names in record.get("targets", {}).values() for name in names]
     message = _STATUS.sub("", record.get("error", ""))
     kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
     if not kernel:
         return []
-    return [Finding("error", kernel, message, caller=record["place"], tool=tool)]
+    return [checks.Finding("error", kernel, message, caller=record["place"], tool=tool)]
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:
@@ -327,7 +321,7 @@ def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) ->
     return f"the program failed: {error}" if error else f"the program ended with exit code {ended.code}"
 
 
-def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
+def render(runs: Sequence[sanitizers.ToolRun], findings: Sequence[checks.Finding]) -> str:
     """Return the report as text: the findings of each kernel with their lines, notes, and the tools that ran."""
     kernels = dict.fromkeys(each.kernel for each in findings)
     blocks = [
@@ -340,7 +334,7 @@ def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
     return "\n".join([*blocks, f"{count} ({ran})"])
 
 
-def _kernel_block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
+def _kernel_block(number: int, kernel: str, findings: Sequence[checks.Finding]) -> str:
     callers = dict.fromkeys(each.caller for each in findings if each.caller)
     lines = [f"{number}. {kernel or 'native code'}" + (f", called at {'; '.join(callers)}" if callers else "")]
     for each in findings:
@@ -351,7 +345,7 @@ def _kernel_block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def as_json(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> dict[str, object]:
+def as_json(runs: Sequence[sanitizers.ToolRun], findings: Sequence[checks.Finding]) -> dict[str, object]:
     """Return the report as JSON data."""
     return {
         "findings": [each._asdict() for each in findings],

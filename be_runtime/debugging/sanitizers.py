@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from be_runtime.checks import Finding
-from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.errors import ToolchainError
+from be_toolchain import ToolchainRequest, errors, resolve, values
 from be_toolchain.machine.system import System
-from be_toolchain.values import HostCompiler
 
 Tool = Literal["guard", "asan", "tsan", "valgrind", "memcheck", "racecheck", "initcheck"]
 
@@ -183,7 +181,7 @@ def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
     """Return a sanitizer's library and libstdc++, without which exceptions of later libraries are not found."""
     try:
         compiler = resolve(ToolchainRequest(), system=system, record_dir=record_dir).cxx
-    except ToolchainError:
+    except errors.ToolchainError:
         return ()
     assert compiler is not None, "resolve() raises when there is no host compiler"
     names = [name.format(tool) for name in _RUNTIMES.get(compiler.family, ())]
@@ -191,7 +189,7 @@ def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
     return tuple(found) if len(found) > 1 else ()
 
 
-def _library(compiler: HostCompiler, name: str, system: System) -> str:
+def _library(compiler: values.HostCompiler, name: str, system: System) -> str:
     """Return the path of a library of the compiler; empty if the compiler lacks it, and only repeats its name."""
     said = system.run((str(compiler.path), f"-print-file-name={name}")).stdout.strip()
     return said if Path(said).is_absolute() and system.is_file(Path(said)) else ""
@@ -204,7 +202,7 @@ def _compute_sanitizer(system: System, record_dir: Path) -> str:
         return str(on_path)
     try:
         toolkit = resolve(ToolchainRequest(need_cuda=True), system=system, record_dir=record_dir).cuda
-    except ToolchainError:
+    except errors.ToolchainError:
         return ""
     places = [toolkit.root / name for name in _BELOW_TOOLKIT] if toolkit is not None else []
     return next((str(place) for place in places if system.is_program(place)), "")

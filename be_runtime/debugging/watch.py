@@ -12,21 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
+from be_runtime import errors, frames
+from be_runtime.call import compiled_function, resolve
 from be_runtime.call.attributes import Options
-from be_runtime.call.compiled_function import Program
 from be_runtime.call.function import KernelFunction, kernel_rule
-from be_runtime.call.resolve import CallSignature
-from be_runtime.errors import BeRuntimeError, BuildError, warn_caller
-from be_runtime.frames import public
 from be_runtime.jax.calls import Derivative, Rule
-from be_runtime.load import load
+from be_runtime.load import load, obtain
 from be_runtime.load.module import CompiledModule, ModuleInfo
-from be_runtime.load.obtain import machine_roots, say
 from be_runtime.load.process import PROCESS, Process
 from be_runtime.request.arguments import Reread, dir_again
 from be_runtime.request.options import BuildRequest, LoadOptions
-from be_runtime.store.cache import Entry
-from be_runtime.store.keys import CacheKey
+from be_runtime.store import cache, keys
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import System
@@ -56,12 +52,12 @@ def stamp_of(path: str) -> Stamp:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
-def author_files(entry: Entry, key: CacheKey, system: System) -> tuple[str, ...]:
+def author_files(entry: cache.Entry, key: keys.CacheKey, system: System) -> tuple[str, ...]:
     """Return the sources and headers of a module's author, without files of compilers and Python packages."""
     texts = key.texts("toolchain")
     toolchain = dict(zip(texts[::2], texts[1::2], strict=True))
     hosts = (toolchain.get(f"{label}.path", "") for label in ("cxx", "cuda.host"))
-    folders = [folder for folder, _ in machine_roots(system)]
+    folders = [folder for folder, _ in obtain.machine_roots(system)]
     folders += [toolchain.get("cuda.root", ""), *(path[: path.rfind("/bin/")] for path in hosts if "/bin/" in path)]
     return outside(entry.manifest.dependencies.paths, folders)
 
@@ -141,7 +137,7 @@ class FollowedModule:
         self._request, self._options, self._reread, self._maker = request, options, reread, maker
         self._stamp, self._pause = stamp, pause
         self._lock = ThreadLock()
-        self._problem: BeRuntimeError | ToolchainError | None = None
+        self._problem: errors.BeRuntimeError | ToolchainError | None = None
         self._stamps: dict[str, Stamp] = dict.fromkeys(self._own_paths(request))
         self.module, self._stamps = self._make(self._current_stamps())
 
@@ -155,7 +151,7 @@ class FollowedModule:
         self.follow()
         problem = self._problem
         if problem is not None and self._maker.is_on():
-            warn_caller(
+            errors.warn_caller(
                 f"{self._request.name} can't be used as it is saved, so the code before runs: {problem.message}"
             )
         return self.module
@@ -177,8 +173,8 @@ class FollowedModule:
         seen = self._settled_stamps()
         try:
             made, stamps = self._make(seen)
-        except (BeRuntimeError, ToolchainError) as error:
-            output = error.output if isinstance(error, BuildError) else ""
+        except (errors.BeRuntimeError, ToolchainError) as error:
+            output = error.output if isinstance(error, errors.BuildError) else ""
             folders = [os.path.dirname(path) for path in self._own_paths(self._request)]  # noqa: PTH120 - as stamp_of
             also = {path: self._stamp(path) for path in (*folders, *named_files(output)) if path not in seen}
             self._problem = error
@@ -246,7 +242,7 @@ class LiveModule(CompiledModule):
         """The state of the module of the current files."""
         return ModuleInfo.of(self.__dict__["__followed__"].current())
 
-    @public
+    @frames.public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function, which follows the files too.
 
@@ -313,14 +309,14 @@ class LiveFunction(KernelFunction[..., Any]):
             self._made = version, KernelFunction(*own).checked_by(version.mode)
         return self._made[1]
 
-    def _renewed(self, version: ModuleInfo, signature: CallSignature, rule: Rule) -> Rule:
+    def _renewed(self, version: ModuleInfo, signature: resolve.CallSignature, rule: Rule) -> Rule:
         """Return a rule for a version of the module."""
         function = rule.function
         if isinstance(function, LiveFunction) and function.module is self.module:
             return kernel_rule(function, version.entry_point(function.entry)[0])
         return rule if rule.is_kernel else rule._replace(attributes=signature.attribute_names)
 
-    @public
+    @frames.public
     def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
         """Call the current kernel, see `CompiledFunction`."""
         return self.latest()(*arrays, outs=outs, **attributes)
@@ -330,7 +326,7 @@ class LiveFunction(KernelFunction[..., Any]):
         if self._made is not None:
             self._made[1].clear()
 
-    def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
+    def _program(self, outs: Any, attributes: Mapping[str, Any]) -> compiled_function.Program:
         return partial(self.latest(), outs=outs, **attributes)
 
     def _with(self, options: Options) -> LiveFunction:
@@ -465,7 +461,7 @@ class Watcher:
         stale = [name for name in names if name not in self._stale_names]
         self._stale_names.update(stale)
         if stale:
-            say(
+            obtain.say(
                 f"{', '.join(stale)}: the source has changed. Functions of the module call the new code, and "
                 "jax.ffi.ffi_call by the name calls the first code"
             )
@@ -483,4 +479,4 @@ def _join(thread: threading.Thread | None) -> None:
 
 
 def _print_error(name: str, error: Exception) -> None:
-    say(f"{name} was saved, but the code before it stays: {error}")
+    obtain.say(f"{name} was saved, but the code before it stays: {error}")

@@ -12,23 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from be_runtime import dtypes, errors
 from be_runtime.call.compiled_function import KernelTarget
-from be_runtime.dtypes import DType
-from be_runtime.errors import BuildError, GeneratorError
-from be_runtime.jax import port
-from be_runtime.jax.arrays import Numbers
+from be_runtime.jax import arrays, port
 from be_runtime.kernels.geometry import Geometry, LaunchParam, encode_params
+from be_runtime.load import obtain, process, registry
 from be_runtime.load.identity import Field
-from be_runtime.load.obtain import Attempts, find_or_build, say_output, shareable
-from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Session, Target
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.settings import require_jit
+from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import write_images
-from be_runtime.store.cache import BuildOutput, Entry
 from be_runtime.store.images import library_bytes
-from be_runtime.store.index import Carried, CodeImage, Demand, Index, carried_library, reading, runs_on, typed
-from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch
 from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
@@ -140,7 +134,7 @@ class KernelParam(NamedTuple):
     type: str
     is_pointer: bool
     is_const: bool
-    dtype: DType | None
+    dtype: dtypes.DType | None
 
 
 def content_id(images: Sequence[KernelImage]) -> str:
@@ -153,7 +147,7 @@ def content_id(images: Sequence[KernelImage]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-Images = dict[str, tuple[CodeImage, bytes]]
+Images = dict[str, tuple[index.CodeImage, bytes]]
 """Descriptions and bytes of images by their hashes."""
 
 
@@ -170,7 +164,7 @@ class Compiled(NamedTuple):
     """
 
     images: tuple[KernelImage, ...]
-    read: BuildOutput = BuildOutput(())
+    read: cache.BuildOutput = cache.BuildOutput(())
     compiler: tuple[str, ...] = ()
 
 
@@ -191,13 +185,13 @@ class Origin(NamedTuple):
         Returns fields that identify the compilers by content; the cache's key has their paths in ``compilers``.
     """
 
-    key: CacheKey
+    key: keys.CacheKey
     folders: tuple[Path, ...] = ()
     compilers: Callable[[], tuple[Field, ...]] = tuple
 
 
 def obtain_kernel(
-    key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
+    key: keys.CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: registry.Session
 ) -> Kernel:
     """Return the kernel of a key from the cache, or compile it once however many processes ask for it.
 
@@ -216,12 +210,12 @@ def obtain_kernel(
         The cache's folder can't be used, or another process takes too long to compile the same kernel.
     """
     recipe = _KernelRecipe(key, origin, compile_now, name, session)
-    attempts = Attempts(session)
+    attempts = obtain.Attempts(session)
     while attempts.again():
-        entry = find_or_build(recipe, session.module_store, session, force=attempts.anew)
+        entry = obtain.find_or_build(recipe, session.module_store, session, force=attempts.anew)
         with attempts.using(entry):
             artifact = entry.artifact()
-            with reading(artifact.where):
+            with index.reading(artifact.where):
                 (row,) = artifact.table.kernels.values()
                 kernel = kernel_of(_identify(origin, row["compiler"], entry), {**row, "name": name}, artifact.image)
     return kernel
@@ -230,24 +224,24 @@ def obtain_kernel(
 class _KernelRecipe(NamedTuple):
     """The making of a kernel's images, see `be_runtime.load.obtain.Recipe`."""
 
-    key: CacheKey
+    key: keys.CacheKey
     origin: Origin
     compile_now: Callable[[Path], Compiled]
     name: str
-    session: Session
+    session: registry.Session
 
-    def make(self, folder: Path) -> BuildOutput:
+    def make(self, folder: Path) -> cache.BuildOutput:
         """Compile the kernel."""
         settings = self.session.settings
         require_jit(settings, self.name)
         try:
             compiled = self.compile_now(folder)
-        except BuildError as error:
+        except errors.BuildError as error:
             if settings.verbose:
-                say_output(error)
+                obtain.say_output(error)
             raise
         identity, row, images = kernel_record(Kernel("", self.name, compiled.images))
-        table = Index(
+        table = index.Index(
             platform.machine(),
             {digest: image for digest, (image, _) in images.items()},
             kernels={identity: row | {"compiler": compiled.compiler}},
@@ -260,18 +254,18 @@ class _KernelRecipe(NamedTuple):
         return share_kernel(self.key, self.origin, self.session)
 
 
-def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
+def share_kernel(key: keys.CacheKey, origin: Origin, session: registry.Session) -> Shareable:
     """Describe a kernel's entry for other machines."""
     folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
-    contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
+    contents = keys.make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
     fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
-    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, origin.folders)
+    return obtain.shareable(keys.CacheKey(key.kind, tuple(sorted(fields.items()))), session, origin.folders)
 
 
-def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
+def _identify(origin: Origin, compiler: Sequence[str], entry: cache.Entry) -> str:
     """Hash the inputs of a kernel into its id, and the outputs too if an input is unknown."""
     manifest = entry.manifest
-    key = make_key(
+    key = keys.make_key(
         "kernel-id",
         ("origin", origin.key.digest),
         ("compiler", compiler),
@@ -293,10 +287,10 @@ def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
     """Make an image from its row and its data; a wrong row raises TypeError or ValueError."""
     fields = {name: value for name, value in row.items() if name != "image"}
     image = KernelImage(**fields, data=data)
-    typed(str, image.entry)
-    typed(int, image.batch_axis)
+    index.typed(str, image.entry)
+    index.typed(int, image.batch_axis)
     for flag in (image.is_ptx, image.is_cooperative):
-        typed(bool, flag)
+        index.typed(bool, flag)
     return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form))
 
 
@@ -315,7 +309,9 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
         digest, arch = hashlib.sha256(image.data).hexdigest(), str(image.arch)
         row = image._asdict() | {"arch": arch, "form": int(image.form), "image": digest}
         rows.append({name: value for name, value in row.items() if name != "data"})
-        described = CodeImage("ptx" if image.is_ptx else "cubin", port.PLATFORMS["cuda"], len(image.data), (arch,))
+        described = index.CodeImage(
+            "ptx" if image.is_ptx else "cubin", port.PLATFORMS["cuda"], len(image.data), (arch,)
+        )
         images[digest] = described, image.data
     return content_id(kernel.images), {"name": kernel.name, "images": rows}, images
 
@@ -357,7 +353,7 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     'it has code for 8.0, and the GPU here is 9.0'
     """
     built = [(Arch.parse(row["arch"]), row["is_ptx"]) for row in record["images"]]
-    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
+    if not devices or any(index.runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
 
@@ -401,8 +397,8 @@ class Launcher:
         self._known: dict[str, tuple[Kernel, Again | None]] = {}
         self._lock = ThreadLock()
         stages = {stage: getattr(library, symbol) for stage, symbol in STAGES.items()}
-        row = Target(name=target, platform=port.PLATFORMS["cuda"], content="launcher", carry=self.carry)
-        PROCESS.registry.add([row], {target: lambda: port.stage_capsules(stages)})
+        row = registry.Target(name=target, platform=port.PLATFORMS["cuda"], content="launcher", carry=self.carry)
+        process.PROCESS.registry.add([row], {target: lambda: port.stage_capsules(stages)})
 
     def define(self, kernel: Kernel, again: Again | None = None) -> None:
         """Define a kernel before its first call; repeated definitions do nothing.
@@ -420,7 +416,7 @@ class Launcher:
             self._define(kernel.id.encode(), kernel.name.encode(), images, len(images))
             self._known[kernel.id] = (kernel, again)
 
-    def carry(self, wanted: Demand) -> Carried:
+    def carry(self, wanted: index.Demand) -> index.Carried:
         """Return the launcher and the requested images of a kernel, for an exported program.
 
         Raises
@@ -469,10 +465,10 @@ def launcher_of(
     read : callable
         Function that returns the bytes of the library for exported programs.
     """
-    return PROCESS.only(_Launchers, _Launchers).get(target, lambda: Launcher(load(), target, read))
+    return process.PROCESS.only(_Launchers, _Launchers).get(target, lambda: Launcher(load(), target, read))
 
 
-def own_launcher(session: Session) -> Launcher:
+def own_launcher(session: registry.Session) -> Launcher:
     """Return the launcher that the session takes from its cache or builds.
 
     Raises
@@ -487,17 +483,17 @@ def own_launcher(session: Session) -> Launcher:
     )
 
 
-def launcher_image(session: Session) -> bytes:
+def launcher_image(session: registry.Session) -> bytes:
     """Return the launcher's library, for an artifact."""
     from be_runtime.load.native_library import native_image
 
     return native_image(_NATIVE, session, _LDFLAGS)
 
 
-def carried_launcher(data: bytes) -> Carried:
+def carried_launcher(data: bytes) -> index.Carried:
     """Describe a launcher's library for an artifact."""
-    image = CodeImage("library", port.PLATFORMS["cuda"], len(data))
-    return carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
+    image = index.CodeImage("library", port.PLATFORMS["cuda"], len(data))
+    return index.carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
 
 
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
@@ -505,14 +501,14 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
     built = tuple(dict.fromkeys(image.arch for image in kernel.images))
     lacking = sorted({*archs} - {*built})
     if lacking and again is None:
-        raise GeneratorError(
+        raise errors.GeneratorError(
             f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "
             f"{', '.join(map(str, lacking))}",
             hints=("export for the architectures that it was built for", "or build its package for the others"),
         )
     made = kernel if again is None else again(archs or built)
     if (made.batch_axis, made.is_cooperative) != (kernel.batch_axis, kernel.is_cooperative):
-        raise GeneratorError(
+        raise errors.GeneratorError(
             f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
             hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),
         )
@@ -540,7 +536,7 @@ def ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
     return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
 
 
-def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
+def choose_archs(asked: str | None, session: registry.Session) -> tuple[Arch, ...]:
     """Choose the architectures to compile for: the requested ones, else the present devices' architectures.
 
     Raises
@@ -568,7 +564,7 @@ def launch(
     kernel, launcher, again = obtained
     launcher.define(kernel, again)
     words = [
-        Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)
+        arrays.Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)
         for numbers in (geometry.encode(), encode_params(params))
     ]
     attributes = (("kernel", kernel.id), ("launch", words[0]), ("name", kernel.name), ("params", words[1]))

@@ -17,15 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from be_runtime import checks
+from be_runtime import checks, errors, frames
 from be_runtime.call.compiled_function import check_calls
-from be_runtime.checks import Checks, Finding, Findings, with_source
-from be_runtime.errors import FindingError, FindingWarning, warn_caller
-from be_runtime.frames import public
 from be_runtime.jax import calls, port, transforms
-from be_runtime.load.module import open_library
+from be_runtime.load import module, obtain
 from be_runtime.load.native_library import native_library
-from be_runtime.load.obtain import say
 from be_runtime.load.registry import Registry, Session, Target, addresses
 from be_toolchain.machine.forks import ThreadLock
 
@@ -57,9 +53,9 @@ class Guards:
         self._registry = registry
         self._libraries: list[ctypes.CDLL] = []
         self._known: dict[tuple[str, str], str] = {}
-        self._listeners: list[Findings] = []
+        self._listeners: list[checks.Findings] = []
         self._everywhere: list[Debugging] = []
-        self._latest: deque[Finding] = deque(maxlen=_LATEST)
+        self._latest: deque[checks.Finding] = deque(maxlen=_LATEST)
         self._has_permanent = False
         self._lock = ThreadLock()
         atexit.register(self._report_at_exit)
@@ -81,7 +77,7 @@ class Guards:
         self._registry.add([target], {target.name: lambda: handler})
         return target.name
 
-    def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
+    def front(self, name: str, platform: str, handler: object, chosen: checks.Checks) -> object:
         """Return a checking handler of a handler, which runs once for each call, since it may have side effects."""
         text = checks.call_text(name, "", chosen, once=True, hidden=0)
         with self._lock:
@@ -112,13 +108,13 @@ class Guards:
         self._libraries.append(library)
         return library
 
-    def always(self, chosen: Checks) -> Guard:
+    def always(self, chosen: checks.Checks) -> Guard:
         """Return a mode that stays on until the process ends."""
         self._has_permanent = True
         check_calls(is_on=True)
         return Guard(chosen, self)
 
-    def start(self, chosen: Checks | None) -> Debugging:
+    def start(self, chosen: checks.Checks | None) -> Debugging:
         """Check all calls of the process until the result is entered as a context; None ends all such modes."""
         if chosen is None:
             for each in reversed(self._everywhere):
@@ -131,7 +127,7 @@ class Guards:
         """Write the findings of the process's modes to standard error when the process ends."""
         for each in self._everywhere:
             if each.mode is not None and each.mode.checks.on_finding != "collect" and each.findings.has_any:
-                say(f"checked mode, in this process:\n{each.findings.report()}")
+                obtain.say(f"checked mode, in this process:\n{each.findings.report()}")
 
     def set_modes(self, everywhere: Sequence[Debugging]) -> None:
         """Set the modes of the process; the last active mode wins."""
@@ -142,19 +138,19 @@ class Guards:
         """Remove a mode from the modes of the process."""
         self.set_modes([each for each in self._everywhere if each is not debugging])
 
-    def listen(self, findings: Findings) -> None:
+    def listen(self, findings: checks.Findings) -> None:
         """Add all further findings to `findings` too."""
         self.fetch()
         self._listeners.append(findings)
         check_calls(is_on=True)
 
-    def leave(self, findings: Findings) -> None:
+    def leave(self, findings: checks.Findings) -> None:
         """Stop adding findings to `findings`."""
         self.fetch()
         self._listeners = [each for each in self._listeners if each is not findings]
         check_calls(is_on=self._has_permanent or bool(self._listeners))
 
-    def findings_in(self, error: Exception) -> tuple[Finding, ...]:
+    def findings_in(self, error: Exception) -> tuple[checks.Finding, ...]:
         """Return the findings in the text of an error of XLA, each once."""
         text = str(error)
         if "BE801 " not in text:
@@ -174,7 +170,7 @@ class Guards:
         for listener in self._listeners:
             listener.calls.setdefault(kernel, {})[caller] = None
 
-    def fetch(self) -> list[Finding]:
+    def fetch(self) -> list[checks.Finding]:
         """Return the findings since the last fetch, and add them to all listeners."""
         with self._lock:
             lines = [line for library in self._libraries for line in _take(library)]
@@ -193,7 +189,7 @@ def _take(library: ctypes.CDLL) -> list[str]:
     return lines
 
 
-def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
+def read_findings(lines: Sequence[str]) -> tuple[list[checks.Finding], list[str]]:
     """Read findings and notes from lines of JSON."""
     found, notes = [], []
     for fields in map(json.loads, lines):
@@ -201,7 +197,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
             notes.append(fields["message"])
         else:
             fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
-            found.append(with_source(Finding(**fields)))
+            found.append(checks.with_source(checks.Finding(**fields)))
     return found, notes
 
 
@@ -210,13 +206,13 @@ def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "guard.so")
         shutil.copyfile(library._name, copy)  # noqa: SLF001  # ctypes has no other way to the path
-        return open_library(copy)
+        return module.open_library(copy)
 
 
 class Guard(NamedTuple):
     """An active checked mode, see `be_runtime.checks.Active`."""
 
-    checks: Checks
+    checks: checks.Checks
     guards: Guards
 
     def guard(self, targets: Targets) -> Targets:
@@ -254,13 +250,15 @@ class Guard(NamedTuple):
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
-            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
+            raise errors.FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
 
     def report(self) -> None:
         """Warn of the findings that raised no error."""
         for each in self.guards.fetch():
             if self.checks.on_finding == "warn" or not (each.certain or self.checks.on_finding == "collect"):
-                warn_caller("\n".join((str(each), *(f"hint: {hint}" for hint in each.hints))), FindingWarning)
+                errors.warn_caller(
+                    "\n".join((str(each), *(f"hint: {hint}" for hint in each.hints))), errors.FindingWarning
+                )
 
 
 class Debugging:
@@ -274,7 +272,7 @@ class Debugging:
     """
 
     def __init__(self, guards: Guards, mode: Guard | None) -> None:
-        self.findings = Findings(guards.fetch)
+        self.findings = checks.Findings(guards.fetch)
         self.mode = mode
         self._guards = guards
         self._stack = contextlib.ExitStack()
@@ -288,14 +286,14 @@ class Debugging:
         """Write the running checked calls to a file, which tells them even after the process has died."""
         self._guards.breadcrumbs = str(path)
 
-    def __enter__(self) -> Findings:
+    def __enter__(self) -> checks.Findings:
         if self.mode is not None:
             self._guards.remove_mode(self)
             self._stack.enter_context(checks.using(self.mode))
             self._stack.enter_context(self.mode.raising())
         return self.findings
 
-    @public
+    @frames.public
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

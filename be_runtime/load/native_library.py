@@ -7,22 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from be_runtime.compile import flags
-from be_runtime.compile.execute import Runner, resolve_ninja
-from be_runtime.compile.inputs import read_from_outside
+from be_runtime import own_files, settings
+from be_runtime.compile import execute, flags, inputs
 from be_runtime.compile.plan import LIBRARY, BuildPlan, UnitFiles, compile_edge, link_edge
 from be_runtime.compile.progress import Progress
 from be_runtime.jax import port
-from be_runtime.load.module import open_library
-from be_runtime.load.obtain import Attempts, find_or_build, shareable
-from be_runtime.load.registry import Session
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
-from be_runtime.settings import require_jit
+from be_runtime.load import module, obtain, registry
+from be_runtime.store import cache, images, index, keys
 from be_runtime.store.artifact import keep_library
-from be_runtime.store.cache import BuildOutput
-from be_runtime.store.images import read_image
-from be_runtime.store.index import CodeImage
-from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
@@ -33,7 +25,7 @@ _OBJECT, _DEPFILE = "library.o", "library.d"
 _Read = TypeVar("_Read")
 
 
-def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
+def native_library(name: str, session: registry.Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
     """Load the library of ``native/<name>.cc``, and compile it if the cache has none for this compiler.
 
     Parameters
@@ -51,26 +43,26 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     BuildError, LoadError
         The library doesn't compile, or can't be loaded.
     """
-    return _read(name, session, ldflags, open_library)
+    return _read(name, session, ldflags, module.open_library)
 
 
-def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> bytes:
+def native_image(name: str, session: registry.Session, ldflags: Sequence[str] = ()) -> bytes:
     """Return the bytes of the library, without symbols that only a debugger needs; see `native_library`."""
-    return _read(name, session, (*ldflags, "-Wl,-s"), read_image)
+    return _read(name, session, (*ldflags, "-Wl,-s"), images.read_image)
 
 
-def _read(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Path], _Read]) -> _Read:
+def _read(name: str, session: registry.Session, ldflags: Sequence[str], read: Callable[[Path], _Read]) -> _Read:
     """Read the library in the cache, which is compiled if necessary."""
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     plan = _plan(name, toolchain.cxx, ldflags)
-    commands = [by_name(part) for edge in plan.commands for part in (*edge.argv, "")]
+    commands = [own_files.by_name(part) for edge in plan.commands for part in (*edge.argv, "")]
     texts = [part for pair in toolchain.key_fields() for part in pair]
-    key = make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
+    key = keys.make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
     recipe = _LibraryRecipe(name, plan, key, session)
-    attempts = Attempts(session)
+    attempts = obtain.Attempts(session)
     while attempts.again():
-        entry = find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
+        entry = obtain.find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
         with attempts.using(entry):
             artifact = entry.artifact()
             found = read(artifact.path(artifact.table.image))
@@ -82,21 +74,21 @@ class _LibraryRecipe(NamedTuple):
 
     name: str
     plan: BuildPlan
-    key: CacheKey
-    session: Session
+    key: keys.CacheKey
+    session: registry.Session
 
-    def make(self, folder: Path) -> BuildOutput:
+    def make(self, folder: Path) -> cache.BuildOutput:
         """Compile the library."""
         return build_library(f"the library {self.name} of be_runtime", self.plan, self.session, folder)
 
     def share(self) -> Shareable:
         """Return the library: other machines can use all of it."""
-        return shareable(self.key, self.session)
+        return obtain.shareable(self.key, self.session)
 
 
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:
-    files = UnitFiles(name, str(NATIVE_DIR / f"{name}.cc"), _OBJECT, _DEPFILE)
-    command = flags.handler_compile(compiler, [INCLUDE_DIR, port.ffi_include_dir()])
+    files = UnitFiles(name, str(own_files.NATIVE_DIR / f"{name}.cc"), _OBJECT, _DEPFILE)
+    command = flags.handler_compile(compiler, [own_files.INCLUDE_DIR, port.ffi_include_dir()])
     link = flags.link(compiler, None, ldflags, (), lambda _folder: [])
     return BuildPlan(
         files=(),
@@ -105,13 +97,15 @@ def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPla
     )
 
 
-def build_library(name: str, plan: BuildPlan, session: Session, staging: Path) -> BuildOutput:
+def build_library(name: str, plan: BuildPlan, session: registry.Session, staging: Path) -> cache.BuildOutput:
     """Build a library by a plan in an empty folder, unless ``BE_JIT`` forbids it."""
     read = run_plan(name, plan, session, staging)
-    return BuildOutput(keep_library(staging, LIBRARY, CodeImage("library", port.PLATFORMS["cpp"], 0), {}), read)
+    return cache.BuildOutput(
+        keep_library(staging, LIBRARY, index.CodeImage("library", port.PLATFORMS["cpp"], 0), {}), read
+    )
 
 
-def run_plan(name: str, plan: BuildPlan, session: Session, staging: Path) -> tuple[Path, ...]:
+def run_plan(name: str, plan: BuildPlan, session: registry.Session, staging: Path) -> tuple[Path, ...]:
     """Run the commands of a plan, as many at once as there are, and return the files that they read.
 
     Raises
@@ -119,10 +113,10 @@ def run_plan(name: str, plan: BuildPlan, session: Session, staging: Path) -> tup
     LoadError
         ``BE_JIT`` forbids it.
     """
-    require_jit(session.settings, name)
+    settings.require_jit(session.settings, name)
     system, timeout_s = session.system, session.settings.compile_timeout_s
-    ninja, jobs = resolve_ninja(system), len(plan.edges)
-    runner = Runner(staging, ninja=ninja, jobs=jobs, environ=system.environ, timeout_s=timeout_s)
+    ninja, jobs = execute.resolve_ninja(system), len(plan.edges)
+    runner = execute.Runner(staging, ninja=ninja, jobs=jobs, environ=system.environ, timeout_s=timeout_s)
     with Progress(name, plan.commands) as progress:
         runner.run(plan, progress=progress)
-    return read_from_outside([edge.depfile for edge in plan.edges if edge.depfile is not None], staging)
+    return inputs.read_from_outside([edge.depfile for edge in plan.edges if edge.depfile is not None], staging)

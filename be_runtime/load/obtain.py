@@ -8,13 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from be_runtime.errors import BuildError, CacheError, LoadError
+from be_runtime import errors, own_files
 from be_runtime.load.registry import Session
-from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.store.cache import BuildOutput, Cache, Entry
+from be_runtime.store import cache, keys, lock
 from be_runtime.store.folder import IMPORTED, disk_errors, is_passing
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.lock import THIS_PROCESS
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable, printable_line
 
@@ -37,17 +34,17 @@ class Recipe(Protocol):
     """The making of an entry."""
 
     @property
-    def key(self) -> CacheKey:
+    def key(self) -> keys.CacheKey:
         """The entry's key."""
 
-    def make(self, folder: Path) -> BuildOutput:
+    def make(self, folder: Path) -> cache.BuildOutput:
         """Build the entry in an empty folder."""
 
     def share(self) -> Shareable:
         """Return the part of the entry that other machines can use; called only if there are others."""
 
 
-def find_or_build(recipe: Recipe, store: Cache, session: Session, *, force: bool) -> Entry:
+def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force: bool) -> cache.Entry:
     """Return the entry of a recipe: from the cache, from a place that the settings name, or built now.
 
     Raises
@@ -114,7 +111,7 @@ class Attempts:
             The entry was removed each time.
         """
         if self._left == 0 and not self._is_done:
-            raise CacheError(
+            raise errors.CacheError(
                 f"{self._entry} was removed before it was loaded, {_TRIES} times in a row",
                 hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
             )
@@ -122,7 +119,7 @@ class Attempts:
         return not self._is_done
 
     @contextlib.contextmanager
-    def using(self, entry: Entry) -> Iterator[None]:
+    def using(self, entry: cache.Entry) -> Iterator[None]:
         """Use an entry; an error that another attempt may not have is suppressed. A new entry prunes the cache."""
         self._entry = str(entry.path)
         try:
@@ -134,14 +131,14 @@ class Attempts:
                 reason = printable_line(f"{type(error).__name__}: {error}")
                 say(f"{entry.manifest.name}: the entry from {made.source} can't be used, so it is built here: {reason}")
                 self.anew = True
-            elif not isinstance(error, CacheError | LoadError) or self._is_lasting(error, entry):
+            elif not isinstance(error, errors.CacheError | errors.LoadError) or self._is_lasting(error, entry):
                 raise
         else:
             self._is_done = True
             if entry.built:
                 _prune(self._session)
 
-    def _is_lasting(self, error: Exception, entry: Entry) -> bool:
+    def _is_lasting(self, error: Exception, entry: cache.Entry) -> bool:
         return self._left == 0 if is_passing(error) else entry.is_there()
 
 
@@ -149,11 +146,11 @@ def _prune(session: Session) -> None:
     """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
     settings = session.settings
     for store in (session.cache, session.toolchain_store):
-        with contextlib.suppress(CacheError):  # the next build tries again
+        with contextlib.suppress(errors.CacheError):  # the next build tries again
             store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
 
 
-def shareable(key: CacheKey, session: Session, folders: Iterable[Path] = ()) -> Shareable:
+def shareable(key: keys.CacheKey, session: Session, folders: Iterable[Path] = ()) -> Shareable:
     """Return the part of an entry that other machines can use.
 
     Parameters
@@ -171,7 +168,7 @@ def shareable(key: CacheKey, session: Session, folders: Iterable[Path] = ()) -> 
 
 def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
     """Return the folders of this machine that lie elsewhere on another, and their names."""
-    folders = [(INCLUDE_DIR.parent, "<be_runtime>")]
+    folders = [(own_files.INCLUDE_DIR.parent, "<be_runtime>")]
     folders += [(folder, "<site>") for folder in system.site_dirs]
     folders += [(folder, "<python>") for folder in system.prefixes]
     return tuple((str(path), name) for folder, name in folders for path in (folder, system.realpath(folder)))
@@ -189,11 +186,11 @@ class Waiting(NamedTuple):
 
     def report(self, seconds: float, builder: str) -> None:
         """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
-        if builder != THIS_PROCESS or seconds >= _LONG_S:
+        if builder != lock.THIS_PROCESS or seconds >= _LONG_S:
             say(f"{self.name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
 
 
-def say_output(error: BuildError) -> None:
+def say_output(error: errors.BuildError) -> None:
     """Write the command that failed, and all its output, to standard error."""
     import shlex  # few builds fail
 

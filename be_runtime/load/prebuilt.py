@@ -17,30 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.errors import ArgumentError, CacheError, LoadError
+from be_runtime import errors, own_files
 from be_runtime.jax import port
 from be_runtime.load.identity import content_hash, origin_hash, own_code_digest, request_fields
 from be_runtime.load.registry import Registry, Target
-from be_runtime.own_files import HERE
 from be_runtime.request.options import BuildRequest
+from be_runtime.store import images, index, keys
 from be_runtime.store.artifact import Artifact, open_folder, write_folder
 from be_runtime.store.cache import Cache, Entry
-from be_runtime.store.images import mapped_bytes
-from be_runtime.store.index import (
-    Carried,
-    Demand,
-    ModuleRecord,
-    carried_library,
-    lacking_arch,
-    reading,
-)
-from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import distrust_entry, file_sha256, how_to_vouch
+from be_toolchain.machine import local_system, trust
 
 _MODULE, _KIND = "module", "prebuilt"
-_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
+_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", own_files.HERE})
 """Fields of a module's key that depend on the build; the artifact's index has the ABI."""
 
 _DIGITS = 32
@@ -60,8 +49,8 @@ def register_image_target(name: str, artifact: Artifact, registry: Registry) -> 
     image, library = artifact.table.images[target.image], artifact.library(target.image)
     symbols = {stage: getattr(library, symbol) for stage, symbol in target.stages.items()}
 
-    def carry(wanted: Demand) -> Carried:
-        return carried_library(image, mapped_bytes(image, library, name, wanted), target.stages)
+    def carry(wanted: index.Demand) -> index.Carried:
+        return index.carried_library(image, images.mapped_bytes(image, library, name, wanted), target.stages)
 
     content = f"{target.image}:{target.stages['execute']}"
     registry.add([Target(name, target.platform, content, carry)], {name: partial(port.stage_capsules, symbols)})
@@ -80,17 +69,17 @@ class Wanted(NamedTuple):
         The sources and flags, which may name further files.
     """
 
-    key: CacheKey
+    key: keys.CacheKey
     folders: tuple[Path, ...]
     texts: tuple[str, ...] = ()
 
 
 def wanted_of(request: BuildRequest) -> Wanted:
     """Return the key and folders that find the prebuilt module of a request. Pure."""
-    return _wanted(make_key(_MODULE, *request_fields(request)))
+    return _wanted(keys.make_key(_MODULE, *request_fields(request)))
 
 
-def _wanted(key: CacheKey) -> Wanted:
+def _wanted(key: keys.CacheKey) -> Wanted:
     """Remove the places of the author's folders from a module's key. Pure."""
     texts = key.texts("sources")
     sources, folders = [], []
@@ -99,10 +88,10 @@ def _wanted(key: CacheKey) -> Wanted:
         sources += [stem, Path(name).name if path else name, text]
         folders += [Path(path).parent] if path else []
     includes = [Path(path) for path in key.texts("include_paths")]
-    placeless = make_key(_KIND, ("sources", sources), ("include_paths", [path.name for path in includes]))
+    placeless = keys.make_key(_KIND, ("sources", sources), ("include_paths", [path.name for path in includes]))
     fields = {label: value for label, value in key.fields if label not in _OF_BUILD} | dict(placeless.fields)
     named = (*texts[_PER_SOURCE - 1 :: _PER_SOURCE], *key.texts("cflags"))
-    return Wanted(CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
+    return Wanted(keys.CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
 
 
 class PrebuiltFolder(NamedTuple):
@@ -130,27 +119,27 @@ class PrebuiltFolder(NamedTuple):
             The folder does not exist, or another user could put libraries there.
         """
         _require_safe(self.root)
-        system = LocalSystem()
+        system = local_system.LocalSystem()
         facts = system.folder_facts(self.root)
         if facts.doubtful:  # another user could exchange the folder by way of the folders above it
-            raise CacheError(
+            raise errors.CacheError(
                 f"prebuilt modules are not loaded: {self.root} {facts.obstacle}",
-                hints=(how_to_vouch(system, facts.doubtful),),
+                hints=(trust.how_to_vouch(system, facts.doubtful),),
             )
         for artifact in self._of(wanted.key):
             if not self._obstacle(artifact._replace(memory=self.memory), wanted):
                 return artifact._replace(is_checked=True)
         return None
 
-    def put(self, key: CacheKey, entry: Entry) -> Path | None:
+    def put(self, key: keys.CacheKey, entry: Entry) -> Path | None:
         """Write the artifact of a cached module, and return its folder; None if another process removed the module."""
         wanted = _wanted(key)
         try:
             artifact = entry.artifact()
             data = artifact.image(artifact.table.image)
-        except (FileNotFoundError, LoadError):
+        except (FileNotFoundError, errors.LoadError):
             return None
-        record = ModuleRecord.read(artifact.table.modules[key.name], artifact.where)._replace(
+        record = index.ModuleRecord.read(artifact.table.modules[key.name], artifact.where)._replace(
             sources={
                 name: file.sha256
                 for file in entry.manifest.dependencies.records
@@ -184,13 +173,13 @@ class PrebuiltFolder(NamedTuple):
                 for _, other in [*_modules_in(self.root / key.name, "", reasons)]:
                     labels = [line.split(":", 1)[0] for line in other.explain(key)]
                     reasons.append(f"{key.name} is there with other {', '.join(labels)}")
-        except (CacheError, LoadError) as error:
+        except (errors.CacheError, errors.LoadError) as error:
             reasons.append(error.message)
         language = " ".join(key.texts("language"))
         found = "; ".join(dict.fromkeys(reasons)) or f"none named {key.name}"
         return f"{self.root} holds no such {language} module: {found}"
 
-    def _of(self, key: CacheKey) -> Iterator[Artifact]:
+    def _of(self, key: keys.CacheKey) -> Iterator[Artifact]:
         """Iterate over the modules of a request, one for each set of architectures.
 
         Raises
@@ -206,18 +195,18 @@ class PrebuiltFolder(NamedTuple):
         """Return the reason that a module of the right request can't be used; empty if it can."""
         name = wanted.key.name
         try:
-            with reading(artifact.where):
-                record = ModuleRecord.read(artifact.table.modules[name], artifact.where)
-                lacking = lacking_arch(artifact.table.images[record.image].archs, self.archs)
+            with index.reading(artifact.where):
+                record = index.ModuleRecord.read(artifact.table.modules[name], artifact.where)
+                lacking = index.lacking_arch(artifact.table.images[record.image].archs, self.archs)
                 if lacking:
                     return f"{name} is there, and {lacking}"
                 artifact.require_whole(record.image)
                 for relative, digest in record.sources.items():
                     number, _, rest = relative.partition("/")
                     path = wanted.folders[int(number)] / rest if number else Path(relative)
-                    if file_sha256(path) not in (None, digest):
+                    if trust.file_sha256(path) not in (None, digest):
                         return f"{path} changed since {name} was built"
-        except LoadError as error:
+        except errors.LoadError as error:
             return error.message
         return ""
 
@@ -238,7 +227,7 @@ def export(cache: Cache, folder: Path) -> tuple[Path, ...]:
     entries = dict(_cached(cache))
     native = sorted({key.name for key in entries if any(key.texts("native"))})
     if native:
-        raise CacheError(
+        raise errors.CacheError(
             f"{', '.join(native)}: compiled with native=True, for this machine's CPU alone, so it can't be exported",
             hints=("load the modules to export without native=True, with a separate cache folder",),
         )
@@ -246,18 +235,18 @@ def export(cache: Cache, folder: Path) -> tuple[Path, ...]:
         store = PrebuiltFolder(folder)
         written = sorted(filter(None, (store.put(key, entry) for key, entry in entries.items())))
     except OSError as error:
-        raise CacheError(f"{error.filename or folder} can't be written: {error.strerror}") from error
-    except ArgumentError as error:
-        raise CacheError(error.message, hints=error.hints) from error
+        raise errors.CacheError(f"{error.filename or folder} can't be written: {error.strerror}") from error
+    except errors.ArgumentError as error:
+        raise errors.CacheError(error.message, hints=error.hints) from error
     if not written:
-        raise CacheError(
+        raise errors.CacheError(
             f"there is nothing to export: the cache {cache.root} holds no modules",
             hints=("load the modules first, with the same cache folder",),
         )
     return tuple(written)
 
 
-def _cached(store: Cache) -> Iterator[tuple[CacheKey, Entry]]:
+def _cached(store: Cache) -> Iterator[tuple[keys.CacheKey, Entry]]:
     """Iterate over the valid modules of this release in a cache; a key may occur twice."""
     from be_runtime.store.eviction import read_key  # a load needs no upkeep
 
@@ -280,12 +269,12 @@ def _source_name(path: Path, wanted: Wanted) -> str:
     return str(path) if any(str(path.parent) in text for text in wanted.texts) else ""
 
 
-def _stem(key: CacheKey) -> str:
+def _stem(key: keys.CacheKey) -> str:
     """Return the start of the names of the folders of a request's modules."""
     return f"{key.digest[:_DIGITS]}-"
 
 
-def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[tuple[Artifact, CacheKey]]:
+def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[tuple[Artifact, keys.CacheKey]]:
     """Iterate over the modules of one name, each with its request's key; add the reason for each unusable one.
 
     Raises
@@ -305,11 +294,11 @@ def _modules_in(parent: Path, stem: str, problems: list[str]) -> Iterator[tuple[
         try:
             artifact = open_folder(folder)
             if artifact is not None and parent.name in artifact.table.modules:
-                record = ModuleRecord.read(artifact.table.modules[parent.name], artifact.where)
-                with reading(artifact.where):
-                    key = CacheKey.from_json(record.request)
+                record = index.ModuleRecord.read(artifact.table.modules[parent.name], artifact.where)
+                with index.reading(artifact.where):
+                    key = keys.CacheKey.from_json(record.request)
                 yield artifact, key
-        except LoadError as error:
+        except errors.LoadError as error:
             problems.append(f"{error.message}; {'; '.join(error.hints)}")
 
 
@@ -318,15 +307,15 @@ def _require_safe(path: Path) -> None:
     try:
         stats = (path.lstat(), path.stat())
     except OSError as error:
-        raise CacheError(
+        raise errors.CacheError(
             f"the folder of prebuilt modules can't be read: {path}: {error.strerror}",
             hints=("BE_PREBUILT_DIR names a folder that export_prebuilt wrote; unset it to use none",),
         ) from error
-    problem = next(filter(None, (distrust_entry(status, os.geteuid()) for status in stats)), "")
+    problem = next(filter(None, (trust.distrust_entry(status, os.geteuid()) for status in stats)), "")
     if problem:
         remedy = (
             f"chmod -R go-w {path}"
             if problem.startswith("can be written")
             else "export the modules as yourself or root"
         )
-        raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
+        raise errors.CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))

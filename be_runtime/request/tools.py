@@ -12,16 +12,14 @@ from typing import NamedTuple
 from be_runtime.errors import ArgumentError, warn_caller
 from be_runtime.request.options import BuildRequest, arch_flags
 from be_runtime.settings import Settings
-from be_toolchain import Toolchain
-from be_toolchain.arch import Arch, parse_archs
+from be_toolchain import Toolchain, arch, values
 from be_toolchain.find.record import device_archs
 from be_toolchain.known.layouts import CUDA12_PARTS, PIP_ROOTS
 from be_toolchain.machine.system import System
-from be_toolchain.values import CudaToolkit, HostCompiler, check_archs
 
 _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 
-_GENERIC = Arch(7, 5)
+_GENERIC = arch.Arch(7, 5)
 """The first architecture with all commonly used features of CUDA's headers; CUDA 12 and 13 support it."""
 
 
@@ -43,9 +41,9 @@ class Tools(NamedTuple):
         Folders of CUDA's math libraries, which the toolkit may lack; searched last.
     """
 
-    cxx: HostCompiler
-    cuda: CudaToolkit | None
-    archs: tuple[Arch, ...]
+    cxx: values.HostCompiler
+    cuda: values.CudaToolkit | None
+    archs: tuple[arch.Arch, ...]
     ffi_include: Path
     programs: tuple[str, ...] = ()
     library_includes: tuple[Path, ...] = ()
@@ -59,10 +57,10 @@ class Tools(NamedTuple):
 
 def wanted_archs(
     asked: str | None,
-    process_wide: Sequence[Arch],
+    process_wide: Sequence[arch.Arch],
     settings: Settings,
-    devices: Callable[[], Sequence[Arch]],
-) -> tuple[Arch, ...]:
+    devices: Callable[[], Sequence[arch.Arch]],
+) -> tuple[arch.Arch, ...]:
     """Return the first architectures named by the argument, the process's setting, the environment or the devices.
 
     Raises
@@ -71,11 +69,11 @@ def wanted_archs(
         A name is not an architecture.
     """
     if asked is not None:
-        return parse_archs(asked)
+        return arch.parse_archs(asked)
     if process_wide:
         return tuple(process_wide)
     if settings.compute_capabilities is not None:
-        return parse_archs(settings.compute_capabilities)
+        return arch.parse_archs(settings.compute_capabilities)
     return tuple(devices())
 
 
@@ -98,11 +96,11 @@ def no_architecture(consequence: str) -> ArgumentError:
 
 def choose_archs(
     asked: str | None,
-    process_wide: Sequence[Arch],
+    process_wide: Sequence[arch.Arch],
     settings: Settings,
-    toolkit: CudaToolkit,
-    devices: Callable[[], Sequence[Arch]],
-) -> tuple[Arch, ...]:
+    toolkit: values.CudaToolkit,
+    devices: Callable[[], Sequence[arch.Arch]],
+) -> tuple[arch.Arch, ...]:
     """Return the requested architectures of device code, or else, with a warning, one that most GPUs run.
 
     Raises
@@ -116,11 +114,11 @@ def choose_archs(
         known = no_architecture(f"CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use")
         warn_caller("\n".join((known.message, *(f"hint: {hint}" for hint in known.hints))))
         return (generic,)
-    check_archs(archs, toolkit)
+    values.check_archs(archs, toolkit)
     return archs
 
 
-def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...]]) -> tuple[Arch, ...]:
+def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[arch.Arch, ...]]) -> tuple[arch.Arch, ...]:
     """Return the architectures for which nvcc compiles device code under an author's flags.
 
     Parameters
@@ -137,7 +135,7 @@ def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...
     """
     codes = " ".join(flag.partition(",code=")[2] or flag for flag in flags)
     named = re.findall(r"\b(?:sm|compute|lto)_(\d+[af]?)\b", codes)
-    return parse_archs(",".join(named)) if named else otherwise()
+    return arch.parse_archs(",".join(named)) if named else otherwise()
 
 
 def gather_tools(
@@ -146,7 +144,7 @@ def gather_tools(
     *,
     system: System,
     settings: Settings,
-    process_wide: Sequence[Arch],
+    process_wide: Sequence[arch.Arch],
     ffi_include: Path,
     record_dir: Path | None,
 ) -> Tools:
@@ -181,7 +179,7 @@ def _programs(system: System) -> tuple[str, ...]:
     return tuple(path for path in paths if os.access(path, os.X_OK))
 
 
-def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
+def _wheel_roots(toolkit: values.CudaToolkit, system: System) -> list[Path]:
     """List the folders of CUDA's libraries in wheels: JAX installs cuBLAS and others that a toolkit may lack."""
     major = toolkit.release.split(".")[0]
     roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]

@@ -12,16 +12,12 @@ from typing import Any, NamedTuple
 
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
-from be_runtime.load.identity import portable_request
-from be_runtime.load.load import build_library
-from be_runtime.load.process import PROCESS
+from be_runtime.load import identity, load, process
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
 from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
-from be_runtime.store.artifact import write_folder
-from be_runtime.store.cache import Entry
-from be_runtime.store.images import check_baseline
+from be_runtime.store import artifact, cache, images
 from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_toolchain.arch import parse_archs
 
@@ -90,7 +86,7 @@ def build_package(
     declared = package.declaration()
     asked = archs or declared.archs
     chosen = tuple(map(str, parse_archs(",".join(asked)))) if asked else ()
-    baseline = check_baseline(declared.baseline, platform.machine())
+    baseline = images.check_baseline(declared.baseline, platform.machine())
     if not chosen:
         _check_archs(package.name, declared)
 
@@ -131,7 +127,7 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    write_folder(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    artifact.write_folder(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
     return Built(folder, index, tuple(report for _, report in made))
 
 
@@ -165,8 +161,8 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
     """Compile a module, without a path of this machine in it."""
     request, options = request_of(package, root, declared)
     wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
-    request = portable_request(request, wanted, {root: package})
-    built, contents, entry = build_library(request, options, PROCESS.session(), baseline)
+    request = identity.portable_request(request, wanted, {root: package})
+    built, contents, entry = load.build_library(request, options, process.PROCESS.session(), baseline)
     digest, platform_name = hashlib.sha256(built.data).hexdigest(), built.image.platform
     record = ModuleRecord(
         language=declared.language,
@@ -186,10 +182,12 @@ def _kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequenc
     """Compile a kernel."""
     from be_runtime.ship.kernels import build_function
 
-    return build_function(name, table, root, archs, baseline, PROCESS.session())
+    return build_function(name, table, root, archs, baseline, process.PROCESS.session())
 
 
-def _sources(request: BuildRequest, declared: DeclaredModule, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
+def _sources(
+    request: BuildRequest, declared: DeclaredModule, entry: cache.Entry, root: Path
+) -> Iterator[tuple[str, str]]:
     """List a module's files and their hashes: files that it was made from, missing headers, and folders of sources."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
     read = entry.manifest.dependencies.paths

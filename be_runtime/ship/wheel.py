@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BeRuntimeError
-from be_runtime.ship.build import build_package
-from be_runtime.ship.declaration import read_toml, refuse_unknown, texts
+from be_runtime.ship import build, declaration
 from be_runtime.ship.package import KERNELS, Package, locate_package
 from be_runtime.store.artifact import open_folder
 from be_runtime.store.index import HASH_DIGITS
 from be_runtime.tune.winners import FILE as TUNED
-from be_toolchain.errors import ToolchainError
+from be_toolchain import errors, terminal
 from be_toolchain.machine.trust import LARGE, read_regular
-from be_toolchain.terminal import say
 
 _SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])
 
@@ -264,8 +262,8 @@ def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
     options = dict(table)
     if "package" in options:
         options.setdefault("packages", [options.pop("package")])
-    refuse_unknown(options, {"package", *WheelOptions._fields}, where)
-    return WheelOptions(**{name: texts(value, f"{where}: {name}") for name, value in options.items()})
+    declaration.refuse_unknown(options, {"package", *WheelOptions._fields}, where)
+    return WheelOptions(**{name: declaration.texts(value, f"{where}: {name}") for name, value in options.items()})
 
 
 def project_table(root: Path) -> Mapping[str, Any]:
@@ -280,7 +278,7 @@ def project_table(root: Path) -> Mapping[str, Any]:
         text = read_regular(root / "pyproject.toml", LARGE).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"pyproject.toml can't be read: {getattr(error, 'strerror', error)}") from None
-    document = read_toml(text, "pyproject.toml")
+    document = declaration.read_toml(text, "pyproject.toml")
     table: Mapping[str, Any] = document["tool"]["be-runtime"]
     return table
 
@@ -339,9 +337,9 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
-    built = build_package(package, archs=options.archs, out=folder)
+    built = build.build_package(package, archs=options.archs, out=folder)
     total = sum(image.size for image in built.table.images.values())
-    say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
+    terminal.say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
 
 
 def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
@@ -377,7 +375,7 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     machine = platform.machine()
     tag = platform_tag(needs, machine, read_policies(machine), options.exclude)
     if not tag.startswith("manylinux"):
-        say(f"the kernels need a newer or another system than manylinux has: the wheel is {tag}", sys.stderr)
+        terminal.say(f"the kernels need a newer or another system than manylinux has: the wheel is {tag}", sys.stderr)
     return tag
 
 
@@ -386,5 +384,5 @@ def errors_as_text() -> Iterator[None]:
     """End a build backend with the text of an error, without a traceback."""
     try:
         yield
-    except (BeRuntimeError, ToolchainError) as error:
+    except (BeRuntimeError, errors.ToolchainError) as error:
         raise SystemExit(f"error: {error}") from None

@@ -7,13 +7,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
-from be_runtime.signature import SourceText
+from be_runtime.signature import SourceText, grammar, model
 from be_runtime.signature.cpp.functions import Function, launches_out_of_order
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
-from be_runtime.signature.grammar import MOST, is_identifier, parse_spec
 from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
-from be_runtime.signature.model import RULES, EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
@@ -51,7 +49,7 @@ class _Request(NamedTuple):
 
 def discover(
     sources: Sequence[SourceText], functions: Functions = None, *, is_partial: bool = False
-) -> tuple[EntryPoint, ...]:
+) -> tuple[model.EntryPoint, ...]:
     """Find the entry points of a module.
 
     Parameters
@@ -102,7 +100,7 @@ def discover(
             hints=(_DIVIDE,),
         )
     for request in requests:
-        if not is_identifier(request.name):
+        if not grammar.is_identifier(request.name):
             raise SpecError(
                 f"{request.name!r} is not an identifier, so no C++ function has this name",
                 span=request.locate(-1),
@@ -171,9 +169,9 @@ def _annotated(program: Program) -> list[_Request]:
     return requests
 
 
-def _merge(requests: Sequence[_Request]) -> tuple[EntryPoint, ...]:
+def _merge(requests: Sequence[_Request]) -> tuple[model.EntryPoint, ...]:
     """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
-    first: dict[str, tuple[_Request, EntryPoint]] = {}
+    first: dict[str, tuple[_Request, model.EntryPoint]] = {}
     count = choices = 0
     for request in requests:
         known = first.get(request.name)
@@ -217,13 +215,13 @@ def _duplicate(one: _Request, other: _Request) -> DuplicateEntryPointError:
     )
 
 
-def _resolve(request: _Request) -> EntryPoint:
+def _resolve(request: _Request) -> model.EntryPoint:
     """Find the function of one request and determine its parameters."""
     program, places, locate = request.program, request.program.places, request.locate
     candidates = [_typed(function, program) for function in _candidates(request)]
     if not candidates:
         return _unseen(request)
-    rules: tuple[Param, ...] = ()
+    rules: tuple[model.Param, ...] = ()
     if request.tokens is None:
         function = _only(request, candidates)
         params = infer(function, places)
@@ -238,8 +236,8 @@ def _resolve(request: _Request) -> EntryPoint:
     doc = program.doc_above(function.line_start)
     if not doc and request.note is not None:
         doc = program.doc_above(request.note.start)
-    stream = next((param.name for param in params if param.role is Role.STREAM), "")
-    return EntryPoint(
+    stream = next((param.name for param in params if param.role is model.Role.STREAM), "")
+    return model.EntryPoint(
         name=request.name,
         call_name=function.call_name,
         params=params,
@@ -253,25 +251,25 @@ def _resolve(request: _Request) -> EntryPoint:
     )
 
 
-def _parse(request: _Request) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
+def _parse(request: _Request) -> tuple[tuple[model.Param, ...], tuple[model.Param, ...]]:
     """Parse the tokens of a request: the parameters of the C++ call, and the rules for their axes."""
     try:
-        params = parse_spec(request.tokens or (), function=request.name, locate=request.locate)
+        params = grammar.parse_spec(request.tokens or (), function=request.name, locate=request.locate)
     except SpecError as error:
         if request.note is not None and request.program.is_comment_next(request.note.end):
             error.hints += ("end each line of a declaration except the last with a backslash",)
         raise
-    rules = tuple(param for param in params if param.role in RULES)
-    return tuple(param for param in params if param.role not in RULES), rules
+    rules = tuple(param for param in params if param.role in model.RULES)
+    return tuple(param for param in params if param.role not in model.RULES), rules
 
 
 def _typed(function: Function, program: Program) -> Function:
     """Return a function with the types that the sources define; refuse one with too many parameters and fields."""
-    typed = program.typed(function) if len(function.params) <= MOST else function
+    typed = program.typed(function) if len(function.params) <= grammar.MOST else function
     count = sum(1 + len(param.members) for param in typed.params)
-    if count > MOST:
+    if count > grammar.MOST:
         raise SpecError(
-            f"{function.name}: it has {count:,} parameters and fields, but {MOST:,} are the most",
+            f"{function.name}: it has {count:,} parameters and fields, but {grammar.MOST:,} are the most",
             span=at(function, program.places),
             hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span",),
         )
@@ -346,7 +344,7 @@ def _no_overload(request: _Request, functions: Sequence[Function]) -> SpecError:
     )
 
 
-def _unseen(request: _Request) -> EntryPoint:
+def _unseen(request: _Request) -> model.EntryPoint:
     """Return the entry point of a function that an undefined macro generates, or raise the error for a missing one."""
     note, program, places = request.note, request.program, request.program.places
     call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
@@ -369,7 +367,7 @@ def _unseen(request: _Request) -> EntryPoint:
                 hints=(f"write attr.{param.name}:TYPE",),
             )
     start = note.start if note is not None else call.start
-    return EntryPoint(
+    return model.EntryPoint(
         name=request.name,
         call_name=f"::{request.name}",
         params=params,

@@ -35,44 +35,26 @@ from itertools import chain
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
-from be_runtime.signature.attribute_types import (
-    UnknownTypeError,
-    parse_default,
-    parse_type,
-    render_default,
-    render_type,
-    split_default,
-)
+from be_runtime.signature import attribute_types, model
 from be_runtime.signature.cpp.params import CPP_SCALARS, canonical_type
 from be_runtime.signature.expressions import parse_expression
-from be_runtime.signature.model import (
-    RULES,
-    AttrKind,
-    Many,
-    Param,
-    Role,
-    axis_names,
-    expressions,
-    parse_axes,
-    render_axes,
-)
 
 _ROLES = {
-    "arg": Role.ARG,
-    "args": Role.ARG,
-    "ret": Role.RET,
-    "rets": Role.RET,
-    "stream": Role.STREAM,
-    "ctx.stream": Role.STREAM,
-    "scratch": Role.SCRATCH,
-    "state": Role.STATE,
+    "arg": model.Role.ARG,
+    "args": model.Role.ARG,
+    "ret": model.Role.RET,
+    "rets": model.Role.RET,
+    "stream": model.Role.STREAM,
+    "ctx.stream": model.Role.STREAM,
+    "scratch": model.Role.SCRATCH,
+    "state": model.Role.STATE,
 }
 RESERVED = {
     "outs": "which is an argument of every call",
     "be_present": "which records the optional arguments of a call",
 }
 """Names that no attribute has."""
-_ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
+_ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
 _ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
 _SCRATCH = re.compile(r"scratch\[(.*)\]", re.DOTALL)
@@ -106,7 +88,9 @@ class _TokenError(Exception):
         self.index, self.problem, self.hints = index, problem, tuple(hints)
 
 
-def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = lambda _index: None) -> tuple[Param, ...]:
+def parse_spec(
+    tokens: Sequence[str], *, function: str = "", locate: Locate = lambda _index: None
+) -> tuple[model.Param, ...]:
     """Parse the tokens of one arg_spec.
 
     Parameters
@@ -146,7 +130,7 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = la
         raise SpecError(f"{function}: {error.problem}", span=locate(error.index), hints=error.hints) from None
 
 
-def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
+def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
     """Write the tokens of an arg_spec, each in its first spelling.
 
     Examples
@@ -173,44 +157,44 @@ def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     return [*render_spec(parse_spec(tokens))]
 
 
-def _render_token(param: Param) -> str:
-    if param.role is Role.ATTR:
-        kind = render_type(param)
-        return f"attr.{param.name}{':' if kind else ''}{kind}{render_default(param)}"
-    axes = "" if param.axes is None else f"[{render_axes(param.axes)}]"
+def _render_token(param: model.Param) -> str:
+    if param.role is model.Role.ATTR:
+        kind = attribute_types.render_type(param)
+        return f"attr.{param.name}{':' if kind else ''}{kind}{attribute_types.render_default(param)}"
+    axes = "" if param.axes is None else f"[{model.render_axes(param.axes)}]"
     dtype = "" if param.dtype is None else f":{param.dtype.name}"
     if param.like is not None:
         dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
     return f"{param.role.value}{param.many.value}{axes}{dtype}"
 
 
-def _parse(tokens: Sequence[str]) -> tuple[Param, ...]:
+def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
     if len(tokens) > MOST:
         raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most")
     params = tuple(_parse_token(token, index) for index, token in enumerate(tokens))
     for error in chain(_problems(params, tokens), _split_problems(params, tokens), _unbound(params, tokens)):
         raise error
-    if not any(param.role is Role.RET for param in params):
+    if not any(param.role is model.Role.RET for param in params):
         raise _TokenError(-1, "the arg_spec has no 'ret'; a function needs at least one output")
     return params
 
 
-def _parse_token(token: str, index: int) -> Param:
+def _parse_token(token: str, index: int) -> model.Param:
     """Parse one token; an error has its index."""
     if token in _ROLES:
-        return Param(role=_ROLES[token])
+        return model.Param(role=_ROLES[token])
     if len(token) > _LONGEST:
         raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
     try:
         if match := _ARRAY.fullmatch(token):
             return _parse_array(match)
         if match := _SCRATCH.fullmatch(token):
-            return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
+            return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1]),))
         if match := _RULE.fullmatch(token):
-            return Param(role=Role(match[1]), axes=_axis_names(match[2]))
+            return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
         if match := _ATTR.fullmatch(token):
             return _parse_attr(match)
-    except UnknownTypeError as error:
+    except attribute_types.UnknownTypeError as error:
         name = error.args[0]
         raise _TokenError(index, f"{token!r} has the unknown type {name!r}", _similar_type(token, name)) from None
     except ValueError as error:
@@ -220,16 +204,16 @@ def _parse_token(token: str, index: int) -> Param:
     raise _TokenError(index, f"unknown arg_spec token {token!r}", (*_similar(token), _KNOWN))
 
 
-def _parse_array(match: re.Match[str]) -> Param:
-    role, many, axes, dtype = _ROLES[match[1]], Many(match[2] or ""), match[3], match[4]
-    if role is Role.RET and many is Many.OPTIONAL:
+def _parse_array(match: re.Match[str]) -> model.Param:
+    role, many, axes, dtype = _ROLES[match[1]], model.Many(match[2] or ""), match[3], match[4]
+    if role is model.Role.RET and many is model.Many.OPTIONAL:
         raise ValueError("a result can't be left out")
-    param = Param(role=role, many=many, axes=None if axes is None else parse_axes(axes))
+    param = model.Param(role=role, many=many, axes=None if axes is None else model.parse_axes(axes))
     like = _LIKE.fullmatch(dtype or "")
-    if like is not None and role is Role.RET:
+    if like is not None and role is model.Role.RET:
         return param._replace(like=like[2] or int(like[1]))
     if dtype is not None and dtype not in BY_NAME:
-        raise UnknownTypeError(dtype)
+        raise attribute_types.UnknownTypeError(dtype)
     return param if dtype is None else param._replace(dtype=BY_NAME[dtype])
 
 
@@ -240,36 +224,36 @@ def _axis_names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _parse_attr(match: re.Match[str]) -> Param:
+def _parse_attr(match: re.Match[str]) -> model.Param:
     name = match[1]
     if not is_identifier(name):
         raise ValueError(f"it names the attribute {name!r}, which is not an identifier")
     if name in RESERVED:
         raise ValueError(f"an attribute can't be called {name}, {RESERVED[name]}")
-    param = Param(role=Role.ATTR, name=name)
-    text, default = split_default(match[2])
+    param = model.Param(role=model.Role.ATTR, name=name)
+    text, default = attribute_types.split_default(match[2])
     if text:
-        param = parse_type(text[1:], param)
-    return param if default is None else parse_default(default, param)
+        param = attribute_types.parse_type(text[1:], param)
+    return param if default is None else attribute_types.parse_default(default, param)
 
 
-def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of tokens that the other tokens don't allow."""
-    inputs = sum(param.role is Role.ARG and param.many is Many.ONE for param in params)
-    dtypes = {param.name for param in params if param.kind is AttrKind.DTYPE}
-    has_any_results = any(param.role is Role.RET and param.many is Many.ANY for param in params)
+    inputs = sum(param.role is model.Role.ARG and param.many is model.Many.ONE for param in params)
+    dtypes = {param.name for param in params if param.kind is model.AttrKind.DTYPE}
+    has_any_results = any(param.role is model.Role.RET and param.many is model.Many.ANY for param in params)
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
-        key: object = param.name if param.role is Role.ATTR else (param.role, param.many)
+        key: object = param.name if param.role is model.Role.ATTR else (param.role, param.many)
         repeated = key in seen
         seen.add(key)
         if repeated and param.role in _ONCE:
             yield _TokenError(index, f"a second {token!r}; {_ONCE[param.role]}")
-        if repeated and param.role is Role.ATTR:
+        if repeated and param.role is model.Role.ATTR:
             yield _TokenError(index, f"{token!r} names the attribute {param.name!r} again")
-        if repeated and param.many is Many.ANY:
+        if repeated and param.many is model.Many.ANY:
             yield _TokenError(index, f"a second {token!r}; one takes all that are left")
-        if param.role is Role.SCRATCH and param.axes is not None and has_any_results:
+        if param.role is model.Role.SCRATCH and param.axes is not None and has_any_results:
             yield _TokenError(index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'")
         if isinstance(param.like, int) and param.like >= inputs:
             yield _TokenError(index, f"{token!r} is like input {param.like}, but there are {inputs}")
@@ -277,17 +261,24 @@ def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_Token
             yield _TokenError(index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype")
 
 
-def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+def _split_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of ``parallel`` and ``reduce`` tokens that the arrays don't allow."""
-    inputs = axis_names(param.axes for param in params if param.role is Role.ARG)
-    arrays = [(param, token) for param, token in zip(params, tokens, strict=True) if param.role in (Role.ARG, Role.RET)]
+    inputs = model.axis_names(param.axes for param in params if param.role is model.Role.ARG)
+    arrays = [
+        (param, token)
+        for param, token in zip(params, tokens, strict=True)
+        if param.role in (model.Role.ARG, model.Role.RET)
+    ]
     axes = [
-        (index, str(name)) for index, param in enumerate(params) if param.role in RULES for name in param.axes or ()
+        (index, str(name))
+        for index, param in enumerate(params)
+        if param.role in model.RULES
+        for name in param.axes or ()
     ]
     seen: set[str] = set()
     for index, name in axes:
         rule = tokens[index]
-        is_parallel = params[index].role is Role.PARALLEL
+        is_parallel = params[index].role is model.Role.PARALLEL
         if name not in inputs:
             yield _TokenError(index, f"{rule!r} has the axis {name!r}, which no 'arg' has")
         if name in seen:
@@ -295,21 +286,21 @@ def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[
         seen.add(name)
         for array, token in arrays:
             count = (array.axes or ()).count(name)
-            if count > 1 or any(name in expression.names for expression in expressions(array.axes)):
+            if count > 1 or any(name in expression.names for expression in model.expressions(array.axes)):
                 yield _TokenError(index, f"{rule!r} splits the axis {name!r}, but {token!r} needs all of it")
-            if array.role is Role.RET and is_parallel and count == 0:
+            if array.role is model.Role.RET and is_parallel and count == 0:
                 yield _TokenError(index, f"{token!r} lacks the axis {name!r} of {rule!r}; is it reduce[{name}]?")
-            if array.role is Role.RET and not is_parallel and count > 0:
+            if array.role is model.Role.RET and not is_parallel and count > 0:
                 yield _TokenError(index, f"{token!r} has the axis {name!r} of {rule!r}; is it parallel[{name}]?")
 
 
-def _unbound(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+def _unbound(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of axes and attributes in brackets that no other token defines."""
-    known = set(axis_names(param.axes for param in params if param.role is Role.ARG))
-    known |= {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
+    known = set(model.axis_names(param.axes for param in params if param.role is model.Role.ARG))
+    known |= {f"attr.{p.name}" for p in params if p.role is model.Role.ATTR and p.kind is model.AttrKind.SCALAR}
     for index, param in enumerate(params):
-        used = set(axis_names([param.axes]) if param.role is Role.RET else ())
-        for name in sorted(used.union(*(each.names for each in expressions(param.axes))) - known):
+        used = set(model.axis_names([param.axes]) if param.role is model.Role.RET else ())
+        for name in sorted(used.union(*(each.names for each in model.expressions(param.axes))) - known):
             is_attribute = name.startswith("attr.")
             what = f"the {'attribute' if is_attribute else 'axis'} {name.removeprefix('attr.')!r}"
             lack = "which is not a number of the arg_spec" if is_attribute else "which no 'arg' has"

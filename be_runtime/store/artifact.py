@@ -36,16 +36,7 @@ from be_runtime.store.index import (
     parse_index,
     render_index,
 )
-from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.machine.trust import (
-    LARGE,
-    LARGEST,
-    distrust_entry,
-    is_open,
-    is_trusted_owner,
-    read_part,
-    read_regular,
-)
+from be_toolchain.machine import forks, trust
 
 if TYPE_CHECKING:
     from be_runtime.store.signing import Sign, Verifier
@@ -58,7 +49,7 @@ _OLD_MAGIC, _ZIP, _PROGRAM = b"be-entry-1\n", b"PK\3\4", "program.stablehlo"
 """Begins of files that earlier releases wrote: entries, and zips of exported programs, which have such a member."""
 
 _mapped: dict[str, ctypes.CDLL] = {}
-_mapping = ThreadLock()
+_mapping = forks.ThreadLock()
 
 
 class Artifact(NamedTuple):
@@ -178,7 +169,7 @@ def _read(file: Traversable, most_bytes: int) -> bytes:
         from be_toolchain.machine.zips import read_member
 
         return read_member(file.root, file.at, most_bytes)
-    return read_part(file, most_bytes)
+    return trust.read_part(file, most_bytes)
 
 
 @contextlib.contextmanager
@@ -218,9 +209,9 @@ def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
     """Return the reason that a place is not trusted; empty if it is trusted, or as safe as the vouched folder."""
     uid = os.geteuid()
     if vouched is None:
-        return distrust_entry(status, uid)
-    if is_trusted_owner(status, uid) or status.st_uid == vouched.st_uid:
-        is_worse = is_open(status, status.st_uid) and not is_open(vouched, vouched.st_uid)
+        return trust.distrust_entry(status, uid)
+    if trust.is_trusted_owner(status, uid) or status.st_uid == vouched.st_uid:
+        is_worse = trust.is_open(status, status.st_uid) and not trust.is_open(vouched, vouched.st_uid)
         return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})" if is_worse else ""
     return f"belongs to another user (uid {status.st_uid})"
 
@@ -271,7 +262,7 @@ def open_folder(folder: Traversable, where: str = "") -> Artifact | None:
 
 def open_own(folder: Path) -> Artifact:
     """Open the artifact of a cache entry, whose files the cache has checked."""
-    return Artifact(str(folder), parse_index(read_regular(folder / INDEX), str(folder)), folder, is_checked=True)
+    return Artifact(str(folder), parse_index(trust.read_regular(folder / INDEX), str(folder)), folder, is_checked=True)
 
 
 def pack(table: Index, images: Mapping[str, bytes], sign: Sign | None = None) -> bytes:
@@ -338,7 +329,7 @@ def _unpack_zip(data: bytes, where: str) -> Artifact:
         names = {image_file(digest, image): image.size for digest, image in table.images.items()}
         parts = [read_member(archive, name, size) for name, size in names.items()]
         is_packed = archive.getinfo(_PROGRAM).compress_type != zipfile.ZIP_STORED
-        parts.append(read_member(archive, _PROGRAM, LARGE if is_packed else LARGEST))
+        parts.append(read_member(archive, _PROGRAM, trust.LARGE if is_packed else trust.LARGEST))
     images = {hashlib.sha256(part).hexdigest(): part for part in parts}
     program = CodeImage("program", "", len(parts[-1]))
     digests = {**table.images, [*images][-1]: program}

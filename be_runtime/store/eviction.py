@@ -15,12 +15,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from be_runtime.store.cache import names_in, replace_private, variant_folders
+from be_runtime.store import cache, keys, lock, publish
 from be_runtime.store.folder import DIGEST, FAN, KEY, MANIFEST, fan_folder, key_folder, lock_file
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.lock import remove_if_free
 from be_runtime.store.manifest import Making, Manifest, in_memory, parse_manifest
-from be_runtime.store.publish import discard, sweep, sweep_unfinished
 from be_toolchain.machine.trust import LARGE, open_regular, read_regular
 
 _DAY_S = 24 * 3600.0
@@ -68,8 +65,8 @@ def scan(base: str) -> Iterator[EntryInfo]:
 
 def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
     """Iterate over the entries of one fan-out folder."""
-    for digest in filter(DIGEST.fullmatch, sorted(names_in(f"{base}/{fan}"))):
-        for folder in variant_folders(base, digest):
+    for digest in filter(DIGEST.fullmatch, sorted(cache.names_in(f"{base}/{fan}"))):
+        for folder in cache.variant_folders(base, digest):
             info = _info(folder, digest)
             if info is not None:
                 yield info
@@ -79,19 +76,19 @@ def clear(base: str, name: str | None) -> int:
     """Remove the entries of one name, or all entries and the remains of killed builds; return the number of entries."""
     removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
     if name is None:
-        sweep(base)
+        publish.sweep(base)
     return len(removed)
 
 
 def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
     """Remove entries, and return the removed ones; another process may have removed the rest."""
-    removed = [info for info in entries if discard(base, info.path, info.digest)]
+    removed = [info for info in entries if publish.discard(base, info.path, info.digest)]
     for fan in fans(base):
         remove_empty_folders(base, fan)
     return removed
 
 
-def newest_key(base: str, key: CacheKey) -> CacheKey | None:
+def newest_key(base: str, key: keys.CacheKey) -> keys.CacheKey | None:
     """Return the key of the newest entry of the same kind and name, other than `key` itself."""
     siblings = [
         info for info in scan(base) if (info.kind, info.name) == (key.kind, key.name) and info.digest != key.digest
@@ -103,10 +100,10 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
     return None
 
 
-def read_key(folder: str) -> CacheKey | None:
+def read_key(folder: str) -> keys.CacheKey | None:
     """Read the key of an entry; None if the entry is damaged or gone."""
     with contextlib.suppress(OSError, ValueError):
-        return CacheKey.from_json(read_regular(f"{folder}/{KEY}").decode())
+        return keys.CacheKey.from_json(read_regular(f"{folder}/{KEY}").decode())
     return None
 
 
@@ -124,7 +121,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
 
 def fans(base: str) -> list[str]:
     """List the names of the existing fan-out folders, sorted."""
-    return sorted(filter(FAN.fullmatch, names_in(base)))
+    return sorted(filter(FAN.fullmatch, cache.names_in(base)))
 
 
 def _info(folder: str, digest: str) -> EntryInfo | None:
@@ -148,13 +145,13 @@ def _info(folder: str, digest: str) -> EntryInfo | None:
 
 def remove_empty_folders(base: str, fan: str) -> None:
     """Remove the folders and lock files of keys without entries; a running build makes its own again."""
-    for name in names_in(f"{base}/{fan}"):
+    for name in cache.names_in(f"{base}/{fan}"):
         digest = name.removesuffix(".lock")
         if DIGEST.fullmatch(digest):
             with contextlib.suppress(OSError):
                 os.rmdir(key_folder(base, digest))
             if not os.path.isdir(key_folder(base, digest)):
-                remove_if_free(lock_file(base, digest))
+                lock.remove_if_free(lock_file(base, digest))
     with contextlib.suppress(OSError):
         os.rmdir(fan_folder(base, fan))
 
@@ -200,16 +197,16 @@ def prune(
         for info in scan_fan(base, fan):
             if info.is_damaged or info.last_used_s < oldest_s:
                 with contextlib.suppress(OSError):
-                    discard(base, info.path, info.digest)
+                    publish.discard(base, info.path, info.digest)
             else:
-                sweep_unfinished(info.path)
+                publish.sweep_unfinished(info.path)
                 minute = str(int(info.last_used_s // _MINUTE_S))
                 sizes[minute] = sizes.get(minute, 0) + info.size_bytes
         remove_empty_folders(base, fan)
         if time.monotonic() >= stop_at:
             _write_round(base, now._replace(done=fan, sizes=sizes))
             return False
-    sweep(base)
+    publish.sweep(base)
     before_s = 0 if max_size_bytes is None else used_before_s(sizes, max_size_bytes)
     _write_round(base, Round(used_before_s=before_s, ended_s=0.0 if before_s else now_s))
     return not before_s
@@ -260,4 +257,4 @@ def _read_round(base: str) -> Round:
 
 
 def _write_round(base: str, now: Round) -> None:
-    replace_private(f"{base}/{_STATE}", json.dumps(now._asdict()))
+    cache.replace_private(f"{base}/{_STATE}", json.dumps(now._asdict()))

@@ -17,9 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from be_runtime.errors import CacheError, warn_caller
-from be_toolchain.machine.files import CACHE, KERNELS, usual_cache
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import against_libraries, distrust, distrust_own_part, how_to_vouch, is_shared, own_part
+from be_toolchain.machine import files, local_system, trust
 from be_toolchain.terminal import printable_line
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class CacheWarning(UserWarning):
 
 def base_folder(home: str) -> str:
     """Return the folder of everything that the cache writes; its name has the version of the layout."""
-    return f"{home}/{KERNELS}"
+    return f"{home}/{files.KERNELS}"
 
 
 def staging_root(base: str) -> str:
@@ -129,11 +127,11 @@ def own_folder(root: str) -> str:
     """
     _require_way_once(root)
     status = _checked_stat(root)
-    if status is None or not is_shared(status):
+    if status is None or not trust.is_shared(status):
         return root
-    own = own_part(root, os.geteuid())
+    own = trust.own_part(root, os.geteuid())
     with contextlib.suppress(FileNotFoundError):
-        problem = distrust_own_part(os.lstat(own), os.geteuid())
+        problem = trust.distrust_own_part(os.lstat(own), os.geteuid())
         if problem:
             raise unusable(own, problem)
     return own
@@ -279,10 +277,10 @@ def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> Cache
 
 def _require_way(folder: str) -> None:
     """Check that nobody else could exchange a folder by way of the folders above it."""
-    system = LocalSystem()
+    system = local_system.LocalSystem()
     facts = system.folder_facts(Path(folder))
     if facts.doubtful:
-        raise unusable(folder, facts.obstacle, (how_to_vouch(system, facts.doubtful),))
+        raise unusable(folder, facts.obstacle, (trust.how_to_vouch(system, facts.doubtful),))
 
 
 _require_way_once = lru_cache(maxsize=64)(_require_way)
@@ -299,7 +297,7 @@ def _checked_stat(folder: str) -> os.stat_result | None:
         return None
     except OSError as error:
         raise unusable(folder, error.strerror or repr(error)) from error
-    problem = distrust(status, os.geteuid(), link=link)
+    problem = trust.distrust(status, os.geteuid(), link=link)
     if problem:
         raise unusable(folder, problem)
     return status
@@ -320,13 +318,13 @@ def usable_cache_dir(settings: Settings, system: System) -> Path:
     CacheError
         The configured folder can't be used; or no folder is configured, and none can be used.
     """
-    facts = system.folder_facts(settings.cache_dir or usual_cache(system.environ))
+    facts = system.folder_facts(settings.cache_dir or files.usual_cache(system.environ))
     if settings.cache_dir is not None and not facts.writable and not facts.obstacle:
         facts = facts._replace(writable=os.path.isdir(find_base(str(facts.path))))
-    problem = next(against_libraries(facts), None)
+    problem = next(trust.against_libraries(facts), None)
     if problem is None:
         return facts.path
-    vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
+    vouching = (trust.how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
     if settings.cache_dir is not None:
         raise unusable(str(facts.path), problem, vouching)
     return _fall_back(facts.path, problem, vouching, system)
@@ -341,7 +339,7 @@ def temporary_dirs() -> tuple[Path, ...]:
     except FileNotFoundError:  # none can be written; the error of this one is reported with the rest
         usual = "/tmp"  # noqa: S108 - the folders below are checked
     parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the folders below are checked
-    return tuple(Path(parent, f"{CACHE}-{os.geteuid()}") for parent in parents)
+    return tuple(Path(parent, f"{files.CACHE}-{os.geteuid()}") for parent in parents)
 
 
 def _account_cache(system: System) -> tuple[Path, ...]:
@@ -351,7 +349,7 @@ def _account_cache(system: System) -> tuple[Path, ...]:
     with contextlib.suppress(OSError):
         home = account_home()
         if home and os.stat(system.environ.get("HOME", "/")).st_uid != os.geteuid():
-            return (usual_cache({"HOME": home}),)
+            return (files.usual_cache({"HOME": home}),)
     return ()
 
 
@@ -359,7 +357,7 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
     """Return the first private folder that can be used, after a warning; Python shows each text once."""
     tried = [f"{usual} {problem}"]
     for folder in (*_account_cache(system), *temporary_dirs()):
-        obstacle = _planted(folder) or next(against_libraries(system.folder_facts(folder)), None)
+        obstacle = _planted(folder) or next(trust.against_libraries(system.folder_facts(folder)), None)
         if obstacle is None:
             choices = "; ".join((_CONFIGURE, *vouching))
             message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {choices}"
@@ -374,5 +372,5 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
 def _planted(folder: Path) -> str:
     """Return the reason that a folder in a shared one is not the user's own; empty if it is, or does not exist."""
     with contextlib.suppress(OSError):
-        return distrust_own_part(folder.lstat(), os.geteuid())
+        return trust.distrust_own_part(folder.lstat(), os.geteuid())
     return ""

@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.store import index, manifest
 from be_runtime.store.folder import make_folder
-from be_runtime.store.index import CodeImage, Demand
-from be_runtime.store.manifest import RACY_MARGIN_NS
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import distrust, distrust_own_part, open_regular, read_regular
+from be_toolchain.machine import local_system, trust
 
 KEPT = 1024
 """Number of remembered checks; a forgotten check costs a hash."""
@@ -77,7 +75,7 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
     OSError
         The file can't be read.
     """
-    with open_regular(path) as file:
+    with trust.open_regular(path) as file:
         status = os.fstat(file.fileno())
         if status.st_size != size:
             return False
@@ -87,7 +85,7 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
         began_ns = time.time_ns()
         if hashlib.file_digest(file, "sha256").hexdigest() != digest:
             return False
-        is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < began_ns - RACY_MARGIN_NS
+        is_settled = max(status.st_mtime_ns, status.st_ctime_ns) < began_ns - manifest.RACY_MARGIN_NS
         if memory and is_settled and _check_name(os.fstat(file.fileno()), path, digest) == name:
             with contextlib.suppress(OSError):  # the next process hashes the file too
                 _remember(memory, name)
@@ -102,7 +100,7 @@ def _check_name(status: os.stat_result, path: Path, digest: str) -> str:
 
 def _is_remembered(memory: str, name: str) -> bool:
     try:
-        is_own = not distrust_own_part(os.lstat(memory), os.geteuid())
+        is_own = not trust.distrust_own_part(os.lstat(memory), os.geteuid())
     except OSError:
         return False
     return is_own and os.path.lexists(f"{memory}/{name}")
@@ -316,8 +314,8 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
             os.close(descriptor)  # nothing is mapped by its name
             raise
     above = Path(tempfile.gettempdir())
-    facts = LocalSystem().folder_facts(above)
-    problem = distrust(above.stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
+    facts = local_system.LocalSystem().folder_facts(above)
+    problem = trust.distrust(above.stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
     if problem:
         raise LoadError(
             f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)
@@ -331,7 +329,7 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
 def map_file(path: str, where: str) -> ctypes.CDLL:
     """Map a file as a library, after a check of its headers."""
     try:
-        with open_regular(path) as file:
+        with trust.open_regular(path) as file:
             problem = library_problem(file, platform.machine())
         if problem:
             raise LoadError(f"code of {where} can't be loaded: {problem}", hints=("copy, install or build it again",))
@@ -344,7 +342,7 @@ def map_file(path: str, where: str) -> ctypes.CDLL:
         ) from error
 
 
-def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Demand) -> bytes:
+def mapped_bytes(image: index.CodeImage, library: ctypes.CDLL, name: str, wanted: index.Demand) -> bytes:
     """Return a mapped library's bytes for an exported program, which takes the library as it was built.
 
     Raises
@@ -370,6 +368,6 @@ def library_bytes(library: ctypes.CDLL) -> bytes:
         The file is gone.
     """
     try:
-        return read_regular(library._name)  # noqa: SLF001 - the only record of it
+        return trust.read_regular(library._name)  # noqa: SLF001 - the only record of it
     except OSError as error:
         raise LoadError(f"the code of a loaded kernel can't be read again: {error}") from error

@@ -28,10 +28,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from be_runtime.jax.coordination import JobStore, JobStoreError, JobStoreSilentError
+from be_runtime.store import keys, lock, sharing
 from be_runtime.store.artifact import Artifact, unpack
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.lock import next_report
-from be_runtime.store.sharing import Say, Wanted, where_of
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
 
@@ -148,8 +146,8 @@ class Job:
     def __init__(
         self,
         find: Callable[[], JobStore | None],
-        say: Say,
-        whisper: Say,
+        say: sharing.Say,
+        whisper: sharing.Say,
         *,
         patience_s: float,
         stale_s: float = 3.0,
@@ -166,7 +164,7 @@ class Job:
         """See `Store.describe`."""
         return "another process of the job"
 
-    def get(self, wanted: Wanted) -> Artifact | None:
+    def get(self, wanted: sharing.Wanted) -> Artifact | None:
         """Return the artifact that another process made; None to build it here, or if the entry has come."""
         store = None if self._is_silent else self._find()
         if store is None:
@@ -177,9 +175,9 @@ class Job:
         except JobStoreError as error:
             self._report(f"{wanted.name}: built here", error)
             return None
-        return unpack(data, where_of(self), wanted.verify) if data else None
+        return unpack(data, sharing.where_of(self), wanted.verify) if data else None
 
-    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: sharing.Wanted, artifact: Artifact) -> None:
         """Give the other processes the artifact that this process built for them."""
         data = artifact.packed
         with self._claimed(wanted) as generation:
@@ -194,14 +192,14 @@ class Job:
                 self._whisper(f"{wanted.name}: not shared, as it is too large for the job's store")
                 generation.finish(large=True)
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
+    def abandon(self, wanted: sharing.Wanted, problem: str) -> None:
         """Tell the other processes to build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
-    def _claimed(self, wanted: Wanted) -> Iterator[_Generation | None]:
+    def _claimed(self, wanted: sharing.Wanted) -> Iterator[_Generation | None]:
         """Yield the generation that this process builds, None if it claimed none; then end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
@@ -221,7 +219,7 @@ class Job:
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 
-    def _report_difference(self, store: JobStore, wanted: Wanted) -> None:
+    def _report_difference(self, store: JobStore, wanted: sharing.Wanted) -> None:
         """Report if another process asks for a different kernel of this name; only the GPUs may differ.
 
         Kernels may be redefined, so the first request of a process is compared with the first of another, and so on.
@@ -240,7 +238,7 @@ class Job:
             return
         with contextlib.suppress(ValueError, zlib.error):
             theirs = _parse(zlib.decompressobj().decompress(store.get(at, _POLL_S) or b"", _LARGEST_KEY))
-            lines = CacheKey.from_json(str(theirs.get("key"))).explain(key)
+            lines = keys.CacheKey.from_json(str(theirs.get("key"))).explain(key)
             differs = "".join(f"\n  {line}" for line in lines[:_MOST_LINES] if not line.startswith("archs: "))
             if differs:
                 other, here = _process_in(theirs), f"process {store.process}"
@@ -250,7 +248,7 @@ class Job:
                     "make sources and options the same on all hosts, or give the kernels different names"
                 )
 
-    def _elect(self, store: JobStore, wanted: Wanted) -> bytes | None:
+    def _elect(self, store: JobStore, wanted: sharing.Wanted) -> bytes | None:
         """Become the builder and return None, or return the builder's artifact; None too if the entry has come."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
@@ -284,10 +282,10 @@ class Job:
         with contextlib.suppress(RuntimeError):  # no more threads: this process counts as dead
             thread.start()
 
-    def _is_builder_dead(self, generation: _Generation, wanted: Wanted, deadline: float) -> bool:
+    def _is_builder_dead(self, generation: _Generation, wanted: sharing.Wanted, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if the builder seems to be dead."""
         began = since = time.monotonic()
-        report_at, seen = next_report(_LOOK_S), None
+        report_at, seen = lock.next_report(_LOOK_S), None
         while (now := time.monotonic()) < deadline:
             done = generation.store.get(generation.at("done"), _LOOK_S)
             if done is not None:
@@ -301,13 +299,13 @@ class Job:
                 self._whisper(f"{wanted.name}: {generation.builder()} of the job has stopped building it")
                 return True
             if now - began >= report_at:
-                report_at = next_report(now - began)
+                report_at = lock.next_report(now - began)
                 self._say(
                     f"{wanted.name}: waiting for {generation.builder()}, which is building it ({now - began:.0f} s)"
                 )
         return True
 
-    def _take(self, generation: _Generation, wanted: Wanted) -> bytes | None:
+    def _take(self, generation: _Generation, wanted: sharing.Wanted) -> bytes | None:
         """Return the builder's artifact; None if there is none, or it is damaged."""
         done = _parse(generation.store.get(generation.at("done"), _POLL_S))
         builder = _process_in(done)

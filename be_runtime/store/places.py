@@ -20,17 +20,11 @@ from typing import Self
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
+from be_runtime.store import cache, folder, job, publish, sharing, signing
 from be_runtime.store.artifact import Artifact, unpack
-from be_runtime.store.cache import Entry, replace_private
-from be_runtime.store.folder import DIGEST, IMPORTED, cache_errors, make_way, own_folder
-from be_runtime.store.job import Job
-from be_runtime.store.publish import Building
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
-from be_runtime.store.sharing import Say, Shareable, Store, Wanted, pack_entry, unpack_entry, where_of
-from be_runtime.store.signing import Sign, Verifier
+from be_toolchain.machine import trust, zips
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust import LARGEST, distrust_entry, open_regular, read_regular
-from be_toolchain.machine.zips import open_archive, read_member
 from be_toolchain.terminal import printable_line
 
 _LONGEST = 600
@@ -54,7 +48,7 @@ class Imported:
     """
 
     def __init__(self, root: Path) -> None:
-        self.folder = Path(own_folder(str(root)), IMPORTED)
+        self.folder = Path(folder.own_folder(str(root)), folder.IMPORTED)
         self.secrets: tuple[str, ...] = ()
 
     def describe(self) -> str:
@@ -66,18 +60,18 @@ class Imported:
         """True if anything was imported."""
         return self.folder.is_dir()
 
-    def get(self, wanted: Wanted) -> Artifact | None:
+    def get(self, wanted: sharing.Wanted) -> Artifact | None:
         """See `Store.get`. An artifact that another user could have written counts as missing."""
         path = self._path(wanted.key.digest)
         data = b""
         with contextlib.suppress(OSError):
             for status in (self.folder.lstat(), path.parent.lstat()):
-                if not stat.S_ISDIR(status.st_mode) or distrust_entry(status, os.geteuid()):
+                if not stat.S_ISDIR(status.st_mode) or trust.distrust_entry(status, os.geteuid()):
                     return None
-            data = read_regular(path, judge=distrust_entry, follows_link=False)
-        return unpack(data, where_of(self), wanted.verify) if data else None  # a crash may leave an empty file
+            data = trust.read_regular(path, judge=trust.distrust_entry, follows_link=False)
+        return unpack(data, sharing.where_of(self), wanted.verify) if data else None  # a crash may leave an empty file
 
-    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: sharing.Wanted, artifact: Artifact) -> None:
         """See `Store.put`. It does nothing: only a person imports artifacts."""
 
     def store(self, digest: str, data: bytes) -> None:
@@ -89,9 +83,9 @@ class Imported:
             The file can't be written.
         """
         path = self._path(digest)
-        with cache_errors(str(path)):
-            make_way(str(path.parent))
-            replace_private(str(path), data, is_new=True)
+        with folder.cache_errors(str(path)):
+            folder.make_way(str(path.parent))
+            cache.replace_private(str(path), data, is_new=True)
 
     def archives(self) -> list[tuple[Path, os.stat_result]]:
         """List the files of the artifacts and their stats."""
@@ -152,7 +146,7 @@ class ExportWriter:
             raise ArgumentError(f"{self._path} can't be written: {error.strerror}") from error
 
 
-def read_export(path: Path, verify: Verifier | None = None) -> Iterator[Artifact]:
+def read_export(path: Path, verify: signing.Verifier | None = None) -> Iterator[Artifact]:
     """Iterate over the artifacts in an export file; check the hashes of each, and its signature with `verify`.
 
     Raises
@@ -161,7 +155,7 @@ def read_export(path: Path, verify: Verifier | None = None) -> Iterator[Artifact
         The file does not exist, is damaged, has another format, or has an artifact without a trusted signature.
     """
     try:
-        with open_regular(path) as file, open_archive(file) as opened:
+        with trust.open_regular(path) as file, zips.open_archive(file) as opened:
             members = opened.infolist()
             names = [member.filename for member in members]
             if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):
@@ -178,12 +172,14 @@ def read_export(path: Path, verify: Verifier | None = None) -> Iterator[Artifact
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _read_artifact(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verifier | None, path: Path) -> Artifact:
+def _read_artifact(
+    opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: signing.Verifier | None, path: Path
+) -> Artifact:
     name = member.filename
-    if not DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+    if not folder.DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
         raise ArgumentError(f"{path} has {name!r}, which is no artifact")
     try:
-        artifact = unpack(read_member(opened, name, LARGEST), f"{path}: the artifact {name[:12]}", verify)
+        artifact = unpack(zips.read_member(opened, name, trust.LARGEST), f"{path}: the artifact {name[:12]}", verify)
     except ValueError as error:
         raise ArgumentError(f"{path}: the artifact {name[:12]} can't be read: {error}") from error
     except LoadError as problem:
@@ -211,16 +207,16 @@ class Exchange:
         Shows the user the reason that an artifact is not used.
     """
 
-    wanted: Wanted
-    share: Shareable
-    stores: Sequence[Store]
+    wanted: sharing.Wanted
+    share: sharing.Shareable
+    stores: Sequence[sharing.Store]
     offers: bool
-    sign: Sign | None
-    say: Say
-    _asked: list[Store] = field(default_factory=list, init=False)
+    sign: signing.Sign | None
+    say: sharing.Say
+    _asked: list[sharing.Store] = field(default_factory=list, init=False)
     _found: Artifact | None = field(default=None, init=False)
 
-    def get(self, building: Building, *, force: bool) -> bool:
+    def get(self, building: publish.Building, *, force: bool) -> bool:
         """Make the entry from the first store that has it; return False if none has it, or `force` asks for a build."""
         if force:
             self._asked = [*self.stores]
@@ -230,7 +226,7 @@ class Exchange:
             try:
                 artifact = store.get(self.wanted)
                 if artifact is not None:
-                    output = unpack_entry(artifact, self.share, building.folder, store.describe())
+                    output = sharing.unpack_entry(artifact, self.share, building.folder, store.describe())
             except Exception as problem:  # noqa: BLE001 - no answer of a store ends a load
                 shutil.rmtree(building.folder)
                 building.folder.mkdir(mode=0o700)
@@ -245,23 +241,25 @@ class Exchange:
                 return True
         return False
 
-    def _report(self, store: Store, problem: Exception) -> None:
+    def _report(self, store: sharing.Store, problem: Exception) -> None:
         """Show the user the reason that an artifact is not used, without the store's secrets."""
         if not isinstance(problem, BeRuntimeError):
-            problem = LoadError(f"{where_of(store)} can't be used here: {problem!r}")
+            problem = LoadError(f"{sharing.where_of(store)} can't be used here: {problem!r}")
         text = problem.message
         for secret in store.secrets:
             text = text.replace(secret, "...")
         shown = printable_line(f"{self.wanted.name}: {text}"[:_LONGEST])
         self.say("; ".join([shown, "it is not used", *problem.hints]))
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: cache.Entry) -> None:
         """Give an entry's artifact to the stores that did not have it."""
         if not self.offers:
             return
         try:
             packed = (
-                self._found.packed if self._found else pack_entry(entry.path, entry.manifest, self.share, self.sign)
+                self._found.packed
+                if self._found
+                else sharing.pack_entry(entry.path, entry.manifest, self.share, self.sign)
             )
         except LoadError as problem:
             self.abandon(problem.message)
@@ -272,12 +270,12 @@ class Exchange:
     def abandon(self, problem: str) -> None:
         """Tell the job's processes, if they were asked, that this process will not put the artifact."""
         for store in self._asked:
-            if isinstance(store, Job):
+            if isinstance(store, job.Job):
                 store.abandon(self.wanted, problem)
 
 
 def open_exchange(
-    share: Callable[[], Shareable],
+    share: Callable[[], sharing.Shareable],
     name: str,
     has_come: Callable[[], bool],
     settings: Settings,
@@ -304,7 +302,7 @@ def open_exchange(
     """
     source = name_remote(settings, system, say)
     imported = Imported(cache_dir)
-    stores: list[Store] = [imported] if imported.is_there else []
+    stores: list[sharing.Store] = [imported] if imported.is_there else []
     if settings.cluster:
         stores.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
     remote = open_remote(source, settings, say)
@@ -314,7 +312,7 @@ def open_exchange(
         return None
     shared = share()
     return Exchange(
-        Wanted(shared.key, name, has_come, open_verifier(source)),
+        sharing.Wanted(shared.key, name, has_come, open_verifier(source)),
         shared,
         stores,
         offers=settings.shares,
@@ -324,6 +322,6 @@ def open_exchange(
 
 
 @functools.lru_cache(maxsize=2)
-def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> Job:
+def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> job.Job:
     """Return the process's one link to the other processes of its job, which remembers the requests."""
-    return Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)
+    return job.Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)

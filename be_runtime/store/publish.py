@@ -17,17 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import (
-    BuildOutput,
-    Entry,
-    Lookup,
-    Recorded,
-    look_up,
-    read_manifest,
-    variant_folders,
-    write_private,
-)
-from be_runtime.store.examine import has_stat, record_file, record_stat
+from be_runtime.store import cache, examine, keys, lock
 from be_runtime.store.folder import (
     KEY,
     MANIFEST,
@@ -44,8 +34,6 @@ from be_runtime.store.folder import (
     staging_root,
     variant_name,
 )
-from be_runtime.store.keys import CacheKey
-from be_runtime.store.lock import THIS_PROCESS, Flock, OnWait, key_lock
 from be_runtime.store.manifest import FileRecord, Files, Making, Manifest, group_absent, on_disk, render_manifest
 from be_toolchain.machine.trust import NotRegularError
 
@@ -110,7 +98,7 @@ def builder_of(base: str, digest: str) -> str:
                 if match["host"] != host_id():
                     return f"process {pid} on another host"
                 if is_alive(pid):
-                    return THIS_PROCESS if pid == os.getpid() else f"process {pid}"
+                    return lock.THIS_PROCESS if pid == os.getpid() else f"process {pid}"
     return "another process"
 
 
@@ -197,7 +185,7 @@ def build_began(folder: str, now_ns: int) -> int:
     return min(os.stat(folder).st_ctime_ns, now_ns)
 
 
-def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
+def publish(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutput) -> tuple[str, Manifest]:
     """Move a build's outputs into a new entry of `key`. After an error the call may be repeated.
 
     Returns
@@ -213,8 +201,8 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
         The entry can't be written.
     """
     manifest = _describe(base, key, stage, output)
-    write_private(f"{stage.entry}/{KEY}", key.to_json())
-    write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
+    cache.write_private(f"{stage.entry}/{KEY}", key.to_json())
+    cache.write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
     folder = key_folder(base, key.digest)
     variant = f"{folder}/{variant_name(manifest.created_ns, os.urandom(4).hex())}"
     while True:
@@ -234,7 +222,7 @@ def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
 
     A removed library stays mapped in processes that have loaded it: its file is unlinked, never written to.
     """
-    for folder in {*damaged, *superseded(variant_folders(base, digest), time.time_ns())}:
+    for folder in {*damaged, *superseded(cache.variant_folders(base, digest), time.time_ns())}:
         with contextlib.suppress(OSError):
             discard(base, folder, digest)
 
@@ -252,9 +240,9 @@ def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
     return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
 
 
-def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
+def _describe(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutput) -> Manifest:
     """Collect the outputs, hash all files, and note the inputs that changed meanwhile."""
-    known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
+    known = output.recorded or cache.Recorded(stage.began_ns, time.time_ns(), {})
     seconds = time.monotonic() - stage.began_s + (stage.began_ns - known.began_ns) / 1e9
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
@@ -265,7 +253,7 @@ def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Ma
     dependencies: dict[str, FileRecord | None] = {path: records.get(path) for path in read}
     others: dict[str, FileRecord | None] = {path: records.get(path) for path in looked_at}
     for path in appeared:  # the build could not use it: for its permissions, or as it is a folder
-        others[path] = record_stat(path, path) if os.path.isfile(path) else None
+        others[path] = examine.record_stat(path, path) if os.path.isfile(path) else None
     both = {**dependencies, **others}
     uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
     in_doubt = [record for record in both.values() if record and record.ctime_ns >= known.began_ns]
@@ -311,7 +299,7 @@ def _collect(stage: Stage, name: str) -> FileRecord:
 
             shutil.copyfile(source, target)
     os.chmod(target, 0o600)
-    return record_file(target, name)
+    return examine.record_file(target, name)
 
 
 def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
@@ -327,12 +315,12 @@ def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
 def record_dependency(path: str) -> FileRecord | None:
     """Return a dependency's record; None if the file is gone or is no regular file."""
     try:
-        return record_file(path, path)
+        return examine.record_file(path, path)
     except (FileNotFoundError, NotRegularError):
         return None
 
 
-def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
+def record_files(paths: Iterable[Path | str], known: cache.Recorded) -> cache.Recorded:
     """Hash files once for several outputs of a build; missing files are left out.
 
     Parameters
@@ -353,7 +341,7 @@ def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
 def _is_as_recorded(record: FileRecord) -> bool:
     """Return whether a dependency's stat is still the recorded one."""
     try:
-        return has_stat(record, os.stat(record.path))
+        return examine.has_stat(record, os.stat(record.path))
     except OSError:
         return False
 
@@ -364,7 +352,7 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
     A file that still matches such a record has not changed during the build, whatever its file system's clock says. A
     clock that is ahead dates all changes after the build's start, and without this check every load would build again.
     """
-    manifests = (read_manifest(folder, digest) for folder in variant_folders(base, digest))
+    manifests = (cache.read_manifest(folder, digest) for folder in cache.variant_folders(base, digest))
     older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
     return {record for manifest in older for record in manifest.dependencies.records}
 
@@ -380,24 +368,24 @@ class Building:
         An empty folder for the build; it is removed at the end.
     """
 
-    def __init__(self, base: str, key: CacheKey, *, force: bool) -> None:
-        self.entry: Entry | None = None
+    def __init__(self, base: str, key: keys.CacheKey, *, force: bool) -> None:
+        self.entry: cache.Entry | None = None
         self.folder = Path()
         self._base, self._key, self._force = base, key, force
         self._stage: Stage | None = None
         self._seen: list[str] = []
 
-    def publish(self, output: BuildOutput) -> None:
+    def publish(self, output: cache.BuildOutput) -> None:
         """Make an entry from the outputs in the folder."""
         stage = self._stage
         assert stage is not None, "the build is open"
         with cache_errors(self._base):
             path, manifest = repeatedly(lambda: publish(self._base, self._key, stage, output))
-        self.entry = Entry(Path(path), manifest, built=True, reason=stage.reason)
+        self.entry = cache.Entry(Path(path), manifest, built=True, reason=stage.reason)
 
     def is_there(self) -> bool:
         """Return whether another machine has put a valid entry into the cache meanwhile."""
-        return look_up(self._base, self._key.digest).manifest is not None
+        return cache.look_up(self._base, self._key.digest).manifest is not None
 
     def take(self) -> None:
         """Take the entry that another machine has put into the cache.
@@ -407,25 +395,25 @@ class Building:
         CacheError
             The entry is not valid here.
         """
-        found = look_up(self._base, self._key.digest)
+        found = cache.look_up(self._base, self._key.digest)
         if found.manifest is None:
             name = self._key.name or self._key.kind
             raise CacheError(f"{name} was built by another machine, but not for this one: {found.problem}")
-        self.entry = Entry(Path(found.folder), found.manifest, built=False)
+        self.entry = cache.Entry(Path(found.folder), found.manifest, built=False)
 
     def _holder(self) -> str:
         return builder_of(self._base, self._key.digest)
 
     def _has_come(self) -> bool:
         """Return whether the entry exists already: the lock's holder may release the lock late, or hang."""
-        before, self._seen = self._seen, variant_folders(self._base, self._key.digest)
+        before, self._seen = self._seen, cache.variant_folders(self._base, self._key.digest)
         return self._seen != before and not self._force and self.is_there()
 
     @contextlib.contextmanager
-    def opened(self, timeout_s: float | None, on_wait: OnWait | None, flock: Flock) -> Iterator[Building]:
+    def opened(self, timeout_s: float | None, on_wait: lock.OnWait | None, flock: lock.Flock) -> Iterator[Building]:
         """Hold the key's lock; make the folder unless another process has built the entry during the wait."""
         base, digest = self._base, self._key.digest
-        with key_lock(
+        with lock.key_lock(
             lock_file(base, digest),
             timeout_s=timeout_s,
             on_wait=on_wait,
@@ -433,9 +421,9 @@ class Building:
             is_needless=self._has_come,
             flock=flock,
         ):
-            found = Lookup(problem="a rebuild was requested") if self._force else look_up(base, digest)
+            found = cache.Lookup(problem="a rebuild was requested") if self._force else cache.look_up(base, digest)
             if found.manifest is not None:
-                self.entry = Entry(Path(found.folder), found.manifest, built=False)
+                self.entry = cache.Entry(Path(found.folder), found.manifest, built=False)
                 yield self
                 return
             staging = _new_staging(base, digest)

@@ -14,15 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from be_runtime.errors import LoadError
-from be_runtime.own_files import HERE
+from be_runtime import errors, own_files
+from be_runtime.store import cache, index, keys, publish, signing
 from be_runtime.store.artifact import Artifact, open_own, pack, write_images
-from be_runtime.store.cache import BuildOutput, Recorded
-from be_runtime.store.index import Inputs, render_index
-from be_runtime.store.keys import CacheKey
 from be_runtime.store.manifest import NO_FILES, AbsentNames, FileRecord, Files, Manifest, group_absent
-from be_runtime.store.publish import build_began, record_dependency
-from be_runtime.store.signing import Sign, Verifier
 from be_toolchain.machine.local_system import stamp_path
 
 Say = Callable[[str], object]
@@ -67,10 +62,10 @@ class Wanted(NamedTuple):
         The keys that are trusted.
     """
 
-    key: CacheKey
+    key: keys.CacheKey
     name: str
     has_come: Callable[[], bool]
-    verify: Verifier | None = None
+    verify: signing.Verifier | None = None
 
 
 class Store(Protocol):
@@ -148,7 +143,7 @@ class Roots(NamedTuple):
         return found[0].decode("utf-8", "replace") if found else ""
 
 
-def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
+def key_roots(key: keys.CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
     """Return the roots of a key: the author's folders, the toolkit, the compiler, and the machine's roots.
 
     An author's folder below another folder of the search gets no name of its own. A compiler finds its files by either
@@ -189,7 +184,7 @@ def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterab
     return Roots(tuple(distinct.items()))
 
 
-def _searched_by_flags(key: CacheKey, toolchain: Mapping[str, str]) -> Iterator[str]:
+def _searched_by_flags(key: keys.CacheKey, toolchain: Mapping[str, str]) -> Iterator[str]:
     """Iterate over the folders that flags and variables such as CPATH name."""
     variables = (value for name, value in toolchain.items() if name.startswith("env."))
     for text in (*key.texts("cflags"), *variables):
@@ -197,9 +192,9 @@ def _searched_by_flags(key: CacheKey, toolchain: Mapping[str, str]) -> Iterator[
             yield path[max(path.find("/"), 0) :].rstrip("/")
 
 
-def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
+def movable_key(key: keys.CacheKey, roots: Roots) -> keys.CacheKey:
     """Return the key of the same build on any machine with the same components."""
-    key = CacheKey(key.kind, tuple(field for field in key.fields if field[0] != HERE))
+    key = keys.CacheKey(key.kind, tuple(field for field in key.fields if field[0] != own_files.HERE))
     texts = {label: key.texts(label) for label, _ in key.fields}
     own = naming_flags(roots, is_cuda=key.texts("language") == ("cuda",))
     flags = key.texts("cflags")
@@ -234,7 +229,7 @@ def _count_naming(flags: Sequence[str]) -> int:
     return count
 
 
-def unnamed_paths(key: CacheKey) -> tuple[str, ...]:
+def unnamed_paths(key: keys.CacheKey) -> tuple[str, ...]:
     """Return the paths in a movable key, one a line: only machines with equal paths share its entry."""
     fields = ((label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label))
     return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))
@@ -253,12 +248,12 @@ class Shareable(NamedTuple):
         The list of functions that a build here would write; an artifact of a module with another list is not used.
     """
 
-    key: CacheKey
+    key: keys.CacheKey
     roots: Roots
     functions: str | None = None
 
 
-def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | None = None) -> bytes:
+def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: signing.Sign | None = None) -> bytes:
     """Return the artifact of an entry as one file, with its inputs.
 
     Raises
@@ -268,20 +263,20 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     """
     name = f"{manifest.name} {manifest.digest[:12]}"
     if manifest.uncertain:
-        raise LoadError(
+        raise errors.LoadError(
             f"{name} is for one process alone, since {manifest.uncertain[0]} may have changed during the build"
         )
     try:
         artifact = open_own(folder)._replace(is_checked=False)
         images = {digest: artifact.image(digest) for digest in artifact.table.images}
     except OSError as error:
-        raise LoadError(f"{name} can't be read: {error.strerror}: {error.filename}") from error
-    except LoadError as error:
-        raise error if os.path.exists(folder) else LoadError(f"{name} was removed just now") from error
-    for what, data in (("index", render_index(artifact.table).encode()), *images.items()):
+        raise errors.LoadError(f"{name} can't be read: {error.strerror}: {error.filename}") from error
+    except errors.LoadError as error:
+        raise error if os.path.exists(folder) else errors.LoadError(f"{name} was removed just now") from error
+    for what, data in (("index", index.render_index(artifact.table).encode()), *images.items()):
         if named := share.roots.named_in(data):
-            raise LoadError(f"{name} is for this machine alone: its {what[:12]} names the folder {named}")
-    inputs = Inputs(
+            raise errors.LoadError(f"{name} is for this machine alone: its {what[:12]} names the folder {named}")
+    inputs = index.Inputs(
         digest=share.key.digest,
         kind=manifest.kind,
         name=manifest.name,
@@ -294,7 +289,7 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     return pack(artifact.table._replace(inputs=inputs), images, sign)
 
 
-def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: str) -> BuildOutput:
+def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: str) -> cache.BuildOutput:
     """Write an artifact into a folder as the outputs of a build, if a build here would read the same inputs.
 
     Parameters
@@ -312,23 +307,23 @@ def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: st
     LoadError
         The artifact is of another entry, or made from other files than this machine's.
     """
-    began_ns = build_began(str(staging), time.time_ns())
+    began_ns = publish.build_began(str(staging), time.time_ns())
     where, table = artifact.where, artifact.table
     inputs = table.inputs
     if inputs is None or inputs.digest != share.key.digest:
-        raise LoadError(f"{where} is of another entry")
+        raise errors.LoadError(f"{where} is of another entry")
     if share.functions is not None and [row.get("functions") for row in table.modules.values()] != [share.functions]:
-        raise LoadError(f"{where} is damaged: its list of functions is not what a build here would write")
+        raise errors.LoadError(f"{where} is damaged: its list of functions is not what a build here would write")
     try:
         roots = _without_links(share.roots)
         read, others = _local(inputs.dependencies, roots, where), _local(inputs.others, roots, where)
-        recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}, where))
+        recorded = cache.Recorded(began_ns, time.time_ns(), _compared({**others, **read}, where))
         absent = _absent_here(inputs.absent, roots, where)
         images = {digest: artifact.image(digest) for digest in table.images}
         names = write_images(staging, table._replace(inputs=None), images)
     except (OSError, ValueError) as error:  # such as a folder instead of a header, or a name that is not valid here
-        raise LoadError(f"{where} can't be used here: {error}") from error
-    return BuildOutput(names, tuple(read), tuple(others), absent, recorded, source=source)
+        raise errors.LoadError(f"{where} can't be used here: {error}") from error
+    return cache.BuildOutput(names, tuple(read), tuple(others), absent, recorded, source=source)
 
 
 def _compared(files: Mapping[str, str], where: str) -> dict[str, FileRecord]:
@@ -340,11 +335,11 @@ def _compared(files: Mapping[str, str], where: str) -> dict[str, FileRecord]:
     records, until = {}, time.monotonic() + _PATIENCE_S
     for path, digest in files.items():
         stamp = None if NO_FILES.match(os.path.realpath(path)) else stamp_path(path)
-        record = record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
+        record = publish.record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
         if record is None or record.sha256 != digest:
-            raise LoadError(f"{where} was built with another {path} than the one here")
+            raise errors.LoadError(f"{where} was built with another {path} than the one here")
         if time.monotonic() > until:
-            raise LoadError(f"{where} is made from more than can be compared in {_PATIENCE_S:g} s")
+            raise errors.LoadError(f"{where} is made from more than can be compared in {_PATIENCE_S:g} s")
         records[path] = record
     return records
 
@@ -369,7 +364,7 @@ def _local(files: Iterable[tuple[str, str]], roots: Roots, where: str) -> dict[s
     for named, digest in files:
         paths = roots.paths(named)
         if not paths:
-            raise LoadError(f"{where} was built with {named}, and there is no such folder here")
+            raise errors.LoadError(f"{where} was built with {named}, and there is no such folder here")
         found |= dict.fromkeys([*filter(os.path.exists, paths)] or paths[:1], digest)
     return found
 
@@ -388,7 +383,7 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots,
     """
     folders = [roots.paths(named) for named, *_ in rows]
     if not all(folders):
-        raise LoadError(f"{where} was built with folders that are not here")
+        raise errors.LoadError(f"{where} was built with folders that are not here")
     paths = tuple(
         f"{folder.rstrip('/')}/{name}"
         for found, (_, _, names) in zip(folders, rows, strict=True)
@@ -397,11 +392,11 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots,
     )
     present = group_absent(paths)[1]
     if present:
-        raise LoadError(f"{where} was built where there is no {present[0]}")
+        raise errors.LoadError(f"{where} was built where there is no {present[0]}")
     inodes = [next(filter(None, map(_inode, found)), 0) for found in folders]
     pairs = {(row[1], inode) for row, inode in zip(rows, inodes, strict=True) if inode}
     if not len(pairs) == len({same for same, _ in pairs}) == len({inode for _, inode in pairs}):
-        raise LoadError(f"{where} was built where other folders are links to one another")
+        raise errors.LoadError(f"{where} was built where other folders are links to one another")
     return paths
 
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from be_toolchain.arch import Arch
-from be_toolchain.errors import Probe
+from be_toolchain import arch, errors, values
 from be_toolchain.find.coherence import Rejection
 from be_toolchain.find.compilers import Candidate
-from be_toolchain.known import layouts
-from be_toolchain.known.layouts import parse_dist_infos
-from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
+from be_toolchain.known import layouts, versions
 from be_toolchain.machine.system import System
-from be_toolchain.values import ClangCuda, Component, CudaToolkit, HostCompiler
 
 _FILES = {
     "ptxas": "bin/ptxas",
@@ -46,11 +42,11 @@ class Clang(NamedTuple):
         The architectures that it compiles for, sorted.
     """
 
-    compiler: HostCompiler
-    archs: tuple[Arch, ...]
+    compiler: values.HostCompiler
+    archs: tuple[arch.Arch, ...]
 
 
-def judge_clang(compiler: HostCompiler) -> str:
+def judge_clang(compiler: values.HostCompiler) -> str:
     """Return the reason why a compiler can't compile CUDA 12's headers; empty when it probably can.
 
     Examples
@@ -71,7 +67,9 @@ def judge_clang(compiler: HostCompiler) -> str:
     return ""
 
 
-def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tuple[tuple[Probe, ...], Clang | None]:
+def find_clang(
+    system: System, compilers: Iterable[values.HostCompiler | errors.Probe]
+) -> tuple[tuple[errors.Probe, ...], Clang | None]:
     """Find the first clang that compiles CUDA 12; also return every compiler that was tried.
 
     Parameters
@@ -81,26 +79,26 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
     compilers : iterable of HostCompiler or Probe
         The compilers to try, best first.
     """
-    probes: list[Probe] = []
+    probes: list[errors.Probe] = []
     for found in compilers:
-        if isinstance(found, Probe):
+        if isinstance(found, errors.Probe):
             probes.append(found)
             continue
         reason = judge_clang(found)
-        archs: tuple[Arch, ...] = ()
+        archs: tuple[arch.Arch, ...] = ()
         if not reason:
             command = (str(found.path), "--target=nvptx64", "--print-supported-cpus")
-            archs = parse_sm_listed(system.run(command, unset=layouts.PROBE_UNSET).text)
+            archs = versions.parse_sm_listed(system.run(command, unset=layouts.PROBE_UNSET).text)
         if not reason and archs:
             chosen = f"clang {found.version}, the first in the search order that compiles CUDA 12"
-            probes.append(Probe(found.found_via, str(found.path), chosen, chosen=True))
+            probes.append(errors.Probe(found.found_via, str(found.path), chosen, chosen=True))
             return tuple(probes), Clang(found, archs)
         reason = reason or f"clang {found.version} was built without the target for NVIDIA GPUs"
-        probes.append(Probe(found.found_via, str(found.path), reason))
+        probes.append(errors.Probe(found.found_via, str(found.path), reason))
     return tuple(probes), None
 
 
-def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> CudaToolkit | Rejection:
+def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> values.CudaToolkit | Rejection:
     """Make a toolkit of a folder of joined wheels and a clang.
 
     Parameters
@@ -120,18 +118,18 @@ def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> Cu
         return Rejection(reason=f"the CUDA 12 wheels in {root} lack {', '.join(missing)}", hint=hint)
     ptxas = str(files["ptxas"])
     answer, helped = system.run_all(((ptxas, "--version"), (ptxas, "--help")), unset=layouts.PROBE_UNSET)
-    version = parse_tool_version(answer.text)
+    version = versions.parse_tool_version(answer.text)
     if version is None:
         return Rejection(reason=f"ptxas does not report its version ({answer.why_failed or 'unknown text'})")
-    components = [Component("ptxas", files["ptxas"], version.version, "ptxas --version")]
-    recorded = parse_dist_infos(system.list_dir(root.parent.parent))
+    components = [values.Component("ptxas", files["ptxas"], version.version, "ptxas --version")]
+    recorded = layouts.parse_dist_infos(system.list_dir(root.parent.parent))
     for name, wheel in _OF_WHEEL.items():
         source = "dist-info" if wheel in recorded else ""
-        components.append(Component(name, files[name], recorded.get(wheel, ""), source))
-    return CudaToolkit(
+        components.append(values.Component(name, files[name], recorded.get(wheel, ""), source))
+    return values.CudaToolkit(
         root=root,
-        release=release_of(version.version),
-        compiler=ClangCuda(host=clang.compiler),
+        release=versions.release_of(version.version),
+        compiler=values.ClangCuda(host=clang.compiler),
         layout="clang",
         include_dirs=(root / "include",),
         library_dirs=(root / "lib",),
@@ -141,6 +139,6 @@ def examine_clang_tree(system: System, candidate: Candidate, clang: Clang) -> Cu
         fatbinary=files["fatbinary"],
         libdevice=files["libdevice"],
         components=tuple(components),
-        archs=tuple(sorted({*clang.archs} & {*parse_sm_listed(helped.text)})),
+        archs=tuple(sorted({*clang.archs} & {*versions.parse_sm_listed(helped.text)})),
         found_via=candidate.found_via,
     )

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from be_toolchain.errors import Probe, correct
-from be_toolchain.known import layouts
-from be_toolchain.known.versions import parse_host_version, version_key
+from be_toolchain import errors, settings, values
+from be_toolchain.known import layouts, versions
 from be_toolchain.machine.files import OTHER_STORE, ZIG_PREFIX, distrust_managed, find_managed, find_store
 from be_toolchain.machine.system import System
-from be_toolchain.settings import Preferences
-from be_toolchain.values import HostCompiler
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that stand before a compiler in ``CXX``."""
@@ -40,12 +37,12 @@ class Candidate(NamedTuple):
     is_joined: bool = False
 
     @property
-    def probe(self) -> Probe:
+    def probe(self) -> errors.Probe:
         """The place without a reason for or against it."""
-        return Probe(self.found_via, str(self.path))
+        return errors.Probe(self.found_via, str(self.path))
 
 
-Found = Candidate | Probe
+Found = Candidate | errors.Probe
 
 
 def conda_prefixes(system: System) -> tuple[Path, ...]:
@@ -72,7 +69,7 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]
         yield Candidate(path, variable)
     else:
         reason = "no g++ in this folder" if is_folder else "no such program"
-        yield Probe(variable, value, reason, correct(variable))
+        yield errors.Probe(variable, value, reason, errors.correct(variable))
 
 
 def _split(value: str) -> list[str]:
@@ -91,7 +88,7 @@ def from_conda(system: System) -> Iterator[Found]:
         names += [name for plain, _ in layouts.CXX_FAMILIES for name in plain]
         programs = [path for name in names if system.is_program(path := prefix / "bin" / name)]
         if not programs:
-            yield Probe("conda", str(prefix), "no C++ compiler in this conda prefix")
+            yield errors.Probe("conda", str(prefix), "no C++ compiler in this conda prefix")
         for path in programs:
             yield Candidate(path, "conda")
 
@@ -100,7 +97,7 @@ def from_managed(system: System) -> Iterator[Found]:
     """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
     store = find_store(system)
     if store.problem:
-        yield Probe("managed", str(store.path), store.problem, OTHER_STORE)
+        yield errors.Probe("managed", str(store.path), store.problem, OTHER_STORE)
     for name in find_managed(system, ZIG_PREFIX):
         assert store.path is not None
         path = store.path / name / "bin" / "clang++"
@@ -113,7 +110,7 @@ def from_path(system: System) -> Iterator[Found]:
     for names, prefix in layouts.CXX_FAMILIES:
         for name in names:
             path = system.which(name)
-            yield Probe("PATH", name, "not on PATH") if path is None else Candidate(path, "PATH")
+            yield errors.Probe("PATH", name, "not on PATH") if path is None else Candidate(path, "PATH")
         yield from _versioned(system, prefix)
 
 
@@ -124,15 +121,15 @@ def _versioned(system: System, prefix: str) -> Iterator[Found]:
         for name in system.list_dir(folder):
             version = name.removeprefix(prefix)
             if version != name and version.replace(".", "").isdigit() and system.is_program(folder / name):
-                programs.append((version_key(version), folder / name))
+                programs.append((versions.version_key(version), folder / name))
     if not programs:
-        yield Probe("PATH", f"{prefix}<version>", "none on PATH")
+        yield errors.Probe("PATH", f"{prefix}<version>", "none on PATH")
     for _, path in sorted(programs, key=lambda row: row[0], reverse=True):
         yield Candidate(path, "PATH")
 
 
 def host_candidates(
-    system: System, preferences: Preferences, requested: Path | None, *, for_cuda: bool
+    system: System, preferences: settings.Preferences, requested: Path | None, *, for_cuda: bool
 ) -> Iterator[Found]:
     """Yield every place for a C++ compiler, best first; only the named one if the caller or ``BE_CXX`` names one."""
     if requested is not None:
@@ -154,21 +151,21 @@ def host_candidates(
             yield found.probe._replace(reason="its C++ library is libc++, which CUDA's headers refuse on x86")
 
 
-def probe_compiler(system: System, candidate: Candidate) -> HostCompiler | Probe:
+def probe_compiler(system: System, candidate: Candidate) -> values.HostCompiler | errors.Probe:
     """Run a program to identify the compiler; return a probe with the reason if it can't be used."""
     path, found_via, _ = candidate
     answer, machine = system.run_all(((str(path), "-v"), (str(path), "-dumpmachine")), unset=layouts.PROBE_UNSET)
-    found = parse_host_version(answer.text)
+    found = versions.parse_host_version(answer.text)
     if found is None:
-        return Probe(found_via, str(path), answer.why_failed or "it is neither gcc nor clang", NO_ANSWER)
+        return errors.Probe(found_via, str(path), answer.why_failed or "it is neither gcc nor clang", NO_ANSWER)
     if found.install_file is not None:
         system.stat(found.install_file)
     least = layouts.MIN_CXX_MAJOR[found.family]
-    if version_key(found.version)[0] < least:
+    if versions.version_key(found.version)[0] < least:
         reason = f"{found.family} {found.version} is older than {found.family} {least}, the first with C++17"
-        return Probe(found_via, str(path), reason)
+        return errors.Probe(found_via, str(path), reason)
     target, content = found.target or machine.stdout.strip(), identify_files(system, path)
-    return HostCompiler(path, found.family, found.version, target, found_via, found.banner, content)
+    return values.HostCompiler(path, found.family, found.version, target, found_via, found.banner, content)
 
 
 _HEAD_BYTES = 1 << 16
@@ -200,27 +197,27 @@ class Compilers:
         The only compiler that the caller accepts.
     """
 
-    def __init__(self, system: System, preferences: Preferences, requested: Path | None) -> None:
+    def __init__(self, system: System, preferences: settings.Preferences, requested: Path | None) -> None:
         self._system = system
         self._preferences = preferences
         self._requested = requested
-        self._asked: dict[Path, HostCompiler | Probe] = {}
+        self._asked: dict[Path, values.HostCompiler | errors.Probe] = {}
 
-    def each(self, *, for_cuda: bool) -> Iterator[HostCompiler | Probe]:
+    def each(self, *, for_cuda: bool) -> Iterator[values.HostCompiler | errors.Probe]:
         """Yield every compiler that works, best first, and a probe for every place without one."""
         seen: set[Path] = set()
         for candidate in host_candidates(self._system, self._preferences, self._requested, for_cuda=for_cuda):
-            if isinstance(candidate, Probe):
+            if isinstance(candidate, errors.Probe):
                 yield candidate
             elif candidate.path not in seen:
                 seen.add(candidate.path)
                 yield self._ask(candidate)
 
-    def _ask(self, candidate: Candidate) -> HostCompiler | Probe:
+    def _ask(self, candidate: Candidate) -> values.HostCompiler | errors.Probe:
         """Ask a program once; a later step that finds the same program is named in the answer instead."""
         if candidate.path not in self._asked:
             self._asked[candidate.path] = probe_compiler(self._system, candidate)
         answer = self._asked[candidate.path]._replace(found_via=candidate.found_via)
-        if isinstance(answer, Probe) and candidate.found_via in self._preferences.compiler_names:
-            return answer._replace(hint=correct(candidate.found_via))
+        if isinstance(answer, errors.Probe) and candidate.found_via in self._preferences.compiler_names:
+            return answer._replace(hint=errors.correct(candidate.found_via))
         return answer

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from be_toolchain import settings
-from be_toolchain.errors import Probe, correct
+from be_toolchain import errors, settings
 from be_toolchain.find.compilers import Candidate, Found, conda_prefixes
 from be_toolchain.known import layouts
-from be_toolchain.known.layouts import Layout, parse_dist_infos
 from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json, version_key
 from be_toolchain.machine.files import (
     CUDA_PREFIX,
@@ -22,14 +20,13 @@ from be_toolchain.machine.files import (
     misnamed_store,
 )
 from be_toolchain.machine.system import System
-from be_toolchain.settings import GROUPS, Preferences
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 
-Step = Callable[[System, Preferences], Iterator[Found]]
+Step = Callable[[System, settings.Preferences], Iterator[Found]]
 
 
-def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, tuple[str, str]]:
+def recorded_versions(system: System, root: Path, layout: layouts.Layout) -> dict[str, tuple[str, str]]:
     """Read the version of each component from the installers' records below a toolkit's root.
 
     Parameters
@@ -56,10 +53,10 @@ def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, t
     return found
 
 
-def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[dict[str, str], str, str]]:
+def _records(system: System, root: Path, layout: layouts.Layout) -> Iterator[tuple[dict[str, str], str, str]]:
     """Yield each record: its versions, the field of `ComponentRow` with its names, and its source in messages."""
     if layout.name == "pip":
-        yield parse_dist_infos(system.list_dir(root.parent.parent)), "pip", "dist-info"
+        yield layouts.parse_dist_infos(system.list_dir(root.parent.parent)), "pip", "dist-info"
         return
     if layout.name == "conda":
         yield parse_conda_meta(system.list_dir(root / "conda-meta")), "conda", "conda-meta"
@@ -70,7 +67,7 @@ def _records(system: System, root: Path, layout: Layout) -> Iterator[tuple[dict[
     text = system.read_text(root / "version.json") or ""
     yield parse_version_json(text), "version_json", "version.json"
     # A toolkit that was put together from wheels keeps their records inside.
-    yield parse_dist_infos(system.list_dir(root / "dist-info")), "pip", "dist-info"
+    yield layouts.parse_dist_infos(system.list_dir(root / "dist-info")), "pip", "dist-info"
 
 
 def _in_root(system: System, found_via: str, root: Path) -> Found:
@@ -79,12 +76,12 @@ def _in_root(system: System, found_via: str, root: Path) -> Found:
     if system.is_program(nvcc):
         return Candidate(nvcc, found_via)
     if system.is_file(nvcc):
-        return Probe(found_via, str(nvcc), "not executable")
+        return errors.Probe(found_via, str(nvcc), "not executable")
     if system.is_dir(root):
         reason = "no bin/nvcc in it" if system.list_dir(root) else "it is empty, or can't be read"
     else:
         reason = "a file, not the folder of a toolkit" if system.is_file(root) else "no such folder"
-    return Probe(found_via, str(root), reason)
+    return errors.Probe(found_via, str(root), reason)
 
 
 def _correction(system: System, name: str, place: Path) -> str:
@@ -92,7 +89,7 @@ def _correction(system: System, name: str, place: Path) -> str:
     above = {"bin": place.parent, "nvcc": place.parent.parent}.get(place.name)
     if above is not None and system.is_program(above / "bin" / "nvcc"):
         return f"set {name} to the folder of the toolkit: {above}"
-    return correct(name)
+    return errors.correct(name)
 
 
 def _from_variable(system: System, name: str, value: str) -> Iterator[Found]:
@@ -101,31 +98,31 @@ def _from_variable(system: System, name: str, value: str) -> Iterator[Found]:
         if entry.startswith("/"):
             found = _in_root(system, name, Path(entry))
             hint = _correction(system, name, Path(entry))
-            yield found._replace(hint=hint) if isinstance(found, Probe) else found
+            yield found._replace(hint=hint) if isinstance(found, errors.Probe) else found
         elif entry:
-            yield Probe(name, entry, "not an absolute path", correct(name))
+            yield errors.Probe(name, entry, "not an absolute path", errors.correct(name))
 
 
-def from_homes(system: System, preferences: Preferences) -> Iterator[Found]:
+def from_homes(system: System, preferences: settings.Preferences) -> Iterator[Found]:
     """Search CUDA_HOME, then CUDA_PATH."""
     for name in settings.HOMES.variables:
         if name not in dict(preferences.homes):
-            yield Probe(name, "environment", "not set")
+            yield errors.Probe(name, "environment", "not set")
     for name, value in preferences.homes:
         yield from _from_variable(system, name, value)
 
 
-def from_conda(system: System, preferences: Preferences) -> Iterator[Found]:
+def from_conda(system: System, preferences: settings.Preferences) -> Iterator[Found]:
     """Search the running Python's conda prefix, then an activated one."""
     activated = Path(preferences.conda_prefix) if preferences.conda_prefix.startswith("/") else None
     prefixes = dict.fromkeys((*conda_prefixes(system), *((activated,) if activated else ())))
     if not prefixes:
-        yield Probe("conda", str(system.prefixes[0]), "Python runs in no conda environment")
+        yield errors.Probe("conda", str(system.prefixes[0]), "Python runs in no conda environment")
     for prefix in prefixes:
         yield _in_root(system, "conda", prefix)
 
 
-def from_pip(system: System, _: Preferences) -> Iterator[Found]:
+def from_pip(system: System, _: settings.Preferences) -> Iterator[Found]:
     """Search NVIDIA's wheels on Python's path."""
     for folder in system.site_dirs:
         roots = [folder / below for below in layouts.PIP_ROOTS if system.is_dir(folder / below)]
@@ -134,9 +131,9 @@ def from_pip(system: System, _: Preferences) -> Iterator[Found]:
         old = folder / layouts.PIP_NVCC_WITHOUT_COMPILER
         if system.is_dir(old):
             reason = "the CUDA 12 wheel nvidia-cuda-nvcc-cu12 holds ptxas and libdevice but no nvcc"
-            yield Probe("pip wheels", str(old), reason)
+            yield errors.Probe("pip wheels", str(old), reason)
         elif not roots:
-            yield Probe("pip wheels", str(folder), "no CUDA compiler wheels in it")
+            yield errors.Probe("pip wheels", str(folder), "no CUDA compiler wheels in it")
 
 
 def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
@@ -146,7 +143,7 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
     reason = distrust_managed(system, store / name)
     if reason:
         hint = "python -m be_toolchain use none" if found_via == _USE else ""
-        yield Probe(found_via, str(store / name), reason, hint)
+        yield errors.Probe(found_via, str(store / name), reason, hint)
         return
     roots = [store / name / below for below in layouts.PIP_ROOTS if system.is_dir(store / name / below)]
     for root in roots:
@@ -159,45 +156,45 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
 _MANAGED, _USE = layouts.MANAGED_STEPS
 
 
-def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
+def from_selected(system: System, preferences: settings.Preferences) -> Iterator[Found]:
     """Find the managed toolchain that ``use`` chose, unless a setting orders the places."""
     store = find_store(system)
     name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
-    if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
+    if preferences.groups == settings.GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
         yield from _in_store(system, _USE, name)
 
 
-def from_managed(system: System, _: Preferences) -> Iterator[Found]:
+def from_managed(system: System, _: settings.Preferences) -> Iterator[Found]:
     """Find the managed toolchains of this user, newest first."""
     misnamed = misnamed_store(system.environ)
     if misnamed:
-        yield Probe("managed", ENV_STORE, misnamed, correct(ENV_STORE))
+        yield errors.Probe("managed", ENV_STORE, misnamed, errors.correct(ENV_STORE))
     store = find_store(system)
     names = find_managed(system, CUDA_PREFIX)
     if store.problem:
-        yield Probe("managed", str(store.path), store.problem, OTHER_STORE)
+        yield errors.Probe("managed", str(store.path), store.problem, OTHER_STORE)
     elif not names:
-        yield Probe("managed", str(store.path or "store"), "no managed CUDA toolkit")
+        yield errors.Probe("managed", str(store.path or "store"), "no managed CUDA toolkit")
     for name in names:
         yield from _in_store(system, _MANAGED, name)
 
 
-def from_path(system: System, _: Preferences) -> Iterator[Found]:
+def from_path(system: System, _: settings.Preferences) -> Iterator[Found]:
     """Find every nvcc on PATH: the first may lack its headers."""
     found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
     if not found:
-        yield Probe("PATH", "nvcc", "not on PATH")
+        yield errors.Probe("PATH", "nvcc", "not on PATH")
     for nvcc in found:
         yield Candidate(nvcc, "PATH")
 
 
-def from_modules(system: System, preferences: Preferences) -> Iterator[Found]:
+def from_modules(system: System, preferences: settings.Preferences) -> Iterator[Found]:
     """Search the variables of environment modules."""
     for name, value in preferences.modules:
         yield from _from_variable(system, name, value)
 
 
-def from_well_known(system: System, _: Preferences) -> Iterator[Found]:
+def from_well_known(system: System, _: settings.Preferences) -> Iterator[Found]:
     """Search the folders in which installers and distributions put toolkits, newest first."""
     for text in layouts.SYSTEM_ROOTS:
         yield _in_root(system, "well-known folder", Path(text))
@@ -207,7 +204,7 @@ def from_well_known(system: System, _: Preferences) -> Iterator[Found]:
             yield _in_root(system, "well-known folder", Path(parent) / name)
 
 
-def from_hpc_sdk(system: System, _: Preferences) -> Iterator[Found]:
+def from_hpc_sdk(system: System, _: settings.Preferences) -> Iterator[Found]:
     """Search the toolkits inside NVIDIA's HPC SDK, newest first."""
     base = Path(layouts.HPC_SDK_ROOT)
     archs = [base / name for name in system.list_dir(base) if name.startswith("Linux_")]
@@ -235,7 +232,7 @@ def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: 
     return (label, str(requested)) if requested is not None else preferred
 
 
-def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:
+def toolkit_candidates(system: System, preferences: settings.Preferences, requested: Path | None) -> Iterator[Found]:
     """Yield every place for a CUDA toolkit, best first; only the named nvcc if the caller or ``BE_NVCC`` names one."""
     named = who_named(requested, preferences.nvcc, "argument nvcc")
     if named is None:
@@ -255,4 +252,4 @@ def toolkit_candidates(system: System, preferences: Preferences, requested: Path
         yield Candidate(root, found_via, is_joined=True)
     else:
         reason = "no bin/nvcc in this folder" if root.is_absolute() and system.is_dir(root) else "no such program"
-        yield Probe(found_via, value, reason)
+        yield errors.Probe(found_via, value, reason)

@@ -8,10 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from be_toolchain.errors import CudaUnavailableError, InstallError, StoreError
 from be_toolchain.find.coherence import judge_driver
-from be_toolchain.known import layouts
-from be_toolchain.known.versions import release_of, version_key
-from be_toolchain.machine.files import ENV_STORE
-from be_toolchain.machine.system import clang_package, host_package
+from be_toolchain.known import layouts, versions
+from be_toolchain.machine import files, system
 
 Target = Literal["env", "managed"]
 Kind = Literal["cuda", "cuda-clang", "host-compiler"]
@@ -312,7 +310,7 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
         goals.append(_cuda_goal(request, situation))
     if request.host_compiler:
         why = "zig's clang includes its own headers and libc++, so C++ kernels compile without a system compiler"
-        note = f"nvcc's host side still needs the system's compiler: {host_package(situation.distribution)}"
+        note = f"nvcc's host side still needs the system's compiler: {system.host_package(situation.distribution)}"
         goals.append(Goal("host-compiler", ZIG, "managed", require_store(situation.store), (why,), (note,)))
     return tuple(goals)
 
@@ -336,7 +334,7 @@ def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
 def require_store(store: Path | None) -> Path:
     """Return the folder of the store; raise StoreError if there is none."""
     if store is None:
-        raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
+        raise StoreError("there is no home folder for managed toolchains", hints=(f"set {files.ENV_STORE}=/a/folder",))
     return store
 
 
@@ -361,19 +359,19 @@ def _choose_release(request: InstallRequest, into: Target, situation: Situation)
     """Choose a release, with its reason."""
     asked = request.cuda
     why = request.why or f"CUDA {asked} was asked for"
-    minimums = [release_of(version) for name, version in situation.minimums if name in PARTS]
-    least = max(minimums, key=version_key, default="") if into == "env" else ""
+    minimums = [versions.release_of(version) for name, version in situation.minimums if name in PARTS]
+    least = max(minimums, key=versions.version_key, default="") if into == "env" else ""
     if asked == "auto":
         return _choose_auto(least, situation)
     if re.fullmatch(r"\d+(\.\d+){0,3}", asked) is None:
         raise InstallError(f"{asked!r} is not a CUDA version", hints=("use auto, 13.0 or 13.0.2",))
-    numbers = version_key(asked)
+    numbers = versions.version_key(asked)
     if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
         raise _no_nvcc(why, situation)
     if len(numbers) == 1:
         specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.99"
     else:
-        release = release_of(asked)
+        release = versions.release_of(asked)
         specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
     notes: tuple[str, ...] = ()
     if len(numbers) > 1 and situation.driver_version:
@@ -381,7 +379,7 @@ def _choose_release(request: InstallRequest, into: Target, situation: Situation)
         notes = tuple("; ".join(filter(None, row)) for row in rows)
     if numbers[0] == CLANG_MAJOR:
         return _for_clang(specifier, asked, why, notes, situation)
-    if least and version_key(release) < version_key(least):
+    if least and versions.version_key(release) < versions.version_key(least):
         problem, hint = f"the jax in it needs {least} or newer", f"use --into managed, or --cuda {least}"
         raise InstallError(f"CUDA {asked} can't go into this environment: {problem}", hints=(hint,))
     return _Choice(specifier, release, why, notes)
@@ -400,18 +398,18 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
     beside = ("jax here is for CUDA 12; kernels of CUDA 13 load beside it on driver 580 or newer",)
     notes = beside if situation.jax_cuda == "12" else ()
     if not situation.driver_version:
-        release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=version_key)
+        release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=versions.version_key)
         why = "its output runs on the oldest drivers for CUDA 13"
         if release != DEFAULT_RELEASE:
             why = "the jax in this environment needs it"
         return _Choice(f"=={release}.*", release, f"CUDA {release}: no driver was found; {why}", notes)
-    major, minor, *_ = (*version_key(situation.driver_version), 0)
+    major, minor, *_ = (*versions.version_key(situation.driver_version), 0)
     why = f"the newest release that the driver for CUDA {situation.driver_version} fully supports"
     if major == CLANG_MAJOR and situation.clang:
         return _for_clang(f">={major},<{major}.{minor + 1}", f"{major}.{minor}", why, (), situation)
     if major < FIRST_PIP_MAJOR:
         raise _no_nvcc(f"the driver supports CUDA {situation.driver_version}", situation)
-    if least and version_key(least) > (major, minor):
+    if least and versions.version_key(least) > (major, minor):
         raise CudaUnavailableError(
             f"the jax in this environment needs CUDA {least}, but the driver supports {situation.driver_version}",
             hints=("update the driver", "or use --into managed, which leaves jax's packages alone"),
@@ -425,9 +423,9 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
     if not situation.clang:
         hints.append(
             f"clang {layouts.MIN_CLANG_FOR_CUDA} or newer compiles with the CUDA 12 wheels: "
-            f"{clang_package(situation.distribution)}, then this command again"
+            f"{system.clang_package(situation.distribution)}, then this command again"
         )
-    driver = version_key(situation.driver_release)[:1]
+    driver = versions.version_key(situation.driver_release)[:1]
     if not situation.driver_version or driver >= (layouts.MIN_DRIVER_FOR_CUDA[13],):
         seen = f"driver {situation.driver_release}" if driver else f"driver {layouts.MIN_DRIVER_FOR_CUDA[13]} or newer"
         hints.append(
@@ -509,7 +507,7 @@ _OWN_RELEASE = {name for name, row in PARTS.items() if not row.same_release} | {
 def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) -> None:
     """Check that all parts are there and of one release: some old meta packages do not pin every part."""
     missing = sorted(set(parts) - {wheel.name for wheel in wheels})
-    releases = {release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
+    releases = {versions.release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
     if missing or len(releases) != 1:
         listed = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels) or "nothing"
         problem = f"lacks {', '.join(missing)}" if missing else "mixes releases"
@@ -534,7 +532,7 @@ def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
     missing = [name for name in PARTS if name not in names]
     if missing:
         return f"incomplete: no {', '.join(missing)}"
-    releases = {release_of(version) for name, version in rows if PARTS[name].same_release}
+    releases = {versions.release_of(version) for name, version in rows if PARTS[name].same_release}
     if len(releases) > 1:
         return "of different releases: " + ", ".join(f"{name} {version}" for name, version in rows)
     return ""

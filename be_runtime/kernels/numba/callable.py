@@ -11,10 +11,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, Unpack
 
+from be_runtime import dtypes, errors, frames
 from be_runtime.call.attributes import KernelOptions, check_options
-from be_runtime.dtypes import DTYPES
-from be_runtime.errors import ArgumentError, refuse_unknown
-from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba import cpu
@@ -38,7 +36,7 @@ _REHEARSING = ThreadLock()
 
 _PREFIX = "be_runtime.callable"
 
-_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
+_LACKING = tuple(row.name for row in dtypes.DTYPES if row.module != "np")
 """Dtypes without a type string in the CUDA array interface."""
 
 
@@ -174,7 +172,7 @@ def rehearse(
                 with device:
                     _compare(function, _Stage(inputs, outputs, aliases))
             except _Refusal as refusal:
-                raise ArgumentError(
+                raise errors.ArgumentError(
                     f"{name} can't be recorded into a CUDA graph: {refusal}", hints=_HINTS
                 ) from refusal.__cause__
 
@@ -327,7 +325,7 @@ def _ask(answer: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-@public
+@frames.public
 def numba_cuda_callable(
     func: Function,
     outs: Any = None,
@@ -394,7 +392,7 @@ def numba_cuda_callable(
     import_cuda()
 
     name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
-    refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
+    errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
     options = check_options({"outs": outs, **call_options})
 
     def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:

@@ -11,21 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import KernelTarget
+from be_runtime import dtypes, errors, frames
+from be_runtime.call import attributes, compiled_function, resolve
 from be_runtime.call.function import ArrayFunction, ArrayKernel
-from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
-from be_runtime.dtypes import DTYPES, DType
-from be_runtime.errors import ArgumentError
-from be_runtime.frames import public
-from be_runtime.jax import port
+from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import ArraySpec, Value
-from be_runtime.jax.fault_names import NAMES
 from be_runtime.kernels.numba.source import check_dtypes, function_content, import_error
+from be_runtime.load import process, registry
 from be_runtime.load.native_library import native_library
-from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Target
 from be_runtime.store.index import Carried, Demand
 from be_toolchain.machine.forks import ThreadLock
 
@@ -40,7 +34,7 @@ _PREFIX = "be_runtime.numba"
 MESSAGE_SIZE = 1024
 """Size in bytes of the native handler's message, including the final zero."""
 
-LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+LACKING = tuple(row.name for row in dtypes.DTYPES if row.is_narrow or row.is_for_arrays_only)
 """Dtypes that Numba lacks on the CPU."""
 
 VALUE_RAISED = "be_value_raised"
@@ -90,7 +84,7 @@ class Parameter(NamedTuple):
         Number of dimensions.
     """
 
-    dtype: DType
+    dtype: dtypes.DType
     rank: int
 
     def __str__(self) -> str:
@@ -152,7 +146,7 @@ def check_count(function: Callable[..., Any], name: str, signature: Signature, m
         parameters.bind(*range(sum(counts) + len(more)))
     except TypeError as error:
         order = ", then ".join(("the inputs of the call", "the outputs", *more))
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{name}({names}) can't take {counts[0]} inputs and {counts[1]} outputs: {error}",
             hints=(f"its parameters are {order}",),
         ) from None
@@ -204,7 +198,7 @@ class HostFunctions:
         self._lock = ThreadLock()
 
     def add(
-        self, target: Target, name: str, signature: Signature, make: Callable[[], HostFunction], *alive: object
+        self, target: registry.Target, name: str, signature: Signature, make: Callable[[], HostFunction], *alive: object
     ) -> None:
         """Make a function and register its target, unless the target is known.
 
@@ -228,21 +222,21 @@ class HostFunctions:
             function = make()
             native = cpu_handler.in_library(library, _describe(library, name, signature, function))
             handler = cpu_handler.compile_handler(native, signature, function.direct)
-            PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
+            process.PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
             if faulthandler.is_enabled():
-                NAMES.add_code(name, handler.address, library)
+                fault_names.NAMES.add_code(name, handler.address, library)
             self._alive[target.name] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
-            self._library = native_library(SOURCE, PROCESS.session())
+            self._library = native_library(SOURCE, process.PROCESS.session())
             self._library.be_host_kernel.restype = ctypes.c_void_p
         return self._library
 
 
 def host_functions() -> HostFunctions:
     """Return the host functions of this process."""
-    return PROCESS.only(HostFunctions, HostFunctions)
+    return process.PROCESS.only(HostFunctions, HostFunctions)
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
@@ -333,7 +327,7 @@ class Called(NamedTuple):
     platform: str = "cpu"
 
 
-def host_array_function(called: Called, signature: object, options: Options) -> ArrayFunction:
+def host_array_function(called: Called, signature: object, options: attributes.Options) -> ArrayFunction:
     """Make the function of JAX arrays.
 
     Raises
@@ -344,14 +338,14 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
     """
     target_for = functools.cache(called.target_for)
 
-    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
-        return KernelTarget(((called.platform, target_for(call.inputs, call.results)),), ())
+    def make_target(call: resolve.Resolved, _scalars: Mapping[str, Value]) -> compiled_function.KernelTarget:
+        return compiled_function.KernelTarget(((called.platform, target_for(call.inputs, call.results)),), ())
 
     declared = read_signature(called.name, signature, called.parameters)
     return ArrayFunction(ArrayKernel(called.name, called.name, called.doc, declared, make_target), options)
 
 
-@public
+@frames.public
 def numba_kernel(
     kernel: Any,
     outs: Any = None,
@@ -438,12 +432,12 @@ def numba_kernel(
         check_count(function, name, arrays)
         digest = hashlib.sha256("\0".join((content().digest, str(arrays), *versions())).encode()).hexdigest()
         target = f"{_PREFIX}.{name}:{digest}"
-        described = Target(target, port.PLATFORMS["cpp"], target, partial(_carry, dispatcher, arrays))
+        described = registry.Target(target, port.PLATFORMS["cpp"], target, partial(_carry, dispatcher, arrays))
         make = partial(compile_entry, dispatcher, arrays)
         host_functions().add(described, name, arrays, make, *content().anchors)
         return target
 
-    options = check_options(locals())
+    options = attributes.check_options(locals())
     called = Called(name, tuple(inspect.signature(function).parameters), function.__doc__, target_for)
     return host_array_function(called, signature, options)
 
@@ -452,4 +446,4 @@ def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:
     """Return the library of a kernel for a signature, for an exported program."""
     from be_runtime.kernels.numba.cpu_library import build_host_kernel  # few kernels are exported
 
-    return build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline)
+    return build_host_kernel(dispatcher, signature, process.PROCESS.session(), wanted.baseline)

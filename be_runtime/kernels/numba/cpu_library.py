@@ -16,21 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime import errors, own_files
 from be_runtime.compile import flags
 from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile, UnitFiles, compile_edge, link_edge
-from be_runtime.errors import BeRuntimeError, BuildError
 from be_runtime.jax import port
 from be_runtime.kernels.numba import cpu
 from be_runtime.kernels.numba.source import function_content
-from be_runtime.load.identity import own_code_digest
+from be_runtime.load import identity, obtain, registry
 from be_runtime.load.native_library import build_library, native_library
-from be_runtime.load.obtain import Attempts
-from be_runtime.load.registry import Session
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
-from be_runtime.store.cache import BuildOutput
-from be_runtime.store.images import read_image
-from be_runtime.store.index import Carried, CodeImage, carried_library
-from be_runtime.store.keys import make_key
+from be_runtime.store import cache, images, index, keys
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
 
@@ -89,9 +83,9 @@ def check_needs(kernel: str, needed: Sequence[str]) -> None:
             raise refusal(kernel, f"{meaning} ({name})", advice)
 
 
-def refusal(kernel: str, reason: str, *hints: str) -> BuildError:
+def refusal(kernel: str, reason: str, *hints: str) -> errors.BuildError:
     """Return the error for a kernel that works only in the process that compiled it."""
-    return BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
+    return errors.BuildError(f"the kernel {kernel} can't be built ahead of time: {reason}", hints=hints)
 
 
 def handler_symbol(name: str, signature: cpu.Signature) -> str:
@@ -109,7 +103,7 @@ def handler_symbol(name: str, signature: cpu.Signature) -> str:
     return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
 
 
-def build_host_kernel(kernel: Any, signature: cpu.Signature, session: Session, baseline: str) -> Carried:
+def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.Session, baseline: str) -> index.Carried:
     """Build the library of a kernel for a signature.
 
     Parameters
@@ -143,7 +137,7 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: Session, b
     processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, processor, toolchain.cxx)
     order = partial(_write_order, kernel, signature, numbers, symbol)
-    key = make_key(
+    key = keys.make_key(
         "host-kernel",
         ("name", name),
         ("content", content.digest),
@@ -151,18 +145,18 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: Session, b
         ("cpu", processor),
         ("versions", cpu.versions()),
         ("toolchain", toolchain.fingerprint),
-        ("generator", own_code_digest()),
+        ("generator", identity.own_code_digest()),
     )
 
-    attempts, patience_s = Attempts(session), session.settings.lock_timeout_s
+    attempts, patience_s = obtain.Attempts(session), session.settings.lock_timeout_s
     while attempts.again():
         build = partial(_build, name, plan, order, session)
         entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
         with attempts.using(entry):
             artifact = entry.artifact()
-            data = read_image(artifact.path(artifact.table.image))
-    image = CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
-    return carried_library(image, data, {"execute": symbol})
+            data = images.read_image(artifact.path(artifact.table.image))
+    image = index.CodeImage("library", port.PLATFORMS["cpp"], len(data), (), baseline)
+    return index.carried_library(image, data, {"execute": symbol})
 
 
 def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
@@ -180,7 +174,7 @@ def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCom
             ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
         ),
     )
-    command = flags.handler_compile(compiler, [NATIVE_DIR, INCLUDE_DIR, port.ffi_include_dir()])
+    command = flags.handler_compile(compiler, [own_files.NATIVE_DIR, own_files.INCLUDE_DIR, port.ffi_include_dir()])
     frame = compile_edge((*command, "-fno-exceptions"), _HANDLER, f"compiling the handler of {name}")
     link = flags.link(compiler, None, ("-Wl,--as-needed", "-lm", "-Wl,-s"), (), lambda _folder: [])
     return BuildPlan(
@@ -190,16 +184,16 @@ def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCom
     )
 
 
-def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
+def _build(name: str, plan: BuildPlan, order: Any, session: registry.Session, staging: Path) -> cache.BuildOutput:
     (staging / _ORDER).write_bytes(order())
     try:
         return build_library(name, plan, session, staging)
-    except BuildError as error:
+    except errors.BuildError as error:
         lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
         if not lines:
             raise
         message, hints, output = json.loads(lines[0].removeprefix(REFUSED))
-        raise BuildError(message, hints=tuple(hints), output=output) from None
+        raise errors.BuildError(message, hints=tuple(hints), output=output) from None
 
 
 def frame_source(name: str, signature: cpu.Signature) -> str:
@@ -237,7 +231,7 @@ def _main(argv: Sequence[str]) -> int:
     source, target = map(Path, argv)
     try:
         target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_write_order` wrote it
-    except BeRuntimeError as error:
+    except errors.BeRuntimeError as error:
         said = [error.message, list(error.hints), getattr(error, "output", "")]
         print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it
         return 1

@@ -221,7 +221,7 @@ def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") 
     return Checks(tuple(name for name in CHECKS if name in chosen), on_finding)  # type: ignore[arg-type]
 
 
-class Active(Protocol):
+class CheckedMode(Protocol):
     """The part of a checked mode that calls use; `be_runtime.load.checked_mode` has the implementation."""
 
     @property
@@ -247,20 +247,20 @@ class Active(Protocol):
 class State:
     """The checked mode of the whole process."""
 
-    everywhere: Active | None = None
+    everywhere: CheckedMode | None = None
 
 
 STATE = State()
-_HERE: ContextVar[Active | None] = ContextVar("the checked mode of this thread", default=None)
+_HERE: ContextVar[CheckedMode | None] = ContextVar("the checked mode of this thread", default=None)
 
 
-def active() -> Active | None:
+def active() -> CheckedMode | None:
     """Return the active checked mode of this thread, else of the process; None without one."""
     return _HERE.get() or STATE.everywhere
 
 
 @contextlib.contextmanager
-def using(mode: Active) -> Iterator[None]:
+def using(mode: CheckedMode) -> Iterator[None]:
     """Check the calls that this thread traces in the block."""
     token = _HERE.set(mode)
     try:

@@ -36,7 +36,7 @@ class CompiledFunction:
         Name of the function, beginning of every message, and description.
     """
 
-    mode: checks.Active | None = None
+    mode: checks.CheckedMode | None = None
     """Checked mode of all its calls; without one, the checked mode of the thread counts."""
 
     _reporter: Report | None = None
@@ -142,7 +142,7 @@ class CompiledFunction:
             )
         return self._reporter(block_sizes)
 
-    def checked_by(self, mode: checks.Active | None) -> Self:
+    def checked_by(self, mode: checks.CheckedMode | None) -> Self:
         """Set the checked mode of all calls, and return the function."""
         self.mode = mode
         return self

@@ -1,4 +1,4 @@
-"""Builds of a module that the cache lacks, and of one that a report measures, and the files that are kept."""
+"""Build a module for the cache or for a report, and choose the files to keep."""
 
 from __future__ import annotations
 

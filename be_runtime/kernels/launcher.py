@@ -211,8 +211,8 @@ def obtain_kernel(
     """
     recipe = _KernelRecipe(key, origin, compile_now, name, session)
     attempts = obtain.Attempts(session)
-    while attempts.again():
-        entry = obtain.find_or_build(recipe, session.module_store, session, force=attempts.anew)
+    while attempts.should_try():
+        entry = obtain.find_or_build(recipe, session.module_store, session, force=attempts.must_rebuild)
         with attempts.using(entry):
             artifact = entry.artifact()
             with index.reading(artifact.where):

@@ -37,7 +37,7 @@ _ROOM = 1 << 20
 Targets = tuple[tuple[str, str], ...]
 
 
-class Guards:
+class CheckedTargets:
     """The checked targets of a process, and the findings of their calls.
 
     Parameters
@@ -108,18 +108,18 @@ class Guards:
         self._libraries.append(library)
         return library
 
-    def always(self, chosen: checks.Checks) -> Guard:
+    def always(self, chosen: checks.Checks) -> Mode:
         """Return a mode that stays on until the process ends."""
         self._has_permanent = True
         check_calls(is_on=True)
-        return Guard(chosen, self)
+        return Mode(chosen, self)
 
     def start(self, chosen: checks.Checks | None) -> Debugging:
         """Check all calls of the process until the result is entered as a context; None ends all such modes."""
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
-        made = Debugging(self, None if chosen is None else Guard(chosen, self))
+        made = Debugging(self, None if chosen is None else Mode(chosen, self))
         self.set_modes([*self._everywhere, made])
         return made
 
@@ -209,11 +209,11 @@ def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
         return module.open_library(copy)
 
 
-class Guard(NamedTuple):
-    """An active checked mode, see `be_runtime.checks.Active`."""
+class Mode(NamedTuple):
+    """An active checked mode, see `be_runtime.checks.CheckedMode`."""
 
     checks: checks.Checks
-    guards: Guards
+    guards: CheckedTargets
 
     def guard(self, targets: Targets) -> Targets:
         """Return the checking targets; the given targets if one of them can't be checked."""
@@ -221,19 +221,19 @@ class Guard(NamedTuple):
         return targets if set(made) & set(targets) else made
 
     def note(self, text: str) -> None:
-        """See `Active.note`."""
+        """See `CheckedMode.note`."""
         self.guards.note(text)
 
     def note_call(self, kernel: str, caller: str) -> None:
-        """See `Active.note_call`."""
+        """See `CheckedMode.note_call`."""
         self.guards.note_call(kernel, caller)
 
     def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
-        """See `Active.front`."""
+        """See `CheckedMode.front`."""
         return self.guards.front(name, platform, make(), self.checks)
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """See `Active.run`."""
+        """See `CheckedMode.run`."""
         with self.raising():
             results = call()
             port.wait(results)
@@ -266,12 +266,12 @@ class Debugging:
 
     Parameters
     ----------
-    guards : Guards
-    mode : Guard or None
+    guards : CheckedTargets
+    mode : Mode or None
         None checks nothing.
     """
 
-    def __init__(self, guards: Guards, mode: Guard | None) -> None:
+    def __init__(self, guards: CheckedTargets, mode: Mode | None) -> None:
         self.findings = checks.Findings(guards.fetch)
         self.mode = mode
         self._guards = guards

@@ -1,4 +1,4 @@
-"""A module's request for machines other than this one. Pure."""
+"""Cache keys of modules, the identity of this package's own code, and requests made portable."""
 
 from __future__ import annotations
 

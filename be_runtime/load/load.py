@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.checks import STATE, Active
+from be_runtime.checks import STATE, CheckedMode
 from be_runtime.errors import BuildError, LoadError, RegistrationError
 from be_runtime.jax import port
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import (
     BuiltLibrary,
     CompiledModule,
-    Made,
+    ModuleDescription,
     ModuleInfo,
     open_library,
     require_handlers,
@@ -52,14 +52,16 @@ class Loaded(NamedTuple):
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loaded:
     """Load the module of a request and register its targets.
 
-    The toolchain is resolved. The key names everything that decides the library. The cache and the places that the
-    settings name are asked for the key's entry, which is built if none has it.
+    The key covers everything that affects the library. Its entry is looked for in the cache, then in the stores that
+    the settings name, and is built if none has it.
     """
     toolchain, tools = resolve_tools(request, session)
     recipe = module_recipe(request, toolchain, tools, options, session)
     attempts = Attempts(session)
-    while attempts.again():
-        entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
+    while attempts.should_try():
+        entry = find_or_build(
+            recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
+        )
         with attempts.using(entry):
             module = open_module(entry, recipe.key, request, options, session)
     register_names(module, request, options, session.registry)
@@ -178,7 +180,7 @@ def open_module(
     opened = open_library(made.path)
     if entry.manifest.made.source:
         require_handlers(opened, made.functions)
-    remaker = SourceRemaker(request, options, session)
+    remaker = SourceRebuilder(request, options, session)
     captures = options.allow_cuda_graph
     return CompiledModule(
         ModuleInfo(made, opened, session.registry, remaker, captures_graphs=captures, mode=options.mode)
@@ -195,8 +197,8 @@ def _say_origin(entry: Entry, key: CacheKey, session: Session) -> None:
         say(f"{key.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
 
 
-class SourceRemaker:
-    """Builds a module anew from its sources, see `be_runtime.load.module.Remaker`."""
+class SourceRebuilder:
+    """Builds a module anew from its sources, see `be_runtime.load.module.Rebuilder`."""
 
     def __init__(self, request: BuildRequest, options: LoadOptions, session: Session) -> None:
         self._request, self._options, self._session = request, options, session
@@ -242,8 +244,10 @@ def build_library(
 
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
     attempts = Attempts(session)
-    while attempts.again():
-        entry = find_or_build(recipe, session.module_store, session, force=options.force_rebuild or attempts.anew)
+    while attempts.should_try():
+        entry = find_or_build(
+            recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
+        )
         with attempts.using(entry):
             artifact = entry.artifact()
             data = read_image(artifact.path(artifact.table.image))
@@ -263,7 +267,7 @@ def report_module(
     key = CacheKey("report-loops" if loops else "report", recipe.key.fields)
     sources = {source.name for unit in request.units for source in unit.sources} if loops else set[str]()
     attempts = Attempts(session)
-    while attempts.again():
+    while attempts.should_try():
         entry = session.module_store.get(key)
         if entry is None:
             with session.module_store.building(key, lock_timeout_s=session.settings.lock_timeout_s) as building:
@@ -281,9 +285,9 @@ def load_prebuilt(
     request: BuildRequest, options: LoadOptions, store: PrebuiltFolder, registry: Registry
 ) -> CompiledModule | None:
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
-    from be_runtime.load.prebuilt import wanted_of
+    from be_runtime.load.prebuilt import prebuilt_query
 
-    artifact = store.get(wanted_of(request))
+    artifact = store.get(prebuilt_query(request))
     if artifact is None:
         return None
     record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
@@ -293,7 +297,7 @@ def load_prebuilt(
     return module
 
 
-def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> Made:
+def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> ModuleDescription:
     """Return the description of a module of an artifact.
 
     Raises
@@ -302,7 +306,7 @@ def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> Made
         The artifact is damaged.
     """
     with reading(artifact.where):
-        return Made(
+        return ModuleDescription(
             name=name,
             language=record.language,
             path=artifact.path(record.image),
@@ -319,7 +323,7 @@ def open_prebuilt(
     registry: Registry,
     *,
     captures_graphs: bool,
-    mode: Active | None = None,
+    mode: CheckedMode | None = None,
 ) -> CompiledModule:
     """Load a module that was built ahead of time, without registering its targets.
 
@@ -330,14 +334,14 @@ def open_prebuilt(
     """
     made = describe_module(name, record, artifact)
     library = artifact.library(record.image)
-    remaker = PrebuiltRemaker(made, artifact.table.images[record.image], library)
+    remaker = PrebuiltRebuilder(made, artifact.table.images[record.image], library)
     return CompiledModule(ModuleInfo(made, library, registry, remaker, captures_graphs=captures_graphs, mode=mode))
 
 
-class PrebuiltRemaker(NamedTuple):
-    """Serves a module that was built ahead of time, see `be_runtime.load.module.Remaker`."""
+class PrebuiltRebuilder(NamedTuple):
+    """Serves a module that was built ahead of time, see `be_runtime.load.module.Rebuilder`."""
 
-    made: Made
+    made: ModuleDescription
     image: CodeImage
     library: ctypes.CDLL
 
@@ -396,7 +400,7 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
 
 
 def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
-    """Suggest another prefix for the targets of a file or folder, for the case that another one has its name."""
+    """Suggest another prefix for the targets, in case another file or folder has the same name."""
     path = request.units[0].path
     above = next((folder.name for folder in path.parents if folder.name != request.name), "") if path else ""
     if not above:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
-from be_runtime.checks import Active
+from be_runtime.checks import CheckedMode
 from be_runtime.errors import LoadError, StreamWarning, warn_caller
 from be_runtime.frames import public
 from be_runtime.jax import port
@@ -41,7 +41,7 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 
 def require_handlers(library: ctypes.CDLL, functions: Mapping[str, Handlers]) -> None:
-    """Check that a library has the handlers of its functions: one from elsewhere may be any library.
+    """Check that a library has the handlers of its functions, since another machine may have sent any library.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class BuiltLibrary(NamedTuple):
     functions: Mapping[str, Handlers]
 
 
-class Made(NamedTuple):
+class ModuleDescription(NamedTuple):
     """A compiled module: its name, library and functions.
 
     Parameters
@@ -98,7 +98,7 @@ class Made(NamedTuple):
     origin: str
 
 
-class Remaker(Protocol):
+class Rebuilder(Protocol):
     """Builds, reports or checks a loaded module anew."""
 
     def build(self, wanted: Demand) -> BuiltLibrary:
@@ -116,26 +116,26 @@ class ModuleInfo:
 
     Parameters
     ----------
-    made : Made
+    made : ModuleDescription
     library : ctypes.CDLL
     registry : Registry
         Targets of the process.
-    maker : Remaker
+    maker : Rebuilder
     captures_graphs : bool
         True to use the handlers that a CUDA graph may record, if the module has some.
-    mode : Active, optional
+    mode : CheckedMode, optional
         Checked mode of its functions' calls, always.
     """
 
     def __init__(
         self,
-        made: Made,
+        made: ModuleDescription,
         library: ctypes.CDLL,
         registry: Registry,
-        maker: Remaker,
+        maker: Rebuilder,
         *,
         captures_graphs: bool,
-        mode: Active | None = None,
+        mode: CheckedMode | None = None,
     ) -> None:
         self.name = made.name
         self.mode = mode

@@ -61,8 +61,8 @@ def _read(name: str, session: registry.Session, ldflags: Sequence[str], read: Ca
     key = keys.make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
     recipe = _LibraryRecipe(name, plan, key, session)
     attempts = obtain.Attempts(session)
-    while attempts.again():
-        entry = obtain.find_or_build(recipe, session.toolchain_store, session, force=attempts.anew)
+    while attempts.should_try():
+        entry = obtain.find_or_build(recipe, session.toolchain_store, session, force=attempts.must_rebuild)
         with attempts.using(entry):
             artifact = entry.artifact()
             found = read(artifact.path(artifact.table.image))

@@ -1,4 +1,4 @@
-"""Entries of the cache: found, fetched from another machine, or built, and used while other processes remove some."""
+"""Find, fetch or build cache entries, and use them although other processes may remove them."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ class Attempts:
 
     Attributes
     ----------
-    anew : bool
+    must_rebuild : bool
         True once an entry that came from elsewhere could not be used, so it is built here.
     """
 
     def __init__(self, session: Session) -> None:
-        self.anew = False
+        self.must_rebuild = False
         self._session, self._left, self._entry = session, _TRIES, ""
         self._is_done = False
 
-    def again(self) -> bool:
-        """Return whether the entry is to be found and used, at first or once more.
+    def should_try(self) -> bool:
+        """Return True while another attempt should be made.
 
         Raises
         ------
@@ -120,17 +120,17 @@ class Attempts:
 
     @contextlib.contextmanager
     def using(self, entry: cache.Entry) -> Iterator[None]:
-        """Use an entry; an error that another attempt may not have is suppressed. A new entry prunes the cache."""
+        """Run the block with an entry: suppress errors that a retry may avoid, and prune the cache after a build."""
         self._entry = str(entry.path)
         try:
             with disk_errors(self._entry):
                 yield
         except Exception as error:
             made = entry.manifest.made
-            if made.source and not self.anew and entry.is_there() and not is_passing(error):
+            if made.source and not self.must_rebuild and entry.is_there() and not is_passing(error):
                 reason = printable_line(f"{type(error).__name__}: {error}")
                 say(f"{entry.manifest.name}: the entry from {made.source} can't be used, so it is built here: {reason}")
-                self.anew = True
+                self.must_rebuild = True
             elif not isinstance(error, errors.CacheError | errors.LoadError) or self._is_lasting(error, entry):
                 raise
         else:

@@ -56,7 +56,7 @@ def register_image_target(name: str, artifact: Artifact, registry: Registry) -> 
     registry.add([Target(name, target.platform, content, carry)], {name: partial(port.stage_capsules, symbols)})
 
 
-class Wanted(NamedTuple):
+class PrebuiltQuery(NamedTuple):
     """The key and folders by which a request finds its prebuilt module.
 
     Parameters
@@ -74,12 +74,12 @@ class Wanted(NamedTuple):
     texts: tuple[str, ...] = ()
 
 
-def wanted_of(request: BuildRequest) -> Wanted:
+def prebuilt_query(request: BuildRequest) -> PrebuiltQuery:
     """Return the key and folders that find the prebuilt module of a request. Pure."""
-    return _wanted(keys.make_key(_MODULE, *request_fields(request)))
+    return _query_of(keys.make_key(_MODULE, *request_fields(request)))
 
 
-def _wanted(key: keys.CacheKey) -> Wanted:
+def _query_of(key: keys.CacheKey) -> PrebuiltQuery:
     """Remove the places of the author's folders from a module's key. Pure."""
     texts = key.texts("sources")
     sources, folders = [], []
@@ -91,7 +91,7 @@ def _wanted(key: keys.CacheKey) -> Wanted:
     placeless = keys.make_key(_KIND, ("sources", sources), ("include_paths", [path.name for path in includes]))
     fields = {label: value for label, value in key.fields if label not in _OF_BUILD} | dict(placeless.fields)
     named = (*texts[_PER_SOURCE - 1 :: _PER_SOURCE], *key.texts("cflags"))
-    return Wanted(keys.CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
+    return PrebuiltQuery(keys.CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
 
 
 class PrebuiltFolder(NamedTuple):
@@ -110,7 +110,7 @@ class PrebuiltFolder(NamedTuple):
     archs: tuple[Arch, ...] = ()
     memory: str = ""
 
-    def get(self, wanted: Wanted) -> Artifact | None:
+    def get(self, wanted: PrebuiltQuery) -> Artifact | None:
         """Return the artifact of a request's module; None if there is none that can be used.
 
         Raises
@@ -133,7 +133,7 @@ class PrebuiltFolder(NamedTuple):
 
     def put(self, key: keys.CacheKey, entry: Entry) -> Path | None:
         """Write the artifact of a cached module, and return its folder; None if another process removed the module."""
-        wanted = _wanted(key)
+        wanted = _query_of(key)
         try:
             artifact = entry.artifact()
             data = artifact.image(artifact.table.image)
@@ -163,7 +163,7 @@ class PrebuiltFolder(NamedTuple):
         """Return the folder, for messages."""
         return str(self.root)
 
-    def explain(self, wanted: Wanted) -> str:
+    def explain(self, wanted: PrebuiltQuery) -> str:
         """Return the reason that `get` found nothing, in one line."""
         key = wanted.key
         reasons: list[str] = []
@@ -191,7 +191,7 @@ class PrebuiltFolder(NamedTuple):
             if its_key.digest == key.digest:
                 yield artifact
 
-    def _obstacle(self, artifact: Artifact, wanted: Wanted) -> str:
+    def _obstacle(self, artifact: Artifact, wanted: PrebuiltQuery) -> str:
         """Return the reason that a module of the right request can't be used; empty if it can."""
         name = wanted.key.name
         try:
@@ -258,7 +258,7 @@ def _cached(store: Cache) -> Iterator[tuple[keys.CacheKey, Entry]]:
                 yield key, entry
 
 
-def _source_name(path: Path, wanted: Wanted) -> str:
+def _source_name(path: Path, wanted: PrebuiltQuery) -> str:
     """Return a file's name in the index: the number of the author's folder, and the path below the folder. Pure.
 
     Another file keeps its whole path if a source or flag names its folder; the name is empty for the compilers' files.

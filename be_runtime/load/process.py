@@ -29,7 +29,7 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
-    from be_runtime.load.checked_mode import Debugging, Guards
+    from be_runtime.load.checked_mode import Debugging, CheckedTargets
 
 
 T = TypeVar("T")
@@ -96,11 +96,11 @@ class Process:
         """Check all calls from now on, see `be_runtime.debug`; None stops checking."""
         return self.guards().start(chosen)
 
-    def guards(self) -> Guards:
+    def guards(self) -> CheckedTargets:
         """Return the checked targets of the process, made on first use."""
-        from be_runtime.load.checked_mode import Guards
+        from be_runtime.load.checked_mode import CheckedTargets
 
-        return self.only(Guards, lambda: Guards(self.session, self.registry))
+        return self.only(CheckedTargets, lambda: CheckedTargets(self.session, self.registry))
 
     def cache_dir(self, settings: Settings) -> Path:
         """Return the cache folder: the chosen one, else the configured one, else the default, searched once."""
@@ -154,7 +154,7 @@ class Process:
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
             return load_module.load(request, options, self.session(options.build_directory)).module
-        from be_runtime.load.prebuilt import PrebuiltFolder, wanted_of
+        from be_runtime.load.prebuilt import PrebuiltFolder, prebuilt_query
 
         store = PrebuiltFolder(folder, self._wanted(request, settings), self.image_memory(settings))
         found = load_module.load_prebuilt(request, options, store, self.registry)
@@ -163,7 +163,7 @@ class Process:
         try:
             return load_module.load(request, options, self.session(options.build_directory)).module
         except (ToolchainError, CacheError, LoadError) as error:
-            error.hints = (store.explain(wanted_of(request)), *error.hints)
+            error.hints = (store.explain(prebuilt_query(request)), *error.hints)
             raise
 
     def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:

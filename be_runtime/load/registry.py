@@ -1,4 +1,4 @@
-"""The state that one load works with, handed to it as a value."""
+"""The FFI targets of this process (`Registry`), and the state that a load gets as a value (`Session`)."""
 
 from __future__ import annotations
 

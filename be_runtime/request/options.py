@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from be_runtime.checks import Active, Checks
+from be_runtime.checks import CheckedMode, Checks
 from be_runtime.errors import ArgumentError
 from be_runtime.signature import SourceText
 from be_toolchain.arch import parse_archs
@@ -131,7 +131,7 @@ class LoadOptions(NamedTuple):
         True if a command buffer may capture the entry points.
     debug : Checks or None
         Checks of each call; None means the checks of the thread and the process.
-    mode : Active or None
+    mode : CheckedMode or None
         The mode of this process that runs those checks.
     """
 
@@ -143,7 +143,7 @@ class LoadOptions(NamedTuple):
     jobs: int | None = None
     allow_cuda_graph: bool = True
     debug: Checks | None = None
-    mode: Active | None = None
+    mode: CheckedMode | None = None
 
 
 class BuildRequest(NamedTuple):

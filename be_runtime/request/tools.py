@@ -61,7 +61,7 @@ def wanted_archs(
     settings: Settings,
     devices: Callable[[], Sequence[arch.Arch]],
 ) -> tuple[arch.Arch, ...]:
-    """Return the first architectures named by the argument, the process's setting, the environment or the devices.
+    """Return the architectures from the first source that names any: argument, process, environment, devices.
 
     Raises
     ------

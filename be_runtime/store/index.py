@@ -431,7 +431,7 @@ class ModuleRecord(NamedTuple):
         Hash of each source file of the package.
     captures_graphs : bool
     content, origin : str
-        See `be_runtime.load.module.Made`; if empty, the hash of the library is used.
+        See `be_runtime.load.module.ModuleDescription`; if empty, the hash of the library is used.
     request : str
         Key of the request, as JSON, if modules are found by their request.
     """

@@ -164,7 +164,7 @@ class Job:
         """See `Store.describe`."""
         return "another process of the job"
 
-    def get(self, wanted: sharing.Wanted) -> Artifact | None:
+    def get(self, wanted: sharing.Query) -> Artifact | None:
         """Return the artifact that another process made; None to build it here, or if the entry has come."""
         store = None if self._is_silent else self._find()
         if store is None:
@@ -177,7 +177,7 @@ class Job:
             return None
         return unpack(data, sharing.where_of(self), wanted.verify) if data else None
 
-    def put(self, wanted: sharing.Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: sharing.Query, artifact: Artifact) -> None:
         """Give the other processes the artifact that this process built for them."""
         data = artifact.packed
         with self._claimed(wanted) as generation:
@@ -192,14 +192,14 @@ class Job:
                 self._whisper(f"{wanted.name}: not shared, as it is too large for the job's store")
                 generation.finish(large=True)
 
-    def abandon(self, wanted: sharing.Wanted, problem: str) -> None:
+    def abandon(self, wanted: sharing.Query, problem: str) -> None:
         """Tell the other processes to build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
-    def _claimed(self, wanted: sharing.Wanted) -> Iterator[_Generation | None]:
+    def _claimed(self, wanted: sharing.Query) -> Iterator[_Generation | None]:
         """Yield the generation that this process builds, None if it claimed none; then end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
@@ -219,7 +219,7 @@ class Job:
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 
-    def _report_difference(self, store: JobStore, wanted: sharing.Wanted) -> None:
+    def _report_difference(self, store: JobStore, wanted: sharing.Query) -> None:
         """Report if another process asks for a different kernel of this name; only the GPUs may differ.
 
         Kernels may be redefined, so the first request of a process is compared with the first of another, and so on.
@@ -248,7 +248,7 @@ class Job:
                     "make sources and options the same on all hosts, or give the kernels different names"
                 )
 
-    def _elect(self, store: JobStore, wanted: sharing.Wanted) -> bytes | None:
+    def _elect(self, store: JobStore, wanted: sharing.Query) -> bytes | None:
         """Become the builder and return None, or return the builder's artifact; None too if the entry has come."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
@@ -282,7 +282,7 @@ class Job:
         with contextlib.suppress(RuntimeError):  # no more threads: this process counts as dead
             thread.start()
 
-    def _is_builder_dead(self, generation: _Generation, wanted: sharing.Wanted, deadline: float) -> bool:
+    def _is_builder_dead(self, generation: _Generation, wanted: sharing.Query, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if the builder seems to be dead."""
         began = since = time.monotonic()
         report_at, seen = lock.next_report(_LOOK_S), None
@@ -305,7 +305,7 @@ class Job:
                 )
         return True
 
-    def _take(self, generation: _Generation, wanted: sharing.Wanted) -> bytes | None:
+    def _take(self, generation: _Generation, wanted: sharing.Query) -> bytes | None:
         """Return the builder's artifact; None if there is none, or it is damaged."""
         done = _parse(generation.store.get(generation.at("done"), _POLL_S))
         builder = _process_in(done)

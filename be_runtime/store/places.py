@@ -60,7 +60,7 @@ class Imported:
         """True if anything was imported."""
         return self.folder.is_dir()
 
-    def get(self, wanted: sharing.Wanted) -> Artifact | None:
+    def get(self, wanted: sharing.Query) -> Artifact | None:
         """See `Store.get`. An artifact that another user could have written counts as missing."""
         path = self._path(wanted.key.digest)
         data = b""
@@ -71,7 +71,7 @@ class Imported:
             data = trust.read_regular(path, judge=trust.distrust_entry, follows_link=False)
         return unpack(data, sharing.where_of(self), wanted.verify) if data else None  # a crash may leave an empty file
 
-    def put(self, wanted: sharing.Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: sharing.Query, artifact: Artifact) -> None:
         """See `Store.put`. It does nothing: only a person imports artifacts."""
 
     def store(self, digest: str, data: bytes) -> None:
@@ -195,7 +195,7 @@ class Exchange:
 
     Parameters
     ----------
-    wanted : Wanted
+    wanted : Query
     share : Shareable
     stores : sequence of Store
         Stores, in the order in which they are asked.
@@ -207,7 +207,7 @@ class Exchange:
         Shows the user the reason that an artifact is not used.
     """
 
-    wanted: sharing.Wanted
+    wanted: sharing.Query
     share: sharing.Shareable
     stores: Sequence[sharing.Store]
     offers: bool
@@ -312,7 +312,7 @@ def open_exchange(
         return None
     shared = share()
     return Exchange(
-        sharing.Wanted(shared.key, name, has_come, open_verifier(source)),
+        sharing.Query(shared.key, name, has_come, open_verifier(source)),
         shared,
         stores,
         offers=settings.shares,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.store.artifact import Artifact, unpack
-from be_runtime.store.sharing import Say, Wanted, where_of
+from be_runtime.store.sharing import Say, Query, where_of
 from be_runtime.store.signing import Sign, Verifier, read_signer, read_verifier
 from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System
@@ -263,13 +263,13 @@ class RemoteCache:
         """See `Store.describe`."""
         return self._label
 
-    def get(self, wanted: Wanted) -> Artifact | None:
+    def get(self, wanted: Query) -> Artifact | None:
         """See `Store.get`."""
         found: list[bytes | None] = []
         self._try("reading", self.link.reading, lambda: found.append(self.link.carrier.get(wanted.key.digest)))
         return unpack(found[0], where_of(self), wanted.verify) if found and found[0] else None
 
-    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: Query, artifact: Artifact) -> None:
         """See `Store.put`. The upload runs beside the load; the process waits for it before it ends."""
         if not self._writes or self.link.writing.is_resting:
             return

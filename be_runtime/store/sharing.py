@@ -47,7 +47,7 @@ _AUTHORS = ("sources", "source", "expression")
 _PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
 
-class Wanted(NamedTuple):
+class Query(NamedTuple):
     """An artifact to ask stores for before it is built.
 
     Parameters
@@ -82,7 +82,7 @@ class Store(Protocol):
     def describe(self) -> str:
         """Return the store's name for messages, such as ``"https://cache.example.org"``."""
 
-    def get(self, wanted: Wanted) -> Artifact | None:
+    def get(self, wanted: Query) -> Artifact | None:
         """Return the artifact, or None to build it here.
 
         Raises
@@ -91,7 +91,7 @@ class Store(Protocol):
             The artifact is damaged, or not signed by a key that is trusted here.
         """
 
-    def put(self, wanted: Wanted, artifact: Artifact) -> None:
+    def put(self, wanted: Query, artifact: Artifact) -> None:
         """Take an artifact that was built here, or that came from another store."""
 
 

@@ -164,7 +164,7 @@ class Worker:
 
         key = make_key("test", ("name", f"quick{number}"), ("header", header))
         attempts = Attempts(session)
-        while attempts.again():
+        while attempts.should_try():
             entry = session.module_store.get_or_build(key, build)
             with attempts.using(entry):
                 text, built = entry.output("copy.txt").read_text(encoding="ascii"), entry.built

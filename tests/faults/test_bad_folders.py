@@ -243,7 +243,7 @@ def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
     key = make_key("test", ("name", "removed"))
     there.get_or_build(key, build)
     attempts = Attempts(PROCESS.session())
-    while attempts.again():
+    while attempts.should_try():
         entry = there.get_or_build(key, build)
         built.append(entry.built)
         if len(built) == 1:

@@ -35,7 +35,7 @@ from be_runtime.store.index import parse_contents, parse_index, reading, render_
 from be_runtime.store.job import Job
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
-from be_runtime.store.sharing import Roots, Shareable, Wanted, unpack_entry
+from be_runtime.store.sharing import Roots, Shareable, Query, unpack_entry
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi
@@ -287,7 +287,7 @@ def what_processes_of_a_job_write(_: Path) -> Iterator[Reader]:
         answer, other = (text.encode("utf-8", "surrogatepass") for text in texts)
         values = {f"{here}/claim": b"{}", f"{here}/done": answer, f"{here}/0": piece, name: zlib.compress(other)}
         place = Job(lambda: JobStore(StoreClient(values), 1), str, str, patience_s=0.05, stale_s=0.02)
-        found = place.get(Wanted(KEY, "ops", lambda: False))
+        found = place.get(Query(KEY, "ops", lambda: False))
         assert found is None or found.packed == ours
 
     def rewrite(rng: random.Random, texts: tuple[str, str]) -> tuple[str, str]:

@@ -149,7 +149,7 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
     )
 
     attempts, patience_s = obtain.Attempts(session), session.settings.lock_timeout_s
-    while attempts.again():
+    while attempts.should_try():
         build = partial(_build, name, plan, order, session)
         entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
         with attempts.using(entry):

@@ -19,7 +19,7 @@ from be_runtime.jax.coordination import JobStore, find_job_store
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.job import MOST_BYTES, Job
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.sharing import Wanted
+from be_runtime.store.sharing import Query
 from tests.support import jobs
 from tests.support.artifacts import artifact as came
 
@@ -90,7 +90,7 @@ class Member:
     def load(self, name: str, source: str, arch: str) -> None:
         key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
         shared = self.folder / key.digest
-        wanted = Wanted(key, name, lambda: self.plan.is_shared and shared.exists())
+        wanted = Query(key, name, lambda: self.plan.is_shared and shared.exists())
         began = time.monotonic()
         try:
             artifact = self.job.get(wanted)

@@ -18,7 +18,7 @@ import pytest
 import be_runtime
 from be_runtime.call.function import KernelFunction
 from be_runtime.errors import CacheError, LoadError, RegistrationError
-from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
+from be_runtime.load.module import OWN, CompiledModule, ModuleDescription, ModuleInfo, Rebuilder
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.settings import Settings
@@ -132,8 +132,8 @@ def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = Fa
 
 def use_attempts(session: Session, use: Callable[[Entry], str], find: Callable[[bool], Entry]) -> str:
     attempts = Attempts(session)
-    while attempts.again():
-        entry = find(attempts.anew)
+    while attempts.should_try():
+        entry = find(attempts.must_rebuild)
         with attempts.using(entry):
             used = use(entry)
     return used
@@ -225,8 +225,8 @@ def unused(*_: Any) -> Any:
 def module(*names: str) -> CompiledModule:
     more: dict[str, Any] = {"spec": ("arg", "ret"), "names": ("x", "y")}
     functions = {name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
-    made = Made("ops", "cpp", Path("/m.so"), functions, "content", "origin")
-    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Mock(Remaker), captures_graphs=True)
+    made = ModuleDescription("ops", "cpp", Path("/m.so"), functions, "content", "origin")
+    info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Mock(Rebuilder), captures_graphs=True)
     return CompiledModule(info)
 
 

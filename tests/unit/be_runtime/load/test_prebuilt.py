@@ -31,18 +31,18 @@ from tests.support.accounts import STRANGER, needs_root, open_place
 __all__ = ["open_place"]  # a fixture
 
 REQUEST = cuda_request("kernels", inline_units("kernels", "void f();", "sources"), None)
-wanted_of = prebuilt.wanted_of
-KEY = wanted_of(REQUEST)
+prebuilt_query = prebuilt.prebuilt_query
+KEY = prebuilt_query(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 
 Fill = Callable[..., Path]
 
 
-def find(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> Artifact | None:
+def find(folder: Path, wanted: prebuilt.PrebuiltQuery = KEY, archs: str = "") -> Artifact | None:
     return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).get(wanted)
 
 
-def explain(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> str:
+def explain(folder: Path, wanted: prebuilt.PrebuiltQuery = KEY, archs: str = "") -> str:
     return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).explain(wanted)
 
 
@@ -100,7 +100,7 @@ def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_
     assert ModuleRecord(**found.table.modules["kernels"]).contents() == FUNCTIONS
     assert find(folder) is not None, "any module serves where nothing says what it runs on"
     assert all(words in explain(fill("9.0"), archs="7.0") for words in ("for sm_90", "sm_70"))
-    assert explain(folder, wanted_of(REQUEST._replace(name="strange"))).endswith("none named strange")
+    assert explain(folder, prebuilt_query(REQUEST._replace(name="strange"))).endswith("none named strange")
 
 
 def test_exporting_again_keeps_one_copy_that_every_user_can_read(fill: Fill):
@@ -129,7 +129,7 @@ def test_code_for_one_cpu_is_not_exported(fill: Fill):
     ],
 )
 def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
-    folder, wanted = fill("9.0"), wanted_of(changed)
+    folder, wanted = fill("9.0"), prebuilt_query(changed)
     assert find(folder, wanted) is None
     assert f"kernels is there with other {label}" in explain(folder, wanted)
 
@@ -137,7 +137,7 @@ def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, chan
 def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill, monkeypatch: pytest.MonkeyPatch):
     folder = fill("9.0")
     monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
-    assert find(folder, wanted_of(REQUEST)) is not None
+    assert find(folder, prebuilt_query(REQUEST)) is not None
     (index,) = folder.rglob(INDEX)
     index.write_text(index.read_text().replace(f'"abi": {ABI}', f'"abi": {ABI + 1}'))
     assert find(folder) is None
@@ -150,7 +150,7 @@ def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
         return REQUEST._replace(units=(unit,), compile=CompileOptions(include_paths=(folder / "include",)))
 
     folder = fill("9.0", request=request(tmp_path / "here"))
-    assert find(folder, wanted_of(request(tmp_path / "there"))) is not None
+    assert find(folder, prebuilt_query(request(tmp_path / "there"))) is not None
 
 
 def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
@@ -167,7 +167,7 @@ def _reading(header: Path) -> BuildRequest:
 def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path, way: str):
     by_flag = REQUEST._replace(compile=CompileOptions(cflags=(f"-include={header}",)))
     request = _reading(header) if way == "folder" else by_flag
-    folder, wanted = fill("9.0", request=request), wanted_of(request)
+    folder, wanted = fill("9.0", request=request), prebuilt_query(request)
     assert find(folder, wanted) is not None
     header.write_text("#define N 2\n")
     assert find(folder, wanted) is None
@@ -192,7 +192,7 @@ def test_a_header_that_is_not_there_does_not_matter_nor_what_is_no_file_in_its_p
     folder = fill("9.0", request=request)
     header.unlink()
     IN_ITS_PLACE[kind](header)
-    assert find(folder, wanted_of(request)) is not None
+    assert find(folder, prebuilt_query(request)) is not None
 
 
 def test_a_damaged_library_is_never_loaded(fill: Fill):

@@ -22,7 +22,7 @@ from be_runtime.store.job import Job
 from be_runtime.store.keys import make_key
 from be_runtime.store.places import Exchange, Imported
 from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
-from be_runtime.store.sharing import Roots, Shareable, Store, Wanted
+from be_runtime.store.sharing import Roots, Shareable, Store, Query
 from be_toolchain.errors import PreferenceError
 from be_toolchain.remote import RemoteSource
 from tests.support.artifacts import artifact, packed
@@ -31,12 +31,12 @@ from tests.support.jobs import StoreClient
 from tests.support.machines import MemorySystem
 
 KEY = make_key("module", ("name", "add"))
-WANTED = Wanted(KEY, "add", lambda: False)
-OTHER = Wanted(make_key("module", ("name", "other")), "other", lambda: False)
+WANTED = Query(KEY, "add", lambda: False)
+OTHER = Query(make_key("module", ("name", "other")), "other", lambda: False)
 ARTIFACT = artifact(KEY)
 
 
-def given(store: Store, wanted: Wanted = WANTED) -> bytes | None:
+def given(store: Store, wanted: Query = WANTED) -> bytes | None:
     """Return what a store gives, as one file."""
     found = store.get(wanted)
     return found and found.packed

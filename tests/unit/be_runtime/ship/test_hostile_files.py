@@ -16,7 +16,7 @@ import be_runtime
 from be_runtime.cli.main import main
 from be_runtime.errors import ArgumentError, LoadError, SourceNotFoundError
 from be_runtime.jax.exporting import read_program
-from be_runtime.load.prebuilt import PrebuiltFolder, wanted_of
+from be_runtime.load.prebuilt import PrebuiltFolder, prebuilt_query
 from be_runtime.request.arguments import cpp_request, file_units
 from be_runtime.request.options import Unit
 from be_runtime.ship.declaration import read_source, read_table
@@ -34,7 +34,7 @@ from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"
 RAW = read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1})
-WANTED = wanted_of(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
+WANTED = prebuilt_query(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
 PREBUILT = f"prebuilt/ops/{WANTED.key.digest[:32]}-host/index.json"
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from be_runtime.compile.nvcc_preamble import Preamble
 
 
-class Build:
+class ModuleBuild:
     """The build of one module; `run` shows the order of its steps.
 
     Parameters
@@ -255,7 +255,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> c
         As for `make_module`.
     """
     alone = order._replace(force=True, module_store=cache.Cache(staging / OBJECTS))  # these objects are deleted below
-    build = Build(alone, codegen.bind(order.request), staging)
+    build = ModuleBuild(alone, codegen.bind(order.request), staging)
     asked = _LOOPS[order.tools.cxx.family] if loops and order.request.language == "cpp" else ()
     for stem, unit in build.units.items():
         build.units[stem] = unit._replace(edges=tuple(_verbose(edge, asked) for edge in unit.edges))
@@ -308,7 +308,7 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
         A command failed.
     """
     bindings = codegen.bind(order.request)
-    build = Build(order, bindings, staging)
+    build = ModuleBuild(order, bindings, staging)
     try:
         build.run()
     except BuildError as error:
@@ -341,7 +341,7 @@ def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequ
     return shown
 
 
-def _write_log(build: Build) -> tuple[str, ...]:
+def _write_log(build: ModuleBuild) -> tuple[str, ...]:
     """Write the log into the build folder, and the log or the compilers' warnings to standard error."""
     log = execute.render_log(build.steps)
     if build.order.verbose:
@@ -354,7 +354,7 @@ def _write_log(build: Build) -> tuple[str, ...]:
     return _write_if_it_fits(build.staging, LOG, log)
 
 
-def _write_commands(build: Build) -> tuple[str, ...]:
+def _write_commands(build: ModuleBuild) -> tuple[str, ...]:
     """Write the compile commands of the author's files for editors."""
     units = build.order.request.units
     commands = {unit.path: build.units[unit.stem].command for unit in units if unit.path is not None}

@@ -29,7 +29,7 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
-    from be_runtime.load.checked_mode import Debugging, CheckedTargets
+    from be_runtime.load.checked_mode import CheckedTargets, Debugging
 
 
 T = TypeVar("T")

@@ -208,7 +208,7 @@ class BuildOutput(NamedTuple):
     source: str = ""
 
 
-Build = Callable[[Path], BuildOutput]
+BuildFunction = Callable[[Path], BuildOutput]
 
 
 class Entry(NamedTuple):
@@ -331,7 +331,7 @@ class Cache(NamedTuple):
     def get_or_build(
         self,
         key: CacheKey,
-        build: Build,
+        build: BuildFunction,
         *,
         force: bool = False,
         lock_timeout_s: float | None = None,
@@ -358,7 +358,7 @@ class Cache(NamedTuple):
             assert entry is not None, "a build publishes its entry"
         return entry
 
-    def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
+    def keep(self, key: CacheKey, build: BuildFunction, *, force: bool = False) -> None:
         """Build an entry that saves work in later builds; if the cache can't hold it, keep nothing."""
         with contextlib.suppress(CacheError):
             self.get_or_build(key, build, force=force)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.store.artifact import Artifact, unpack
-from be_runtime.store.sharing import Say, Query, where_of
+from be_runtime.store.sharing import Query, Say, where_of
 from be_runtime.store.signing import Sign, Verifier, read_signer, read_verifier
 from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System

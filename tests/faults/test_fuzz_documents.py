@@ -35,7 +35,7 @@ from be_runtime.store.index import parse_contents, parse_index, reading, render_
 from be_runtime.store.job import Job
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
-from be_runtime.store.sharing import Roots, Shareable, Query, unpack_entry
+from be_runtime.store.sharing import Query, Roots, Shareable, unpack_entry
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi

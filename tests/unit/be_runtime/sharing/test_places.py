@@ -22,7 +22,7 @@ from be_runtime.store.job import Job
 from be_runtime.store.keys import make_key
 from be_runtime.store.places import Exchange, Imported
 from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
-from be_runtime.store.sharing import Roots, Shareable, Store, Query
+from be_runtime.store.sharing import Query, Roots, Shareable, Store
 from be_toolchain.errors import PreferenceError
 from be_toolchain.remote import RemoteSource
 from tests.support.artifacts import artifact, packed

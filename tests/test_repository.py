@@ -46,6 +46,14 @@ def test_few_modules_read_the_environment():
     assert readers == READERS_OF_ENVIRON
 
 
+def test_the_life_of_a_load_is_in_the_picture():
+    module = ast.parse(MODULES["be_runtime/load/load.py"])
+    load = next(each for each in module.body if isinstance(each, ast.FunctionDef) and each.name == "load")
+    called = sorted((node for node in ast.walk(load) if isinstance(node, ast.Call)), key=lambda call: call.lineno)
+    functions = [call.func.id for call in called if isinstance(call.func, ast.Name) and call.func.id.islower()]
+    assert re.findall(r"^[├└]─ (\w+)", PAGES[ROOT / "ARCHITECTURE.md"], re.MULTILINE) == functions
+
+
 def test_a_wheel_has_every_source_folder():
     folders = {(ROOT / name).parent for name in MODULES}
     assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []

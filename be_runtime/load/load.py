@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.checks import STATE, CheckedMode
+from be_runtime.checks import STATE
 from be_runtime.errors import BuildError, LoadError, RegistrationError
 from be_runtime.jax import port
 from be_runtime.load.identity import content_hash, module_key, origin_hash
@@ -29,14 +28,12 @@ from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.cache import BuildOutput, Entry
-from be_runtime.store.index import CodeImage, Demand, ModuleRecord, reading
+from be_runtime.store.index import Demand, ModuleRecord, reading
 from be_runtime.store.keys import CacheKey
 from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
     from be_runtime.compile.plan import BuildOrder
-    from be_runtime.load.prebuilt import PrebuiltFolder
     from be_runtime.report import ModuleReport
     from be_runtime.store.sharing import Shareable
 
@@ -281,22 +278,6 @@ def report_module(
     return report
 
 
-def load_prebuilt(
-    request: BuildRequest, options: LoadOptions, store: PrebuiltFolder, registry: Registry
-) -> CompiledModule | None:
-    """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
-    from be_runtime.load.prebuilt import prebuilt_query
-
-    artifact = store.get(prebuilt_query(request))
-    if artifact is None:
-        return None
-    record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
-    captures = options.allow_cuda_graph
-    module = open_prebuilt(request.name, record, artifact, registry, captures_graphs=captures, mode=options.mode)
-    register_names(module, request, options, registry)
-    return module
-
-
 def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> ModuleDescription:
     """Return the description of a module of an artifact.
 
@@ -314,54 +295,6 @@ def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> Modu
             content=record.content or record.image,
             origin=record.origin or record.image,
         )
-
-
-def open_prebuilt(
-    name: str,
-    record: ModuleRecord,
-    artifact: Artifact,
-    registry: Registry,
-    *,
-    captures_graphs: bool,
-    mode: CheckedMode | None = None,
-) -> CompiledModule:
-    """Load a module that was built ahead of time, without registering its targets.
-
-    Raises
-    ------
-    LoadError
-        It is damaged, or not for this machine.
-    """
-    made = describe_module(name, record, artifact)
-    library = artifact.library(record.image)
-    remaker = PrebuiltRebuilder(made, artifact.table.images[record.image], library)
-    return CompiledModule(ModuleInfo(made, library, registry, remaker, captures_graphs=captures_graphs, mode=mode))
-
-
-class PrebuiltRebuilder(NamedTuple):
-    """Serves a module that was built ahead of time, see `be_runtime.load.module.Rebuilder`."""
-
-    made: ModuleDescription
-    image: CodeImage
-    library: ctypes.CDLL
-
-    def build(self, wanted: Demand) -> BuiltLibrary:
-        """Return the library as it is, if it runs on the requested machines."""
-        from be_runtime.store.images import mapped_bytes  # few modules are built ahead of time
-
-        data = mapped_bytes(self.image, self.library, self.made.name, wanted)
-        return BuiltLibrary(self.image, data, self.made.functions)
-
-    def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
-        """Return cuobjdump's report on the library."""
-        from be_runtime.report import report_library
-
-        report = report_library(self.made.name, self.made.path, LocalSystem(), blocks)
-        note = "a library that was built before has no report of loops: its compiler is not run again"
-        return report._replace(notes=(*report.notes, note)) if loops else report
-
-    def checked(self) -> None:
-        """Return None: there are no sources to compile."""
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:

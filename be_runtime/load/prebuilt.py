@@ -11,22 +11,29 @@ Loading only reads the folder.
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime import errors, own_files
+from be_runtime.checks import CheckedMode
 from be_runtime.jax import port
 from be_runtime.load.identity import content_hash, origin_hash, own_code_digest, request_fields
+from be_runtime.load.load import describe_module, register_names
+from be_runtime.load.module import BuiltLibrary, CompiledModule, ModuleDescription, ModuleInfo
 from be_runtime.load.registry import Registry, Target
-from be_runtime.request.options import BuildRequest
+from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.store import images, index, keys
 from be_runtime.store.artifact import Artifact, open_folder, write_folder
 from be_runtime.store.cache import Cache, Entry
 from be_toolchain.arch import Arch
 from be_toolchain.machine import local_system, trust
+
+if TYPE_CHECKING:
+    from be_runtime.report import ModuleReport
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", own_files.HERE})
@@ -319,3 +326,63 @@ def _require_safe(path: Path) -> None:
             else "export the modules as yourself or root"
         )
         raise errors.CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
+
+
+def load_prebuilt(
+    request: BuildRequest, options: LoadOptions, folder: PrebuiltFolder, registry: Registry
+) -> CompiledModule | None:
+    """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
+    artifact = folder.get(prebuilt_query(request))
+    if artifact is None:
+        return None
+    record = index.ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
+    captures = options.allow_cuda_graph
+    module = open_prebuilt(request.name, record, artifact, registry, captures_graphs=captures, mode=options.mode)
+    register_names(module, request, options, registry)
+    return module
+
+
+def open_prebuilt(
+    name: str,
+    record: index.ModuleRecord,
+    artifact: Artifact,
+    registry: Registry,
+    *,
+    captures_graphs: bool,
+    mode: CheckedMode | None = None,
+) -> CompiledModule:
+    """Load a module that was built ahead of time, without registering its targets.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, or not for this machine.
+    """
+    made = describe_module(name, record, artifact)
+    library = artifact.library(record.image)
+    remaker = PrebuiltRebuilder(made, artifact.table.images[record.image], library)
+    return CompiledModule(ModuleInfo(made, library, registry, remaker, captures_graphs=captures_graphs, mode=mode))
+
+
+class PrebuiltRebuilder(NamedTuple):
+    """Serves a module that was built ahead of time, see `be_runtime.load.module.Rebuilder`."""
+
+    made: ModuleDescription
+    image: index.CodeImage
+    library: ctypes.CDLL
+
+    def build(self, wanted: index.Demand) -> BuiltLibrary:
+        """Return the library as it is, if it runs on the requested machines."""
+        data = images.mapped_bytes(self.image, self.library, self.made.name, wanted)
+        return BuiltLibrary(self.image, data, self.made.functions)
+
+    def report(self, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
+        """Return cuobjdump's report on the library."""
+        from be_runtime.report import report_library
+
+        report = report_library(self.made.name, self.made.path, local_system.LocalSystem(), blocks)
+        note = "a library that was built before has no report of loops: its compiler is not run again"
+        return report._replace(notes=(*report.notes, note)) if loops else report
+
+    def checked(self) -> None:
+        """Return None: there are no sources to compile."""

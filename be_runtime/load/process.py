@@ -154,10 +154,10 @@ class Process:
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
             return load_module.load(request, options, self.session(options.build_directory)).module
-        from be_runtime.load.prebuilt import PrebuiltFolder, prebuilt_query
+        from be_runtime.load.prebuilt import PrebuiltFolder, load_prebuilt, prebuilt_query
 
         store = PrebuiltFolder(folder, self._wanted(request, settings), self.image_memory(settings))
-        found = load_module.load_prebuilt(request, options, store, self.registry)
+        found = load_prebuilt(request, options, store, self.registry)
         if found is not None:
             return found
         try:

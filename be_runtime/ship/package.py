@@ -15,8 +15,9 @@ from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.compile.codegen import bind
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError, RegistrationError, warn_caller
 from be_runtime.frames import public
-from be_runtime.load.load import open_prebuilt, register_module
+from be_runtime.load.load import register_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
+from be_runtime.load.prebuilt import open_prebuilt
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note

@@ -26,8 +26,8 @@ from be_runtime.compile.plan import (
     link_edge,
     unit_files,
 )
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions
-from be_runtime.request.tools import Tools
 from be_runtime.store import cache, examine, keys, manifest
 from be_toolchain.machine.system import System
 from be_toolchain.values import ClangCuda, Nvcc
@@ -55,7 +55,7 @@ class CudaCompiler(Protocol):
         """Return the files that decide the phases, apart from the files that the phases read."""
 
 
-def cuda_compiler(tools: Tools) -> CudaCompiler:
+def cuda_compiler(tools: BuildTools) -> CudaCompiler:
     """Return the compiler of the CUDA toolkit in `tools`."""
     toolkit, archs = tools.cuda, tools.archs
     assert toolkit is not None, "a CUDA module has a toolkit"
@@ -178,7 +178,7 @@ def plan_units(
 def plan_build(
     request: BuildRequest,
     units: Mapping[str, UnitBuild],
-    tools: Tools,
+    tools: BuildTools,
     link: flags.LinkCommand,
     handler: str | None = None,
     aside: UnitBuild | None = None,
@@ -190,7 +190,7 @@ def plan_build(
     request : BuildRequest
     units : mapping of str to UnitBuild
         From `plan_units`; the object of a unit without commands is already in place.
-    tools : Tools
+    tools : BuildTools
     link : LinkCommand
         From `flags.link`.
     handler : str, optional
@@ -222,7 +222,7 @@ def plan_build(
     return BuildPlan(tuple(files), tuple(edges), link_edge(link, objects), library_path, made_aside)
 
 
-def handler_edge(tools: Tools) -> Edge:
+def handler_edge(tools: BuildTools) -> Edge:
     """Return the command that compiles the handler, which is the same in all modules."""
     return compile_edge(
         flags.handler_compile(tools.cxx, [own_files.INCLUDE_DIR, tools.ffi_include]),
@@ -265,7 +265,7 @@ def with_private_names(
     return plan._replace(edges=tuple(edges), link=link_edge(link, objects))
 
 
-def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
+def compile_command(request: BuildRequest, tools: BuildTools) -> tuple[str, ...]:
     """Return the command that compiles the author's units, without files."""
     options = request.compile
     includes = flags.include_flags(

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from be_runtime.errors import BuildError
 from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest
-from be_runtime.request.tools import Tools
 from be_toolchain.machine.system import System
 
 
@@ -293,7 +293,7 @@ _ALIKE = 0.8
 """Least similarity of two names by `difflib.SequenceMatcher.ratio`."""
 
 
-def near_header(header: str, request: BuildRequest, tools: Tools, system: System) -> str:
+def near_header(header: str, request: BuildRequest, tools: BuildTools, system: System) -> str:
     """Find a header on a request's search path whose name is similar to the given one; empty if there is none."""
     own = [unit.path.parent for unit in request.units if unit.path is not None]
     cuda = tools.cuda.include_dirs if tools.cuda is not None else ()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from be_runtime.compile.flags import LinkCommand
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest
-from be_runtime.request.tools import Tools
 from be_runtime.settings import Settings
 from be_runtime.store.cache import Cache
 from be_runtime.store.index import IMAGES
@@ -37,7 +37,7 @@ class BuildOrder(NamedTuple):
     Parameters
     ----------
     request : BuildRequest
-    tools : Tools
+    tools : BuildTools
     toolchain : Toolchain
     system : System
     settings : Settings
@@ -54,7 +54,7 @@ class BuildOrder(NamedTuple):
     """
 
     request: BuildRequest
-    tools: Tools
+    tools: BuildTools
     toolchain: Toolchain
     system: System
     settings: Settings

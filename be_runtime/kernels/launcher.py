@@ -18,7 +18,7 @@ from be_runtime.jax import arrays, port
 from be_runtime.kernels.geometry import Geometry, LaunchParam, encode_params
 from be_runtime.load import obtain, process, registry
 from be_runtime.load.identity import Field
-from be_runtime.request.tools import no_architecture, wanted_archs
+from be_runtime.request.build_tools import no_architecture, wanted_archs
 from be_runtime.settings import require_jit
 from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import write_images

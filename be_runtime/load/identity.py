@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, by_name, homes
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest
-from be_runtime.request.tools import Tools
 from be_runtime.store.cache import Entry
 from be_runtime.store.index import Demand
 from be_runtime.store.keys import CacheKey, make_key
@@ -126,7 +126,7 @@ def request_fields(request: BuildRequest) -> tuple[Field, ...]:
     )
 
 
-def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain) -> CacheKey:
+def module_key(request: BuildRequest, tools: BuildTools, toolchain: Toolchain) -> CacheKey:
     """Make the key of a module; the headers that it reads are in its entry's manifest.
 
     Modules are the same whichever jaxlib they are compiled beside, except where an author includes XLA's headers.

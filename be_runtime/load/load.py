@@ -23,8 +23,8 @@ from be_runtime.load.module import (
 )
 from be_runtime.load.obtain import Attempts, find_or_build, machine_roots, say, say_output, shareable
 from be_runtime.load.registry import Registry, Session, Target
+from be_runtime.request.build_tools import BuildTools, gather_tools
 from be_runtime.request.options import BuildRequest, LoadOptions
-from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import require_jit
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.cache import BuildOutput, Entry
@@ -74,7 +74,7 @@ class ModuleRecipe(NamedTuple):
     options : LoadOptions
     session : Session
     toolchain : Toolchain
-    tools : Tools
+    tools : BuildTools
     key : CacheKey
     """
 
@@ -82,7 +82,7 @@ class ModuleRecipe(NamedTuple):
     options: LoadOptions
     session: Session
     toolchain: Toolchain
-    tools: Tools
+    tools: BuildTools
     key: CacheKey
 
     def make(self, folder: Path) -> BuildOutput:
@@ -130,7 +130,7 @@ class ModuleRecipe(NamedTuple):
         return shareable(self.key, self.session)._replace(functions=functions)
 
 
-def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, Tools]:
+def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, BuildTools]:
     """Resolve the toolchain of a request, its architectures and its folders."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
@@ -147,7 +147,7 @@ def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, T
 
 
 def module_recipe(
-    request: BuildRequest, toolchain: Toolchain, tools: Tools, options: LoadOptions, session: Session
+    request: BuildRequest, toolchain: Toolchain, tools: BuildTools, options: LoadOptions, session: Session
 ) -> ModuleRecipe:
     """Make the key of a module, and return it with everything that the build needs.
 

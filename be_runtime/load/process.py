@@ -16,8 +16,8 @@ from be_runtime.load import load as load_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.registry import Registry, Session
 from be_runtime.request.arguments import Reread
+from be_runtime.request.build_tools import wanted_archs
 from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers, note
-from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
 from be_runtime.store.cache import Cache
 from be_runtime.store.folder import own_folder, usable_cache_dir

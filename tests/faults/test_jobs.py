@@ -14,7 +14,7 @@ import pytest
 from tests.support import jobs
 from tests.support.faults import Tallies, chance, effort, longer, seeds
 
-MEMBER = "tests.compile.be_runtime.sharing.member"
+MEMBER = "tests.compile.be_runtime.store.sharing.member"
 SIZES = effort((5,), (8, 8, 8, 32), (8,) * 60 + (32,) * 10)
 KERNELS = 3
 SLACK_S = 30.0

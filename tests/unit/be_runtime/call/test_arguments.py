@@ -25,7 +25,7 @@ from be_runtime.jax.arrays import ArraySpec, Fields, Numbers, Value, as_jax
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.grammar import parse_spec, render_spec
 from be_runtime.signature.model import Param, Role
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 

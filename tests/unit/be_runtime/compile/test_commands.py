@@ -19,15 +19,15 @@ from be_runtime.compile.flags import link_flags
 from be_runtime.compile.graph import CudaCompiler, cuda_compiler
 from be_runtime.compile.plan import BuildPlan, Edge, UnitBuild, files_named, unit_files
 from be_runtime.load.identity import portable_request
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
-from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
 from be_runtime.store.index import Demand
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
 from be_toolchain.values import CudaToolkit, HostCompiler
 from tests.support.machines import MemorySystem
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden, edges_text, shell_text
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden, edges_text, shell_text
 
 GOLDEN = Path(__file__).parent / "golden"
 CXX = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
@@ -51,7 +51,7 @@ def toolkit_of(kind: str) -> CudaToolkit:
 def compiler(kind: str, archs: str = "8.0,9.0a", **changed: Any) -> CudaCompiler:
     toolkit = toolkit_of(kind)
     toolkit = toolkit._replace(compiler=toolkit.compiler._replace(**changed))
-    return cuda_compiler(Tools(toolkit.host_compiler, toolkit, parse_archs(archs), Path("/jaxlib")))
+    return cuda_compiler(BuildTools(toolkit.host_compiler, toolkit, parse_archs(archs), Path("/jaxlib")))
 
 
 def words(make: Callable[..., Iterable[str] | None], *arguments: Any) -> str:
@@ -174,7 +174,7 @@ def test_libraries_are_found_by_the_linker_and_by_the_loader():
     check_golden(GOLDEN / "links.txt", text)
 
 
-TOOLS = Tools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/jaxlib/include"))
+TOOLS = BuildTools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/jaxlib/include"))
 LINK = flags.LinkCommand(head=("ld",), tail=("-lm",))
 
 

@@ -16,8 +16,8 @@ from be_runtime.load import identity
 from be_runtime.load.identity import checkout_digest, module_key, portable_request, request_fields
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.arguments import cpp_request, inline_units
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
-from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
 from be_runtime.store.index import Demand
 from be_runtime.store.sharing import key_roots, movable_key, naming_flags
@@ -28,7 +28,7 @@ from tests.support.hostile_files import KINDS, plant, refused_at_once
 from tests.support.runtime import environment, run_python
 
 CXX = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
-TOOLS = Tools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/site/jaxlib/include"))
+TOOLS = BuildTools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/site/jaxlib/include"))
 TOOLCHAIN = Toolchain(cxx=CXX)
 REQUEST = cpp_request("kernels", inline_units("kernels", "void f();", "sources"), {"f": ["arg", "ret"]})
 UNIT = REQUEST.units[0]
@@ -52,7 +52,7 @@ OTHER_REQUESTS = (
 )
 
 
-def key_of(request: BuildRequest = REQUEST, tools: Tools = TOOLS, toolchain: Toolchain = TOOLCHAIN) -> str:
+def key_of(request: BuildRequest = REQUEST, tools: BuildTools = TOOLS, toolchain: Toolchain = TOOLCHAIN) -> str:
     return module_key(request, tools, toolchain).digest
 
 

@@ -16,8 +16,8 @@ from be_runtime.load.identity import module_key
 from be_runtime.load.prebuilt import PrebuiltFolder
 from be_runtime.own_files import ABI
 from be_runtime.request.arguments import cuda_request, inline_units
+from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
-from be_runtime.request.tools import Tools
 from be_runtime.signature import SourceText
 from be_runtime.store.artifact import Artifact, keep_library
 from be_runtime.store.cache import BuildOutput, Cache, Entry
@@ -68,7 +68,7 @@ def fill(tmp_path: Path, header: Path) -> Fill:
                 record = ModuleRecord("cuda", "", render_contents(FUNCTIONS), {})
                 return BuildOutput(keep_library(staging, "module.so", image, {request.name: record}), (header,))
 
-            tools = Tools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
+            tools = BuildTools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
             store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
         return folder

@@ -10,7 +10,7 @@ import pytest
 from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, SpecError
 from be_runtime.notebook import error_html, parse_cell_options
 from be_toolchain.errors import HostCompilerNotFoundError, ToolchainError
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 
 def test_everything_is_escaped_and_the_output_folded():

@@ -18,8 +18,8 @@ from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.kernels.launcher import choose_archs as choose_archs_of_a_kernel
 from be_runtime.load.process import PROCESS
 from be_runtime.request import arguments, options
+from be_runtime.request.build_tools import choose_archs
 from be_runtime.request.options import BuildRequest, CompileOptions, LoadOptions, absolute_paths, identify_cpu
-from be_runtime.request.tools import choose_archs
 from be_runtime.settings import Settings
 from be_toolchain import ToolchainRequest, resolve
 from tests.support.machines import MemorySystem

@@ -24,7 +24,7 @@ from be_runtime.stubs import (
     render_function,
     render_stub,
 )
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 

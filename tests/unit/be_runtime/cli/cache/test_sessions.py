@@ -29,7 +29,7 @@ from be_runtime.store.keys import make_key
 from be_runtime.store.manifest import parse_manifest, render_manifest
 from be_runtime.store.places import ExportWriter
 from tests.support.artifacts import CODE, packed, table
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 
 @pytest.mark.parametrize("golden", sorted(Path(__file__).parent.glob("golden/*.txt")), ids=lambda path: path.stem)

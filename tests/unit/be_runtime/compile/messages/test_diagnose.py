@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from be_runtime.compile.messages import diagnose, find_warnings, warnings_text
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 OUTPUTS = Path(__file__).parent / "golden" / "outputs.txt"
 """After ``===`` what a case shows, its language, and the lines of trampolines; after ``---`` what is found in it."""

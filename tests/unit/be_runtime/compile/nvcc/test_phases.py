@@ -27,7 +27,7 @@ from be_runtime.compile.nvcc_preamble import (
     use_preamble,
 )
 from be_runtime.compile.plan import UnitBuild, files_named
-from tests.unit.be_runtime.generate.golden_files import check_golden, edges_text
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden, edges_text
 
 RECORDED = Path(__file__).parent / "recorded"
 TOOLS = {name: f"/opt/cuda/bin/{name}" for name in ("cudafe++", "cicc", "ptxas", "fatbinary")}

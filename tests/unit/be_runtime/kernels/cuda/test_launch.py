@@ -41,7 +41,7 @@ from be_runtime.signature.model import Param, Role
 from be_runtime.store.cache import BuildOutput, Cache
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -32,7 +32,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.machines import SITE, File, MemorySystem
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 X, Y, BYTES = (
     ArraySpec(BY_NAME[name], shape) for name, shape in (("float32", (3, 4)), ("float64", (5,)), ("uint8", (256,)))

@@ -31,7 +31,7 @@ from be_runtime.kernels.numba.source import (
     numpy_mismatch,
 )
 from tests.support.runtime import environment, run_python
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 cuda: Any = None
 stwt: Any = None

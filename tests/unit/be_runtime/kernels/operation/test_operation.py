@@ -31,7 +31,7 @@ from be_runtime import (
 from be_runtime.jax.transforms import repeated
 from be_runtime.kernels.benchmark import BenchmarkRecord, BenchmarkResult
 from be_runtime.kernels.dispatch import KernelEntry, Kernels, check_name, check_platform
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 X = jnp.arange(3.0)
 OUT = jax.ShapeDtypeStruct((3,), jnp.float32)

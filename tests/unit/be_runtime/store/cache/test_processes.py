@@ -25,7 +25,7 @@ from be_runtime.store.keys import make_key
 from be_runtime.store.lock import key_lock, remove_if_free
 from be_toolchain.machine.files import seal, unseal
 from tests.support.runtime import run_python
-from tests.unit.be_runtime.cache.conftest import Bench
+from tests.unit.be_runtime.store.cache.conftest import Bench
 
 
 @pytest.fixture

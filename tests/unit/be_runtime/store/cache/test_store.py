@@ -18,7 +18,7 @@ from be_runtime.store.folder import variant_name
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.publish import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, GRACE_NS, is_abandoned, superseded
 from be_toolchain.machine.files import seal, unseal
-from tests.unit.be_runtime.cache.conftest import Bench, tree
+from tests.unit.be_runtime.store.cache.conftest import Bench, tree
 
 
 def test_nothing_is_made_before_the_first_build(bench: Bench):

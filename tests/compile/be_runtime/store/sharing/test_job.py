@@ -19,12 +19,12 @@ import pytest
 
 from be_runtime.jax.coordination import JobStore
 from tests.compile.be_runtime.scaling import scaling
-from tests.compile.be_runtime.sharing.member import Member, Plan
+from tests.compile.be_runtime.store.sharing.member import Member, Plan
 from tests.support import jobs
 from tests.support.requirements import in_full
 from tests.support.runtime import ROOT, environment, forwarding_compiler
 
-MEMBER = "tests.compile.be_runtime.sharing.member"
+MEMBER = "tests.compile.be_runtime.store.sharing.member"
 K = ["k", "-O2", "sm_90"]
 OTHER = ["other", "-O2", "sm_90"]
 Answers = list[dict[str, Any]]

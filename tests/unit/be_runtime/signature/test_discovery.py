@@ -24,8 +24,8 @@ from be_runtime.signature.grammar import MOST, parse_spec, render_spec
 from be_runtime.signature.model import EntryPoint
 from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
-from tests.unit.be_runtime.generate.golden_files import check_golden
-from tests.unit.be_runtime.spec.conftest import each, found, tokens_of
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
+from tests.unit.be_runtime.signature.conftest import each, found, tokens_of
 
 SPELLINGS = {
     "arg ret": "args rets",

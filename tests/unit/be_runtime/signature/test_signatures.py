@@ -8,7 +8,7 @@ from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import SpecError
 from be_runtime.signature.cpp.params import CPP_SCALARS
 from be_runtime.signature.model import Role
-from tests.unit.be_runtime.spec.conftest import each, found, inferred, tokens_of
+from tests.unit.be_runtime.signature.conftest import each, found, inferred, tokens_of
 
 SCALARS = {
     "bool": "bool",

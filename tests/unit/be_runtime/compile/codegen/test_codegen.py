@@ -22,7 +22,7 @@ from be_runtime.signature.cpp import program
 from be_runtime.signature.cpp.outline import outline
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.model import EntryPoint, Param, Role
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 PLAIN = """
 // @BE scale attr.factor:float32 arg ret stream attr.Count ret arg

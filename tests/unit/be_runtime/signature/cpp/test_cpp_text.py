@@ -17,7 +17,7 @@ from be_runtime.signature.cpp.macros import Macros, parse_define
 from be_runtime.signature.cpp.outline import MacroCall, outline
 from be_runtime.signature.discovery import discover
 from tests.support.speed import usual_seconds
-from tests.unit.be_runtime.spec.conftest import each, found, tokens_of
+from tests.unit.be_runtime.signature.conftest import each, found, tokens_of
 
 FRAGMENTS = st.sampled_from(
     [

@@ -19,7 +19,7 @@ from be_toolchain.machine.system import FolderFacts
 from tests.support.accounts import STRANGER, needs_root, open_place
 from tests.support.mounts import run_in_mounts
 from tests.support.runtime import run_python
-from tests.unit.be_runtime.cache.conftest import Bench
+from tests.unit.be_runtime.store.cache.conftest import Bench
 
 __all__ = ["open_place"]  # a fixture
 

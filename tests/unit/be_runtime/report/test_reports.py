@@ -20,7 +20,7 @@ from be_runtime.report import (
     parse_resources,
 )
 from be_toolchain.arch import Arch
-from tests.unit.be_runtime.generate.golden_files import check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 
 def at(registers: int, block: int) -> Occupancy:

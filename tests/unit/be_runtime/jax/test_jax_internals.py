@@ -136,7 +136,7 @@ def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
     names.add_line("k.f")
     names.add_code("k.f", 16, library)
     first = told(library)[16]
-    assert first.startswith("k.f, called at tests/unit/be_runtime/xla/test_jax_internals.py:")
+    assert first.startswith("k.f, called at tests/unit/be_runtime/jax/test_jax_internals.py:")
     for _ in range(2):
         names.add_line("k.f")
     names.add_code("k.f", 32, library)

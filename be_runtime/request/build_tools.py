@@ -23,7 +23,7 @@ _GENERIC = arch.Arch(7, 5)
 """The first architecture with all commonly used features of CUDA's headers; CUDA 12 and 13 support it."""
 
 
-class Tools(NamedTuple):
+class BuildTools(NamedTuple):
     """The programs and files of a build, apart from the author's sources.
 
     Parameters
@@ -147,11 +147,11 @@ def gather_tools(
     process_wide: Sequence[arch.Arch],
     ffi_include: Path,
     record_dir: Path | None,
-) -> Tools:
+) -> BuildTools:
     """Gather the programs and files of a request's build, apart from its sources."""
     if request.language == "cpp":
         assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-        return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
+        return BuildTools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
     toolkit = toolchain.cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
 
@@ -161,7 +161,7 @@ def gather_tools(
     else:
         archs = choose_archs(request.compute_capability, process_wide, settings, toolkit, devices)
     wheels = _wheel_roots(toolkit, system)
-    return Tools(
+    return BuildTools(
         cxx=toolkit.host_compiler,
         cuda=toolkit,
         archs=archs,

@@ -16,7 +16,7 @@ from be_runtime.store.cache import BuildOutput, Recorded, is_unchanged
 from be_runtime.store.examine import examine, record_file
 from be_runtime.store.manifest import RACY_MARGIN_NS, FileRecord, Files, Manifest, group_absent, shadowing_paths
 from be_runtime.store.publish import build_began, record_files
-from tests.unit.be_runtime.cache.conftest import Bench
+from tests.unit.be_runtime.store.cache.conftest import Bench
 
 
 @pytest.mark.parametrize("kept", ["nothing", "size", "size and time", "all but the inode"])

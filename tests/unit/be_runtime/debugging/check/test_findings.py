@@ -26,7 +26,7 @@ from be_runtime.debugging.sanitizers import (
     with_callers,
     with_names,
 )
-from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 RECORDED = Path(__file__).parent / "recorded"
 OTHER = "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n    #0 0x1 in PyMem_Free obmalloc.c:2\n"

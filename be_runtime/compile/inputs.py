@@ -26,7 +26,7 @@ from be_toolchain.machine.local_system import stamp_path
 _WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^ \\])+")
 _ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")
 
-_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?")
+_ASKED = r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?"
 _OPTIONS = (
     ("-iquote",),
     ("-I", "--include-path"),
@@ -113,7 +113,7 @@ def names_asked_for(text: str) -> tuple[str, ...]:
     >>> names_asked_for("#if __has_include(<tbb/tbb.h>) || __has_include(CONFIG)")
     ('tbb/tbb.h', '')
     """
-    return tuple(_ASKED.findall(text)) if "__has_include" in text else ()
+    return tuple(re.findall(_ASKED, text)) if "__has_include" in text else ()
 
 
 def include_folders(flags: Sequence[str]) -> tuple[str, ...]:

@@ -218,7 +218,7 @@ _LOOPS = {
 }
 """Flags with which a compiler lists the loops that it vectorizes, and the loops that it can't."""
 
-_ARCH = re.compile(r"(?:-arch=|--gpu-name=)?(sm_\w+)")
+_ARCH = r"(?:-arch=|--gpu-name=)?(sm_\w+)"
 LOG = f"{index.IMAGES}/build.log"
 
 
@@ -263,7 +263,7 @@ def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> c
     cubins: list[tuple[str, str]] = []
     for edge in (step.edge for step in build.steps if step.edge.tool == "ptxas"):
         cubin = next((name for name in edge.outputs if name.endswith(".cubin")), None)
-        arch = next((match[1] for part in edge.argv if (match := _ARCH.fullmatch(part))), None)
+        arch = next((match[1] for part in edge.argv if (match := re.fullmatch(_ARCH, part))), None)
         if cubin is not None and arch is not None:
             cubins.append((arch, f"{len(cubins)}.cubin"))
             shutil.move(staging / cubin, staging / cubins[-1][1])

@@ -18,9 +18,9 @@ import struct
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DType
 from be_runtime.signature.model import AttrKind, Param, Role
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ENUM = re.compile(r"enum\((.*)\)", re.DOTALL)
-_FIELD = re.compile(r"(?:\{[^}]*\}|\([^)]*\)|[^\s{(])+")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_ENUM = r"(?s:enum\((.*)\))"
+_FIELD = r"(?:\{[^}]*\}|\([^)]*\)|[^\s{(])+"
 _BOOLS = {"true": True, "false": False, "True": True, "False": False}
 _KINDS = {"string": AttrKind.STRING, "dtype": AttrKind.DTYPE}
 
@@ -59,11 +59,11 @@ def parse_type(text: str, param: Param) -> Param:
         return param._replace(kind=_KINDS[text])
     if text.endswith("[]"):
         return param._replace(kind=AttrKind.ARRAY, dtype=_dtype(text[:-2]))
-    enum = _ENUM.fullmatch(text)
+    enum = re.fullmatch(_ENUM, text)
     if enum is not None:
         return param._replace(kind=AttrKind.ENUM, choices=_names(enum[1].split(), "the enumeration"))
     if text.startswith("{") and text.endswith("}"):
-        fields = tuple(_field(word) for word in _FIELD.findall(text[1:-1]))
+        fields = tuple(_field(word) for word in re.findall(_FIELD, text[1:-1]))
         _names([field.name for field in fields], "the structure")
         return param._replace(kind=AttrKind.STRUCT, fields=fields)
     return param._replace(dtype=_dtype(text))
@@ -83,7 +83,7 @@ def _names(names: list[str], what: str) -> tuple[str, ...]:
         raise ValueError(f"{what} is empty")
     seen: set[str] = set()
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise ValueError(f"{what} has {name!r}, which is not an identifier")
         if name in seen:
             raise ValueError(f"{what} has {name!r} twice")

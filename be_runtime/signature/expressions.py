@@ -15,7 +15,7 @@ Node = int | str | tuple[str, tuple["Node", ...]]
 """A number, a name, or an operation and its operands. ``attr.bins`` is a name."""
 
 _LONGEST = 200
-_WORDS = re.compile(r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*")
+_WORDS = r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*"
 """Text that gives no warning in Python: without strings, and without letters behind numbers."""
 _LARGEST = 2**63 - 1
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/", ast.Mod: "%"}
@@ -57,7 +57,7 @@ def parse_expression(text: str) -> Expression:
     stripped = re.sub(r"\s+", " ", text.strip())
     if len(stripped) > _LONGEST:
         raise ValueError(f"an expression has at most {_LONGEST} characters")
-    match = _WORDS.match(stripped)
+    match = re.match(_WORDS, stripped)
     if match is None or match.end() < len(stripped):
         raise _bad(stripped, match.end() if match else 0)
     try:

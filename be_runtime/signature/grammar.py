@@ -55,11 +55,11 @@ RESERVED = {
 }
 """Names that no attribute has."""
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
-_ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
-_ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
-_SCRATCH = re.compile(r"scratch\[(.*)\]", re.DOTALL)
-_RULE = re.compile(r"(parallel|reduce)\[(.*)\]", re.DOTALL)
-_LIKE = re.compile(r"like\((\d{1,3})\)|attr\.(\w+)")
+_ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
+_ARRAY = r"(?s:(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?)"
+_SCRATCH = r"(?s:scratch\[(.*)\])"
+_RULE = r"(?s:(parallel|reduce)\[(.*)\])"
+_LIKE = r"like\((\d{1,3})\)|attr\.(\w+)"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
     "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret..., stream, attr.NAME, "
@@ -186,19 +186,19 @@ def _parse_token(token: str, index: int) -> model.Param:
     if len(token) > _LONGEST:
         raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
     try:
-        if match := _ARRAY.fullmatch(token):
+        if match := re.fullmatch(_ARRAY, token):
             return _parse_array(match)
-        if match := _SCRATCH.fullmatch(token):
+        if match := re.fullmatch(_SCRATCH, token):
             return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1]),))
-        if match := _RULE.fullmatch(token):
+        if match := re.fullmatch(_RULE, token):
             return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
-        if match := _ATTR.fullmatch(token):
+        if match := re.fullmatch(_ATTR, token):
             return _parse_attr(match)
     except attribute_types.UnknownTypeError as error:
         name = error.args[0]
         raise _TokenError(index, f"{token!r} has the unknown type {name!r}", _similar_type(token, name)) from None
     except ValueError as error:
-        is_plain = _ATTR.fullmatch(token) and "=" not in token
+        is_plain = re.fullmatch(_ATTR, token) and "=" not in token
         hints = ("write attr.NAME or attr.NAME:TYPE",) if is_plain else ()
         raise _TokenError(index, f"{token!r}: {error}", hints) from None
     raise _TokenError(index, f"unknown arg_spec token {token!r}", (*_similar(token), _KNOWN))
@@ -209,7 +209,7 @@ def _parse_array(match: re.Match[str]) -> model.Param:
     if role is model.Role.RET and many is model.Many.OPTIONAL:
         raise ValueError("a result can't be left out")
     param = model.Param(role=role, many=many, axes=None if axes is None else model.parse_axes(axes))
-    like = _LIKE.fullmatch(dtype or "")
+    like = re.fullmatch(_LIKE, dtype or "")
     if like is not None and role is model.Role.RET:
         return param._replace(like=like[2] or int(like[1]))
     if dtype is not None and dtype not in BY_NAME:

@@ -36,7 +36,7 @@ _KINDS = {
 """The kind of attribute for a C++ type, and the kind of literal that can be its default."""
 _ARRAY_ROLES = frozenset({Role.ARG, Role.RET})
 _HANDLES = frozenset({"int64", "uint64"})
-_UNSPELT = re.compile(r"[\s(){}]")
+_UNSPELT = r"[\s(){}]"
 """Characters that a field's default can't have in an arg_spec."""
 
 
@@ -85,7 +85,7 @@ def _attribute_of(cpp: CppParam, places: Places) -> Param | None:
         return None
     kind, literal_kind = _KINDS[cpp.shape]
     fields = [field for member in cpp.members if (field := _attribute_of(member, places)) is not None]
-    spelt = [each._replace(default=None) if _UNSPELT.search(str(each.default)) else each for each in fields]
+    spelt = [each._replace(default=None) if re.search(_UNSPELT, str(each.default)) else each for each in fields]
     param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=tuple(spelt))
     literal = read_literal(cpp.default, places)
     if literal is None or literal[0] is not literal_kind:

@@ -15,11 +15,11 @@ Axes = tuple[Axis, ...]
 """Names, extents and expressions, optionally with ``"..."`` first."""
 
 LEADING = "..."
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_EXTENT = re.compile(r"0|[1-9][0-9]{0,17}")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_EXTENT = r"0|[1-9][0-9]{0,17}"
 _MOST = 64
 """Limit for the axes of an array, as in numpy."""
-_WORD = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+")
+_WORD = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+"
 """Text without spaces outside of parentheses."""
 
 
@@ -41,7 +41,7 @@ def parse_axes(text: str) -> Axes:
         n,
          ^
     """
-    words = _WORD.findall(text)
+    words = re.findall(_WORD, text)
     if len(words) > _MOST:
         raise ValueError(f"an array has at most {_MOST} axes, not {len(words)}")
     return tuple(_parse_axis(word, index) for index, word in enumerate(words))
@@ -52,9 +52,9 @@ def _parse_axis(word: str, index: int) -> Axis:
         if index > 0:
             raise ValueError("'...' stands for leading axes, so it comes first")
         return word
-    if _NAME.fullmatch(word):
+    if re.fullmatch(_NAME, word):
         return word
-    if _EXTENT.fullmatch(word):
+    if re.fullmatch(_EXTENT, word):
         return int(word)
     try:
         expression = parse_expression(word)

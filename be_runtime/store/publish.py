@@ -37,9 +37,9 @@ from be_runtime.store.folder import (
 from be_runtime.store.manifest import FileRecord, Files, Making, Manifest, group_absent, on_disk, render_manifest
 from be_toolchain.machine.trust import NotRegularError
 
-_NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
+_NAME = r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})"
 
-_UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
+_UNFINISHED = r"(?:manifest|pruning)\.json\.[0-9a-f]{8}"
 """Temporary files of `be_runtime.store.cache.replace_private`."""
 
 DEAD_OWNER_AGE_S = 3600.0
@@ -92,7 +92,7 @@ def builder_of(base: str, digest: str) -> str:
     """Return the process that builds a key now, in words."""
     with contextlib.suppress(OSError):
         for name in os.listdir(staging_root(base)):
-            match = _NAME.fullmatch(name)
+            match = re.fullmatch(_NAME, name)
             if match and match["short"] == digest[:16]:
                 pid = int(match["pid"])
                 if match["host"] != host_id():
@@ -121,13 +121,13 @@ def sweep_unfinished(folder: str) -> None:
     """Remove the temporary files that killed processes left in a folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as items:
         for item in items:
-            if _UNFINISHED.fullmatch(item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
+            if re.fullmatch(_UNFINISHED, item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
                 os.unlink(item.path)
 
 
 def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:
     """Return whether a staging folder's process is gone; False for any other folder. Pure."""
-    match = _NAME.fullmatch(name)
+    match = re.fullmatch(_NAME, name)
     if match is None:
         return False
     if age_s > ANY_OWNER_AGE_S:

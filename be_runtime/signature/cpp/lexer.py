@@ -280,10 +280,10 @@ def _line_ends(text: str) -> list[int]:
     return [match.start() for match in re.finditer("\n", text)]
 
 
-_INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)([uU]?)(?:[lL]|ll|LL)?")
-_REAL = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fF]?)")
-_TEXT = re.compile(r'"([^"\\]*)"')
-_NAME = re.compile(r"(?::: )?\w+(?: :: \w+)*")
+_INTEGER = r"(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)([uU]?)(?:[lL]|ll|LL)?"
+_REAL = r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fF]?)"
+_TEXT = r'"([^"\\]*)"'
+_NAME = r"(?::: )?\w+(?: :: \w+)*"
 _BASES = {"0x": 16, "0b": 2}
 _LONGEST = 400
 """Limit for the characters of a number; Python converts no integer of 4300 digits."""
@@ -314,20 +314,20 @@ def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | 
     if sign or not rest:
         return None
     if len(rest) == 1 and rest[0].kind is Kind.STRING:
-        match = _TEXT.fullmatch(places.text(rest[0].start, len(texts[0])))  # the token's own text is blank
+        match = re.fullmatch(_TEXT, places.text(rest[0].start, len(texts[0])))  # the token's own text is blank
         return (Kind.STRING, match[1]) if match else None
-    if rest[-1].kind is Kind.WORD and _NAME.fullmatch(" ".join(texts)):
+    if rest[-1].kind is Kind.WORD and re.fullmatch(_NAME, " ".join(texts)):
         return (Kind.NUMBER if texts[-1] in ("true", "false") else Kind.WORD), texts[-1]
     return None
 
 
 def _number(sign: str, text: str) -> str | None:
-    integer = _INTEGER.fullmatch(text)
+    integer = re.fullmatch(_INTEGER, text)
     if integer is not None:
         digits, unsigned = integer.groups()
         number = int(digits, _BASES.get(digits[:2].lower(), 8 if digits.startswith("0") else 10))
         return None if sign == "-" and unsigned else str(-number if sign == "-" else number)
-    real = _REAL.fullmatch(text)
+    real = re.fullmatch(_REAL, text)
     if real is None:
         return None
     value = float(f"{sign}{real[1]}")

@@ -213,7 +213,7 @@ def by(made: manifest.Making) -> str:
 
     Examples
     --------
-    >>> by(Making("host", 0.14)), by(Making("host", 0.02, source="process 0 of the job"))
+    >>> by(manifest.Making("host", 0.14)), by(manifest.Making("host", 0.02, source="process 0 of the job"))
     ('host in 0.14 s', 'host in 0.02 s, from process 0 of the job')
     """
     source = f", from {made.source}" if made.source else ""

@@ -135,7 +135,7 @@ def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> render_spec([Param(role=Role.RET), Param(role=Role.ATTR, name="n")])
+    >>> render_spec([model.Param(role=model.Role.RET), model.Param(role=model.Role.ATTR, name="n")])
     ('ret', 'attr.n')
     """
     return tuple(_render_token(param) for param in params)

@@ -52,7 +52,7 @@ def judge_clang(compiler: values.HostCompiler) -> str:
     Examples
     --------
     >>> from pathlib import Path
-    >>> old = HostCompiler(path=Path("/usr/bin/clang++"), family="clang", version="14.0.6", target="", found_via="PATH")
+    >>> old = values.HostCompiler(Path("/bin/clang++"), family="clang", version="14.0.6", target="", found_via="PATH")
     >>> judge_clang(old)
     'clang 14.0.6 is older than clang 16, the first that compiles with the headers of CUDA 12'
     """

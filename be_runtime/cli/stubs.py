@@ -23,7 +23,8 @@ from be_runtime.load.module import OWN, LoadedModule, ModuleInfo
 from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
 from be_runtime.ship.declaration import FILE as DECLARATION
-from be_runtime.ship.package import Package, PackageKernels, declared_signatures, package_in
+from be_runtime.ship.package import PackageKernels, declared_signatures, package_in
+from be_runtime.ship.package_store import Package
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.trust import read_regular
 

@@ -16,7 +16,8 @@ from be_runtime.load import identity, load, process
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
-from be_runtime.ship.package import KERNELS, MISSING, Package, Part, record_sources, refuse_read_links_out, request_of
+from be_runtime.ship.package import refuse_read_links_out, request_of
+from be_runtime.ship.package_store import KERNELS, MISSING, Package, Part, record_sources
 from be_runtime.store import artifact, cache, images
 from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_toolchain.arch import parse_archs

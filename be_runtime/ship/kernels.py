@@ -22,7 +22,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list
 from be_runtime.ship.declaration import KernelTable, call_options, imported, include_paths, read_source, read_table
-from be_runtime.ship.package import Part, record_sources
+from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.index import reading

@@ -7,9 +7,8 @@ import importlib.resources
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources.abc import Traversable
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.compile.codegen import bind
@@ -21,30 +20,18 @@ from be_runtime.load.prebuilt import open_prebuilt
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note
-from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function, parse_declaration
-from be_runtime.store.artifact import Artifact, open_folder, open_trusted
+from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function
+from be_runtime.ship.package_store import KERNELS, Package, PackageStore, changed_source
+from be_runtime.store.artifact import Artifact
 from be_runtime.store.folder import MANIFEST
 from be_runtime.store.index import (
     INDEX,
-    CodeImage,
-    ImageTarget,
     ModuleRecord,
-    lacking_arch,
     reading,
 )
 from be_runtime.store.manifest import parse_manifest
-from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
-from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import SMALL, file_sha256, read_part
-
-KERNELS = "_kernels"
-"""Folder of a package that holds its artifact."""
-
-MISSING = ""
-"""Stands for the hash of a file that was not there."""
 
 _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
@@ -78,51 +65,6 @@ def package_kernels(package: str) -> PackageKernels:
     >>> ops.neurons.fire(v)  # doctest: +SKIP
     """
     return PackageKernels(find_package(package))
-
-
-class Package(NamedTuple):
-    """A package that has kernels.
-
-    Parameters
-    ----------
-    name : str
-    files : Traversable
-        The package's files: a folder, or a part of a zip.
-    """
-
-    name: str
-    files: Traversable
-
-    @property
-    def root(self) -> Path | None:
-        """The package's folder; None if the package is in an archive."""
-        return self.files if isinstance(self.files, Path) else None
-
-    def declaration(self) -> Declaration:
-        """Read the package's ``kernels.toml``.
-
-        Raises
-        ------
-        ArgumentError
-            There is no such file, it declares nothing, or it is wrong.
-        """
-        where = f"{self.name}/{FILE}"
-        try:
-            text = read_part(self.files / FILE, SMALL).decode()
-        except FileNotFoundError:
-            raise ArgumentError(
-                f"the package {self.name} has no {FILE}",
-                hints=(f"add one beside {self.name}/__init__.py; see docs/packages.md",),
-            ) from None
-        except OSError as error:
-            raise ArgumentError(f"{where} can't be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ArgumentError(f"{where} is not TOML: it is not UTF-8: {error}") from None
-        return parse_declaration(text, where, self._has_cuda)
-
-    def _has_cuda(self, source: str) -> bool:
-        folder = self.files / source
-        return folder.is_dir() and any(each.name.endswith(".cu") for each in folder.iterdir())
 
 
 class PackageKernels:
@@ -171,8 +113,7 @@ class _Kernels:
         self.package = package
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
-        self._built: tuple[Artifact, ...] | None = None
-        self._archs: tuple[Arch, ...] | None = None
+        self._store = PackageStore(package)
         self._made: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
@@ -216,7 +157,7 @@ class _Kernels:
     def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
         """List the functions of each module, and the kernels, without loading one."""
         is_declared = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
-        for artifact in self._artifacts():
+        for artifact in self._store.artifacts():
             with reading(artifact.where):
                 rows = (*artifact.table.modules.values(), *artifact.table.functions.values())
                 if is_declared and any(changed_source(self.package.root, row["sources"]) for row in rows):
@@ -227,39 +168,14 @@ class _Kernels:
         declared = self.package.declaration()
         return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
-    def _artifacts(self) -> tuple[Artifact, ...]:
-        """Return the artifacts in the package and below ``BE_PREBUILT_DIR``; none if ``BE_JIT`` is always."""
-        package, settings = self.package, PROCESS.settings()
-        if settings.jit == "always":
-            return ()
-        if self._built is None:
-            memory = PROCESS.image_memory(settings)
-            if package.root is not None:
-                found = [open_trusted(package.root / KERNELS, vouched=package.root, memory=memory)]
-            else:
-                found = [open_folder(package.files / KERNELS, f"{package.name}/{KERNELS}")]
-            if settings.prebuilt_dir is not None:
-                found.append(open_trusted(settings.prebuilt_dir / package.name, memory=memory))
-            self._built = tuple(filter(None, found))
-        return self._built
-
-    def _devices(self) -> tuple[Arch, ...]:
-        """Return the architectures of the GPUs here; the driver is asked once."""
-        if self._archs is None:
-            self._archs = device_archs(LocalSystem())
-        return self._archs
-
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
         package, settings = self.package, PROCESS.settings()
-        prebuilt = settings.prebuilt_dir
-        folders = [package.files / KERNELS, *([prebuilt / package.name] if prebuilt else ())]
-        reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
-        for artifact in self._artifacts():
+        artifact = self._store.get(name)
+        if artifact is not None:
             with reading(artifact.where):
-                reason = self._obstacle(name, artifact)
-                if not reason:
-                    return self._open(name, artifact)
+                return self._open(name, artifact)
+        reason = self._store.explain(name)
         if settings.jit == "never":
             raise LoadError(
                 f"{package.name}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
@@ -274,23 +190,6 @@ class _Kernels:
             if settings.jit != "always":
                 error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
             raise
-
-    def _obstacle(self, name: str, artifact: Artifact) -> str:
-        """Return the reason why an artifact's code for a module or a kernel can't be used here; empty if it can."""
-        table = artifact.table
-        row = {**table.functions, **table.modules}.get(name)
-        if row is None:
-            return "it was not built"
-        changed = changed_source(self.package.root, row["sources"])
-        if changed:
-            return f"{changed} changed since it was built"
-        if name in table.modules:
-            archs = table.images[row["image"]].archs
-            return lacking_arch(archs, self._devices()) if archs else ""
-        from be_runtime.kernels.launcher import lacking
-
-        kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
-        return next(filter(None, (lacking(each, self._devices()) for each in kernels)), "")
 
     def _open(self, name: str, artifact: Artifact) -> Any:
         """Load a module or a kernel of an artifact."""
@@ -479,42 +378,6 @@ def declared_signatures(package: str, root: Path, declaration: Declaration) -> d
     return found
 
 
-def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Return the hashes of a package's files and its declaration by their names; files elsewhere are left out."""
-    own = root.resolve()
-    found = sorted({path.resolve() for path in (root / FILE, *files)})
-    return {
-        str(path.relative_to(own)): digest
-        for path in found
-        if path.is_relative_to(own) and (digest := file_sha256(path)) is not None
-    }
-
-
-def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
-    """Return the first file that changed or is new; empty if there is none. A missing file is no change.
-
-    Parameters
-    ----------
-    root : Path or None
-        Folder of the package; None for a package in an archive.
-    sources : dict of str to str
-        Hash of each file. The value of a name that ends with a slash, a folder, is the suffixes of its sources.
-    """
-    if root is None:
-        return ""
-    for name, recorded in sources.items():
-        path = root / name
-        if name.endswith("/"):
-            files = path.glob("[!.]*")
-            found = (str(PurePosixPath(name, each.name)) for each in files if each.suffix in recorded.split())
-            added = sorted(each for each in found if each not in sources)
-            if added:
-                return added[0]
-        elif file_sha256(path) not in (None, recorded):
-            return name
-    return ""
-
-
 def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:
     """Refuse links out of a package: sources, headers beside sources, and everything below folders of headers.
 
@@ -580,21 +443,3 @@ def _with_links_below(folders: Iterable[Path]) -> Iterator[Path]:
         yield folder
         for place, names, files in os.walk(folder):
             yield from (path for path in (Path(place, name) for name in (*names, *files)) if path.is_symlink())
-
-
-class Part(NamedTuple):
-    """The share of one module or kernel in an artifact.
-
-    Parameters
-    ----------
-    images : dict of str to (CodeImage, bytes)
-    targets : dict of str to ImageTarget
-    kernels, modules, functions : dict
-        See `Index`.
-    """
-
-    images: Mapping[str, tuple[CodeImage, bytes]]
-    targets: Mapping[str, ImageTarget] = {}
-    kernels: Mapping[str, Any] = {}
-    modules: Mapping[str, Any] = {}
-    functions: Mapping[str, Any] = {}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from setuptools import Command, Distribution
 from setuptools.command.bdist_wheel import bdist_wheel
 
-from be_runtime.ship.package import Package
+from be_runtime.ship.package_store import Package
 from be_runtime.ship.wheel import (
     WheelOptions,
     build_kernels,

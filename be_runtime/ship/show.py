@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.launcher import archs_of
-from be_runtime.ship.package import KERNELS
+from be_runtime.ship.package_store import KERNELS
 from be_runtime.store.artifact import Artifact, open_folder, unpack
 from be_runtime.store.index import INDEX, ModuleRecord, reading
 from be_toolchain.machine.trust import open_regular

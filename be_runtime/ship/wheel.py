@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.ship import build, declaration
-from be_runtime.ship.package import KERNELS, Package, locate_package
+from be_runtime.ship.package import locate_package
+from be_runtime.ship.package_store import KERNELS, Package
 from be_runtime.store.artifact import open_folder
 from be_runtime.store.index import HASH_DIGITS
 from be_runtime.tune.winners import FILE as TUNED

@@ -198,7 +198,7 @@ def test_what_can_not_be_used_is_said(built: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("BE_JIT", "never")
     index = built / "_kernels" / "index.json"
     index.write_text(index.read_text().replace('"archs": []', '"archs": ["9.0a"]'))
-    monkeypatch.setattr("be_runtime.ship.package.device_archs", lambda _: (Arch(8, 6),))
+    monkeypatch.setattr("be_runtime.ship.package_store.device_archs", lambda _: (Arch(8, 6),))
     with pytest.raises(be_runtime.LoadError, match="its code for sm_90a does not run on sm_86"):
         be_runtime.package_kernels("shipped")["scaling"]
     shutil.rmtree(built / "_kernels")

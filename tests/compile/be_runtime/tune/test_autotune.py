@@ -17,7 +17,7 @@ import pytest
 
 import be_runtime
 from be_runtime.cli.main import main
-from be_runtime.ship.package import Package
+from be_runtime.ship.package_store import Package
 from be_runtime.ship.wheel import source_files
 from be_runtime.tune.winners import Winner
 from tests.compile.be_runtime.processes import python

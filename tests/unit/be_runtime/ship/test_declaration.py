@@ -15,7 +15,8 @@ from be_runtime.ship import wheel
 from be_runtime.ship.build import build_package
 from be_runtime.ship.declaration import Declaration, call_options, declared_function, parse_declaration, read_table
 from be_runtime.ship.kernels import build_function
-from be_runtime.ship.package import MISSING, Package, changed_source, record_sources, refuse_links_out, request_of
+from be_runtime.ship.package import refuse_links_out, request_of
+from be_runtime.ship.package_store import MISSING, Package, changed_source, record_sources
 from be_runtime.ship.wheel import (
     Needs,
     WheelOptions,

@@ -139,14 +139,16 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stderr", file)
         threads = [threading.Thread(target=build, args=each) for each in works.items()]
-        for thread in threads:
+        threads[0].start()
+        terminal.await_text("building first")
+        for thread in threads[1:]:
             thread.start()
         terminal.await_text("building second")
         end.set()
         for thread in threads:
             thread.join()
     shown = terminal.text
-    assert re.search(r"building first \[0/1\] \d s: compiling first\r\nbuilding second", shown), "one picture of both"
+    assert re.search(r"building first \[0/1\] \d+ s: compiling first\r\nbuilding second", shown), "one picture of both"
     assert shown.count("built first") == shown.count("built second") == 1
     assert "built short" not in shown
     assert shown.count("\x1b[?25l") == 1, "the cursor is hidden by one writer"

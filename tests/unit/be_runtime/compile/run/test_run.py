@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -134,16 +135,17 @@ def build(name: str, work: Callable[[], object]) -> None:
 def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    end = threading.Event()
-    works = {"first": end.wait, "second": end.wait, "short": lambda: None}
+    began, end = threading.Event(), threading.Event()
+    works = {"first": lambda: (began.set(), end.wait()), "second": end.wait, "short": lambda: None}
     with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stderr", file)
         threads = [threading.Thread(target=build, args=each) for each in works.items()]
         threads[0].start()
-        terminal.await_text("building first")
+        assert began.wait(60)
         for thread in threads[1:]:
             thread.start()
         terminal.await_text("building second")
+        time.sleep(1.2)  # the end of a build is told if it took a second
         end.set()
         for thread in threads:
             thread.join()

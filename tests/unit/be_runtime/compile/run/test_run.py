@@ -136,7 +136,12 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     began, end = threading.Event(), threading.Event()
-    works = {"first": lambda: (began.set(), end.wait()), "second": end.wait, "short": lambda: None}
+
+    def first() -> None:
+        began.set()
+        end.wait()
+
+    works: dict[str, Callable[[], object]] = {"first": first, "second": end.wait, "short": lambda: None}
     with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stderr", file)
         threads = [threading.Thread(target=build, args=each) for each in works.items()]

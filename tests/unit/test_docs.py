@@ -1,20 +1,28 @@
-"""Tables of the documentation that restate what the code knows are the same as the code."""
+"""The documentation and its site state what the code knows."""
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import ci_versions
 import pytest
+import repository_links
+import yaml
 
+import be_runtime
+import be_toolchain
 from be_runtime.cli.main import main as runtime_main
 from be_runtime.errors import BeRuntimeError
 from be_runtime.settings import Settings
 from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
 from be_toolchain.settings import RUNTIME, SEARCH, Setting
+from docs.words import prose
 from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
@@ -90,3 +98,65 @@ def test_explain_lists_each_code_with_its_title_and_names_them_for_one_that_ther
     said = capsys.readouterr()
     assert said.out == ""
     assert "no error has the code 'BE999'; there are BE000, BE101" in said.err
+
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS_SITE = ROOT / "docs"
+INCLUDE = ROOT / "be_runtime" / "include"
+SERVING = {"text.h"}
+"""Headers that only serve others."""
+
+
+def read(*path: str) -> str:
+    return ROOT.joinpath(*path).read_text(encoding="utf-8")
+
+
+def test_the_references_have_every_public_name_header_for_authors_and_command():
+    shown = set(re.findall(r"\.\. auto\w+:: ([\w.]+)", read("docs/reference/python.md")))
+    for package in (be_runtime, be_toolchain):
+        public = {f"{package.__name__}.{each}" for each in package.__all__ if each != "__version__"}
+        assert {each for each in shown if each.startswith(f"{package.__name__}.")} == public
+    headers = {*INCLUDE.glob("*.h"), *(INCLUDE / "brainevent").glob("*.h")}
+    included = re.findall(r"^```{cpp-header} (\S+)$", read("docs/reference/cpp.md"), re.MULTILINE)
+    assert {*included} == {each.relative_to(INCLUDE).as_posix() for each in headers if each.name not in SERVING}
+    listed = re.search(r"^HEADERS = \((.*?)^\)", read("docs/extensions/cpp_headers.py"), re.DOTALL | re.MULTILINE)
+    assert listed is not None
+    assert re.findall(r'"(\S+)"', listed[1]) == included
+    commands = re.findall(r"^```{command-line} (\S+)$", read("docs/reference/commands.md"), re.MULTILINE)
+    assert commands == ["be_toolchain.cli.parser:build_parser", "be_runtime.cli.parser:build_parser"]
+
+
+def test_the_page_of_versions_says_what_ci_tests():
+    workflows = [yaml.safe_load(read(".github/workflows", f"{name}.yml")) for name in ("ci", "release")]
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    page = read("docs/supported-versions.md")
+    assert ci_versions.render_tested(workflows) in page
+    assert ci_versions.render_bounds(project) in page
+    pythons = [text.rpartition(" :: ")[2] for text in project["classifiers"] if " Python :: 3." in text]
+    assert f"| Python | {pythons[0]} to {pythons[-1]} |" in page
+
+
+def test_the_doctests_of_the_extensions_pass():
+    results = [doctest.testmod(module) for module in (repository_links, prose)]
+    assert all(each.attempted and not each.failed for each in results)
+
+
+def test_links_out_of_docs_lead_to_pages_of_the_site():
+    page = PurePosixPath("docs/caching.md")
+    text = "[a](../docker/README.md#running) [b](../examples/demo.py) [c](settings.md) [d](https://x.org) [e](#here)"
+    assert repository_links.rewrite_links(text, page, ROOT) == (
+        "[a](/generated/repository/docker/README.md#running) [b](/generated/repository/examples/demo.py.md) "
+        "[c](settings.md) [d](https://x.org) [e](#here)"
+    )
+    readme = PurePosixPath("docker/README.md")
+    assert repository_links.rewrite_links("[a](../docs/packages.md)", readme, ROOT) == "[a](/packages.md)"
+    dead = "[a](../no/such.md)"
+    assert repository_links.rewrite_links(dead, page, ROOT) == dead, "Sphinx warns of it"
+
+
+def test_whatever_pages_link_to_has_a_page():
+    pages = [each.relative_to(ROOT) for each in DOCS_SITE.rglob("*.md") if DOCS_SITE / "generated" not in each.parents]
+    found = repository_links.find_linked([PurePosixPath(each.as_posix()) for each in sorted(pages)], ROOT)
+    linked = {"examples/sparse.py", "examples/mykernels/conda/recipe.yaml", "benchmarks/kernels/large.cu"}
+    assert {*repository_links.PAGES, *linked} <= {str(each) for each in found}
+    assert "literalinclude" in found[PurePosixPath("examples/sparse.py")]

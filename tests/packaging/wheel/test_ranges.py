@@ -26,7 +26,7 @@ CORE = (
     "tests/compile/be_runtime/include/test_arrays.py",
     "tests/compile/be_runtime/include/test_call_errors.py",
     "tests/compile/be_runtime/call/test_callables.py",
-    "tests/cuda/be_runtime/load/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
+    "tests/cuda/be_runtime/load/test_options.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
 TOOLS = tuple(

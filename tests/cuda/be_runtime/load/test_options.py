@@ -1,18 +1,25 @@
-"""What each option of a CUDA load does to the compiled code, and what a warm load starts: nothing."""
+"""Options of CUDA loads: compiled code, registration, checked builds, and that a warm load starts nothing."""
 
 from __future__ import annotations
 
 import ctypes
+import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import be_runtime
+from be_runtime.load.process import PROCESS
+from be_runtime.request.arguments import cuda_request, file_units, load_options
 from be_toolchain.errors import ArchError
 from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images, inline
 from tests.support import requirements, runtime
-from tests.support.cuda import device_code, run_json, source
+from tests.support.cuda import ARCH, device_code, run_json, source
+from tests.support.planted.try_all import kernels
 from tests.support.requirements import in_full
 
 EXACT = (b"div.rn.f32", b"sqrt.rn.f32")
@@ -121,3 +128,103 @@ def test_another_nvcc_has_entries_of_its_own(tmp_path: Path, monkeypatch: pytest
     log.unlink()
     assert built("half").path == first
     assert not log.exists()
+
+
+KERNELS = {path.stem: path for path in kernels("cuda")}
+STRICT = ["-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings"]
+
+
+def load(name: str, flags: list[str] | None = None, *, checked: bool) -> Any:
+    request = cuda_request(name, file_units(KERNELS[name]), None, compute_capability=ARCH, extra_cuda_cflags=flags)
+    wanted = request._replace(compile=request.compile._replace(checked=checked))
+    return PROCESS.load(wanted, load_options(name, auto_register=False))
+
+
+def test_only_a_checked_library_can_tell_of_an_access():
+    told = {checked: load("index_outside", STRICT, checked=checked).path.read_bytes() for checked in (False, True)}
+    assert {checked: b"be_access_taken" in library for checked, library in told.items()} == {False: False, True: True}
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::be_runtime.StreamWarning")
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_planted_fault_compiles_checked(name: str):
+    assert load(name, checked=True).function_names == [name]
+
+
+STREAMS = """
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+__global__ void k(float* y) { y[0] = 1.0f; }
+// @BE none
+void none(BE::Tensor y) { k<<<1, 1>>>(y.data_ptr<float>()); }
+// @BE unused
+void unused(BE::Tensor y, int64_t stream) { k<<<1, 1>>>(y.data_ptr<float>()); }
+// @BE good
+void good(BE::Tensor y, int64_t stream) { k<<<1, 1, 0, (cudaStream_t)stream>>>(y.data_ptr<float>()); }
+"""
+WARNED = [["race.none", "has no stream"], ["race.unused", "does not use its stream"]]
+
+
+def test_launches_that_are_in_no_order_with_xlas_are_warned_of_at_every_load():
+    """Once for each function, with the reason, also from the cache; it can be an error."""
+    for times in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            be_runtime.load_cuda_inline("race", STREAMS, auto_register=False)
+        texts = [str(warning.message) for warning in caught]
+        assert [text.split(":")[0].split(" launches a kernel, but ") for text in texts] == WARNED, times
+        assert all("(cudaStream_t)stream" in text for text in texts)
+        assert {(warning.category, warning.filename) for warning in caught} == {(be_runtime.StreamWarning, __file__)}
+    with pytest.raises(be_runtime.StreamWarning, match=r"race\.none"):
+        be_runtime.load_cuda_inline("race", STREAMS, auto_register=False)
+
+
+CPP = """
+#include "brainevent/common.h"
+// @BE transform
+void transform(const BE::Tensor x, BE::Tensor out) {
+  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = 3 * x.data_ptr<float>()[i];
+}
+"""
+HEADER = "__device__ inline float transformed(float x) { return 3.0f * x; }\n"
+CUDA = HEADER + source("sibling").replace('#include "sibling.cuh"\n', "")
+
+
+def load_registration(language: str, prefix: str, **options: Any) -> be_runtime.CompiledModule:
+    if language == "cpp":
+        return be_runtime.load_cpp_inline("registered", CPP, target_prefix=prefix)
+    return be_runtime.load_cuda_inline("registered", CUDA, target_prefix=prefix, **options)
+
+
+def transform(name: str) -> np.ndarray:
+    x = jnp.arange(5, dtype=jnp.float32)
+    run = jax.jit(lambda x: jax.ffi.ffi_call(f"{name}.transform", jax.ShapeDtypeStruct(x.shape, x.dtype))(x))
+    return np.asarray(run(jax.device_put(x, jax.devices("cpu")[0])))
+
+
+@pytest.mark.parametrize("order", [("cpp", "cuda"), ("cuda", "cpp")], ids="-".join)
+def test_one_name_serves_both_platforms(order: tuple[str, ...]):
+    name = "both_" + "_".join(order)
+    modules = [load_registration(language, name) for language in order]
+    assert modules[0].path != modules[1].path
+    np.testing.assert_array_equal(transform(name), 3 * np.arange(5))
+    assert be_runtime.list_registered_targets().count(f"{name}.transform") == 1
+
+
+def test_a_cuda_target_does_not_exist_for_the_cpu():
+    first, again = (load_registration("cuda", "only_cuda") for _ in range(2))
+    assert (first.path, first.content_hash) == (again.path, again.content_hash)
+    assert be_runtime.list_registered_targets().count("only_cuda.transform") == 1
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"only_cuda\.transform"):
+        transform("only_cuda")
+
+
+def test_the_graph_trait_belongs_to_the_registration():
+    first = load_registration("cuda", "trait")
+    with pytest.raises(be_runtime.RegistrationError, match=r"trait\.transform.*CUDA") as caught:
+        load_registration("cuda", "trait", allow_cuda_graph=False)
+    assert "target_prefix" in " ".join(caught.value.hints)
+    other = load_registration("cuda", "untrait", allow_cuda_graph=False)
+    assert (other.path, other.content_hash) == (first.path, first.content_hash)
+    assert "untrait.transform" in be_runtime.list_registered_targets()

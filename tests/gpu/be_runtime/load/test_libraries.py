@@ -1,4 +1,4 @@
-"""Kernels as people write them: CUDA's libraries and headers, several files; failures, and programs of two platforms."""
+"""Kernels as people write them: libraries and headers of CUDA, several files, failures, two platforms."""
 
 from __future__ import annotations
 

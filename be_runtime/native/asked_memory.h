@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "axes.h"
+#include "arguments.h"
 #include "brainevent/workspace.h"
 
 namespace BE::detail {

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "attributes.h"
+#include "arguments.h"
 #include "brainevent/ffi_compat.h"
 #include "brainevent/state.h"
 

@@ -8,7 +8,6 @@
 
 #include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"
-#include "guard/device_memory.h"
 
 namespace be_guard {
 namespace {

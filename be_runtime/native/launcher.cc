@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-#include "launch/kernels.h"
+#include "gpu_kernels.h"
 #include "xla_call.h"
 
 extern "C" {

@@ -23,7 +23,7 @@ from be_runtime.jax import port
 from be_runtime.kernels.numba import cpu
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load import identity, obtain, registry
-from be_runtime.load.native_library import build_library, native_library
+from be_runtime.load.native_library import build_library
 from be_runtime.store import cache, images, index, keys
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
@@ -123,8 +123,6 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
         There is no C++ compiler.
     """
     name = cpu.check_kernel(kernel).py_func.__name__
-    from be_runtime.kernels.numba.cpu_handler import HandlerLayout  # it needs Numba, which the check finds
-
     content = function_content(kernel)
     if content.anchors:
         raise refusal(name, "it uses an object that only this process has", "pass its parts as inputs")
@@ -132,11 +130,10 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout = HandlerLayout.in_dll(native_library(cpu.SOURCE, session), "be_host_layout")
-    numbers, symbol = [getattr(layout, field) for field, *_ in layout._fields_], handler_symbol(name, signature)
+    symbol = handler_symbol(name, signature)
     processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, processor, toolchain.cxx)
-    order = partial(_write_order, kernel, signature, numbers, symbol)
+    order = partial(_write_order, kernel, signature, symbol)
     key = keys.make_key(
         "host-kernel",
         ("name", name),
@@ -238,15 +235,13 @@ def _main(argv: Sequence[str]) -> int:
     return 0
 
 
-def make_object(kernel: Any, signature: cpu.Signature, layout: Sequence[int], symbol: str) -> bytes:
+def make_object(kernel: Any, signature: cpu.Signature, symbol: str) -> bytes:
     """Compile a kernel and its handler to an object for Numba's CPU of this process.
 
     Parameters
     ----------
     kernel : CPUDispatcher
     signature : Signature
-    layout : sequence of int
-        Numbers of `HandlerLayout`.
     symbol : str
         Name of the handler.
 
@@ -266,12 +261,8 @@ def make_object(kernel: Any, signature: cpu.Signature, layout: Sequence[int], sy
     for needed in (CALL, FAILED, cpu.VALUE_RAISED):
         binding.add_symbol(needed, 1)  # Numba's linker requires it, and never runs the code
     function = cpu_handler.compile_entry(kernel, signature, cpu_handler.report_text)
-    native = cpu_handler.Native(
-        0,
-        types.ExternalFunction(CALL, word(word, word)),
-        types.ExternalFunction(FAILED, word(word, word, word)),
-        cpu_handler.HandlerLayout(*layout),
-    )
+    call = types.ExternalFunction(CALL, word(word, word))
+    native = cpu_handler.Native(0, call, types.ExternalFunction(FAILED, word(word, word, word)))
     handler = cpu_handler.compile_handler(native, signature, function.guarded, cpu_handler.report_text)
     module = _module(handler, symbol)
     module.link_in(_module(function.owner, ENTRY))

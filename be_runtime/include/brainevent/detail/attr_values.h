@@ -33,7 +33,7 @@ struct AttrMore {
   const AttrMore* be_more = nullptr;
 };
 
-/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/attributes.h compares them.
+/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/arguments.h compares them.
 struct Bytes {
   const char* be_data;
   size_t be_size;
@@ -118,7 +118,7 @@ struct OptionalTensor {
 
 /// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values
 /// at its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
-/// native/attributes.h.
+/// native/arguments.h.
 BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
 
 /// See native/handler.cc.

@@ -77,10 +77,14 @@ class Sizes(NamedTuple):
         try:
             return self.make(**numbers, is_empty=call.is_empty)
         except ArgumentError as error:
-            sources = [_source(each, call.values) for size in self.given.values() for each in _expressions(size)]
-            if not sources:
+            texts = [
+                f"{each} with {', '.join(f'{name} = {call.values[name]}' for name in each.names)}"
+                for size in self.given.values()
+                for each in _expressions(size)
+            ]
+            if not texts:
                 raise
-            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
+            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(texts)}", hints=error.hints) from None
 
     def local(self, geometry: Geometry) -> tuple[str, ...] | None:
         """Write a geometry's numbers as arithmetic over one device's axes; None if functions compute the sizes."""
@@ -143,11 +147,6 @@ def _parts(size: Any) -> list[Any]:
 def _expressions(size: Any) -> list[Expression]:
     """Return the expressions in a size of one or several numbers."""
     return [each for each in _parts(size) if isinstance(each, Expression)]
-
-
-def _source(expression: Expression, values: Mapping[str, int]) -> str:
-    """Describe an expression and the values in it."""
-    return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"
 
 
 class RawPrototype(NamedTuple):

@@ -70,8 +70,7 @@ struct AxesCheck {
     const Tensor& tensor = array(index);
     Message message;
     message.add("%s %d has the shape (", kind(index), place(index));
-    for (int i = 0; i < tensor.ndim(); ++i)
-      message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
+    for (int i = 0; i < tensor.ndim(); ++i) message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
       message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
@@ -255,9 +254,7 @@ bool write_number(long double number, bool may_round, void* room) noexcept {
 #define BE_SCALAR_CASE(dtype, value, type, name, bits, xla, code, DO) \
   case XLA_FFI_DataType_##xla: DO(type);
 
-bool is_real(XLA_FFI_DataType dtype) noexcept {
-  return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64;
-}
+bool is_real(XLA_FFI_DataType dtype) noexcept { return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64; }
 
 /// Read the value of a scalar attribute as a type that holds all integers of 64 bits; false if it is not a number.
 bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {

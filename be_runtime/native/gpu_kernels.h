@@ -172,10 +172,7 @@ class Kernels {
   std::atomic<Table*> table_{nullptr};
 };
 
-inline Kernels& kernels() {
-  static Kernels* const all = new Kernels;
-  return *all;
-}
+inline Kernels& kernels = *new Kernels;  // calls may run while the process ends
 
 /// The attribute `launch` of a call.
 struct Geometry {

@@ -162,9 +162,7 @@ BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
 }
 
 /// Return the bytes of one element; 0 if several share a byte, and if `dtype_bits` is 0.
-BE_HD constexpr size_t dtype_size(DType dtype) noexcept {
-  return dtype_bits(dtype) / 8;
-}
+BE_HD constexpr size_t dtype_size(DType dtype) noexcept { return dtype_bits(dtype) / 8; }
 
 /// Return numpy's name of the type, `"invalid"` if there is none.
 /// The text is static: it outlives every tensor.
@@ -280,9 +278,7 @@ BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e8m0, Float8E8M0FNU)
 BE_INTERNAL_CUDA_VECTOR(__nv_fp4x2_e2m1, Float4E2M1FN)
 BE_INTERNAL_CUDA_VECTOR(__nv_fp4x4_e2m1, Float4E2M1FN)
 template <class T>
-constexpr DTypeSet pointed_into(T* const volatile*) noexcept {
-  return kNoDType;
-}
+constexpr DTypeSet pointed_into(T* const volatile*) noexcept { return kNoDType; }
 template <class T>
 constexpr DTypeSet pointed_into(const volatile T*) noexcept;
 template <class T, size_t kSize>
@@ -299,9 +295,7 @@ constexpr DTypeSet vector_of(size_t size) noexcept {
 
 /// The element of a DType.
 template <class T, DType kDType = DTypeOf<T>::value>
-constexpr DTypeSet by_rule(Rank<4>) noexcept {
-  return dtype_set(kDType);
-}
+constexpr DTypeSet by_rule(Rank<4>) noexcept { return dtype_set(kDType); }
 
 /// `float4`, `__half2`, and whatever else has nothing but an x, a y and so on, all of one type.
 template <class T, class Found = decltype(members_of<T>(Rank<3>()))>
@@ -331,25 +325,17 @@ constexpr DTypeSet by_number(decltype(static_cast<T>(0.5f))*) noexcept {
   return dtype_set(static_cast<float>(static_cast<T>(finest)) == finest ? DType::Float16 : DType::BFloat16);
 }
 template <class T>
-constexpr DTypeSet by_number(...) noexcept {
-  return kNoDType;
-}
+constexpr DTypeSet by_number(...) noexcept { return kNoDType; }
 template <class T>
 constexpr DTypeSet by_rule(Rank<0>) noexcept {
-  if constexpr (__is_class(T) || __is_union(T)) {
-    return kNoDType;
-  } else {
-    return by_number<T>(nullptr);
-  }
+  if constexpr (__is_class(T) || __is_union(T)) return kNoDType;
+  else return by_number<T>(nullptr);
 }
 
 template <class T>
 constexpr DTypeSet pointed_into(const volatile T*) noexcept {
-  if constexpr (__is_enum(T)) {
-    return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
-  } else {
-    return by_rule<T>(Rank<4>());
-  }
+  if constexpr (__is_enum(T)) return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
+  else return by_rule<T>(Rank<4>());
 }
 
 /// The element types of the buffers that a `T*` may point into.

@@ -12,9 +12,7 @@
 namespace BE {
 
 /// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
-constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
-  return detail::be_dtype_of(dtype);
-}
+constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept { return detail::be_dtype_of(dtype); }
 
 /// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {

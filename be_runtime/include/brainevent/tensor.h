@@ -239,15 +239,9 @@ class Tensor {
 
   BE_HD BE_COLD bool report(internal::Access::Kind kind, bool through_at, const char* function, const char* file,
                             int line, int64_t index = 0, int64_t extent = 0, int dimension = 0) const {
-    internal::Access access{};
-    access.kind = kind;
-    access.through_at = through_at;
-    access.data = data_;
-    access.dtype = dtype_;
-    access.index = index;
-    access.extent = extent;
-    access.dimension = dimension;
-    internal::report_access(access, function, file, line);
+    const internal::Access access{kind,  through_at, false,  line,      {}, {}, data_,
+                                  dtype_, index,      extent, dimension, {}, {}};
+    internal::report_access(access, function, file);
     return false;
   }
 #endif
@@ -255,9 +249,7 @@ class Tensor {
   BE_HD int checked_dimension(int index) const {
     const int dimension = index < 0 ? index + ndim_ : index;
 #if !defined(BE_DEVICE_PASS)
-    if (dimension < 0 || dimension >= ndim_) {
-      internal::throw_dimension_out_of_range(index, ndim_);
-    }
+    if (dimension < 0 || dimension >= ndim_) internal::throw_dimension_out_of_range(index, ndim_);
 #endif
     return dimension;
   }

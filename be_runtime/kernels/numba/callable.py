@@ -135,11 +135,6 @@ def device_array(memory: Memory) -> Any:
     return import_cuda().from_cuda_array_interface(description, sync=False)
 
 
-def device_stream(address: int) -> Any:
-    """Make a stream object for a stream that Numba does not own."""
-    return import_cuda().external_stream(address)
-
-
 def rehearse(
     function: Function,
     aliases: Mapping[int, int],
@@ -389,7 +384,7 @@ def numba_cuda_callable(
     """
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
-    import_cuda()
+    external_stream = import_cuda().external_stream
 
     name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
     errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
@@ -400,7 +395,7 @@ def numba_cuda_callable(
         cpu.check_count(func, name, arrays, ("the stream",))
         # Only the object itself identifies arbitrary Python; it lives as long as its target.
         target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
-        make = partial(python_function, func, arrays, device_array, device_stream, capturable=graph)
+        make = partial(python_function, func, arrays, device_array, external_stream, capturable=graph)
         cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
         if graph:
             rehearse(func, dict(options.aliases), name, inputs, outputs)

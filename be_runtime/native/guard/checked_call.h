@@ -17,8 +17,8 @@ __attribute__((weak)) void __tsan_release(void*);
 
 namespace be_guard {
 
-// Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a kernel
-// finds in a local array that it never set.
+// Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a
+// kernel finds in a local array that it never set.
 
 /// Guard by which ThreadSanitizer knows that a call follows all calls that ended before it: it does not see XLA's
 /// locks.

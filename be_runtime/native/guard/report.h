@@ -198,40 +198,27 @@ struct Finding {
   std::vector<std::string> hints;
 };
 
-inline void add_text(std::string& out, const std::string& text) {
-  out += '"';
+inline std::string quoted(const std::string& text) {
+  std::string out = "\"";
   for (const char each : text) {
-    if (static_cast<unsigned char>(each) < 0x20) {
-      char escaped[8];
-      snprintf(escaped, sizeof(escaped), "\\u%04x", each);
-      out += escaped;
-      continue;
-    }
-    if (each == '"' || each == '\\') out += '\\';
-    out += each;
+    char escaped[8] = "";
+    if (static_cast<unsigned char>(each) < 0x20) snprintf(escaped, sizeof(escaped), "\\u%04x", each);
+    else if (each == '"' || each == '\\') escaped[0] = '\\';
+    out += escaped;
+    if (escaped[0] == 0 || escaped[1] == 0) out += each;
   }
-  out += '"';
+  return out + '"';
 }
 
 inline std::string to_json(const Finding& finding) {
   std::string out = "{";
-  const auto field = [&](const char* name, const std::string& text) {
-    out += std::string("\"") + name + "\": ";
-    add_text(out, text);
-    out += ", ";
-  };
-  field("kind", finding.kind);
-  field("kernel", finding.kernel);
-  field("message", finding.message);
-  field("array", finding.array);
-  field("caller", finding.caller);
-  field("device", finding.device);
+  for (const auto& [name, text] : {std::pair("kind", &finding.kind), std::pair("kernel", &finding.kernel),
+                                   std::pair("message", &finding.message), std::pair("array", &finding.array),
+                                   std::pair("caller", &finding.caller), std::pair("device", &finding.device)})
+    out += quoted(name) + ": " + quoted(*text) + ", ";
   out += "\"index\": " + spell(finding.index) + ", \"count\": " + std::to_string(finding.count);
   out += std::string(", \"certain\": ") + (finding.certain ? "true" : "false") + ", \"hints\": [";
-  for (size_t i = 0; i < finding.hints.size(); ++i) {
-    if (i) out += ", ";
-    add_text(out, finding.hints[i]);
-  }
+  for (size_t i = 0; i < finding.hints.size(); ++i) out += (i ? ", " : "") + quoted(finding.hints[i]);
   return out + "]}";
 }
 
@@ -266,10 +253,7 @@ class FindingQueue {
   std::unordered_set<std::string> known_;
 };
 
-inline FindingQueue& findings() {
-  static FindingQueue* const queue = new FindingQueue;  // handlers may run while the process ends
-  return *queue;
-}
+inline FindingQueue& findings = *new FindingQueue;  // handlers may run while the process ends
 
 class Report {
  public:
@@ -312,7 +296,7 @@ class Report {
     Finding made;
     made.kind = "note";
     made.message = check_.label + text + (check_.caller.empty() ? "" : ", called at " + check_.caller);
-    findings().add(made);
+    findings.add(made);
   }
 
   static std::string counted(const Array& array, const Elements& found) {
@@ -323,7 +307,7 @@ class Report {
   XLA_FFI_Error* close(const XLA_FFI_CallFrame* frame, bool must_fail = false) {
     bool fails = must_fail;
     for (const Finding& each : found_) {
-      findings().add(each);
+      findings.add(each);
       fails |= each.certain && !check_.has(kQuiet);
     }
     return fails ? be_xla::fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s", text().c_str()) : nullptr;

@@ -177,11 +177,6 @@ class HostFunction(NamedTuple):
     capturable: bool = False
     guarded: Any | None = None
 
-    @property
-    def direct(self) -> Any | None:
-        """The function for direct calls of a handler; None if it needs the native side's lock or stream."""
-        return None if self.exclusive or self.has_stream else self.guarded
-
 
 class _Parameter(ctypes.Structure):
     """``Parameter`` of ``native/host_call.cc``."""
@@ -221,7 +216,8 @@ class HostFunctions:
             library = self._native()
             function = make()
             native = cpu_handler.in_library(library, _describe(library, name, signature, function))
-            handler = cpu_handler.compile_handler(native, signature, function.direct)
+            direct = None if function.exclusive or function.has_stream else function.guarded
+            handler = cpu_handler.compile_handler(native, signature, direct)
             process.PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
             if faulthandler.is_enabled():
                 fault_names.NAMES.add_code(name, handler.address, library)

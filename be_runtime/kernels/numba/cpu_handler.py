@@ -8,6 +8,7 @@ memory that XLA keeps for each call of a program. Every other call, a batch or a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import re
@@ -274,13 +275,9 @@ def _compile_c_function(kernel: Any, signature: cpu.Signature, reporter: Reporte
 
 def _is_exclusive(kernel: Any) -> bool:
     """Return whether calls of a compiled kernel must wait for each other."""
-    if not kernel.targetoptions.get("parallel"):
-        return False
-    try:
-        layer: str = numba.threading_layer()
-    except ValueError:
-        return False  # nothing in the kernel runs in parallel
-    return layer == _EXCLUSIVE_LAYER
+    with contextlib.suppress(ValueError):  # nothing in the kernel runs in parallel
+        return bool(kernel.targetoptions.get("parallel")) and numba.threading_layer() == _EXCLUSIVE_LAYER
+    return False
 
 
 class Native(NamedTuple):

@@ -133,7 +133,6 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
     symbol = handler_symbol(name, signature)
     processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, processor, toolchain.cxx)
-    order = partial(_write_order, kernel, signature, symbol)
     key = keys.make_key(
         "host-kernel",
         ("name", name),
@@ -147,7 +146,7 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
 
     attempts, patience_s = obtain.Attempts(session), session.settings.lock_timeout_s
     while attempts.should_try():
-        build = partial(_build, name, plan, order, session)
+        build = partial(_build, (kernel, signature, symbol), plan, session)
         entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
         with attempts.using(entry):
             artifact = entry.artifact()
@@ -181,10 +180,16 @@ def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCom
     )
 
 
-def _build(name: str, plan: BuildPlan, order: Any, session: registry.Session, staging: Path) -> cache.BuildOutput:
-    (staging / _ORDER).write_bytes(order())
+def _build(
+    order: tuple[Any, cpu.Signature, str], plan: BuildPlan, session: registry.Session, staging: Path
+) -> cache.BuildOutput:
+    """Build the library; `order` has the arguments of `make_object`."""
+    from numba.core import serialize
+
+    # By value, so that another process can read a notebook's kernel.
+    (staging / _ORDER).write_bytes(bytes(serialize.dumps(order)))
     try:
-        return build_library(name, plan, session, staging)
+        return build_library(order[0].py_func.__name__, plan, session, staging)
     except errors.BuildError as error:
         lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
         if not lines:
@@ -216,18 +221,11 @@ extern "C" void {UNUSED}(void*) {{ __builtin_trap(); }}
 """
 
 
-def _write_order(*order: Any) -> bytes:
-    """Serialize the arguments of `make_object` by value, so that another process can read a notebook's kernel."""
-    from numba.core import serialize
-
-    return bytes(serialize.dumps(order))
-
-
 def _main(argv: Sequence[str]) -> int:
     """Read the arguments of `make_object` from one file, and write the object to another."""
     source, target = map(Path, argv)
     try:
-        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_write_order` wrote it
+        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_build` wrote it
     except errors.BeRuntimeError as error:
         said = [error.message, list(error.hints), getattr(error, "output", "")]
         print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it

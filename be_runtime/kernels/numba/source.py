@@ -84,7 +84,8 @@ def import_cuda(function: str) -> Any:
         Numba's CUDA support is not installed, or doesn't work with other installed packages.
     """
     try:
-        importlib.import_module("numba_cuda")  # without it, numba.cuda is Numba's older one
+        for module in ("numba_cuda", "numba.cuda.dispatcher"):  # without the first, numba.cuda is Numba's older one
+            importlib.import_module(module)
         return importlib.import_module("numba.cuda")
     except (ImportError, AttributeError) as error:
         raise import_error(function, "numba-cuda", error) from error

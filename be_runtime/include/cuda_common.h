@@ -3,8 +3,8 @@
 /// \file
 /// Small device functions that event-driven kernels share. For sources compiled by nvcc.
 ///
-/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
-/// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
+/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. Arithmetic on the 16-bit types
+/// is done in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
 /// capitals are its parameters; they are functions, which `#ifdef` finds too.
 ///
 /// Needs compute capability 6.0.
@@ -176,7 +176,7 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 #define BE_WARP_PER_ROW_WPB 8
 #define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 
-/// The most blocks of such a launch: more than any device runs at once.
+/// Maximum number of blocks of such a launch: more than any device runs at once.
 #define BE_WARP_PER_ROW_MAX_GRID 4096
 
 /// Blocks for `rows` rows, from 1 to `BE_WARP_PER_ROW_MAX_GRID`: a launch of 0 blocks is an error.
@@ -186,7 +186,7 @@ __host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
 }
 #define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
 
-/// The same for products of a sparse and a dense matrix, where a warp has one row and 32 columns: the rows of a block,
-/// and the most blocks along the rows.
+/// For products of a sparse and a dense matrix, where a warp has one row and 32 columns: rows of a block, and maximum
+/// number of blocks along the rows.
 #define CSRMM_WARP_RPB 4
 #define CSRMM_MAX_GRID_X 4096

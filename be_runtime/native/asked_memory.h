@@ -11,13 +11,13 @@
 
 namespace BE::detail {
 
-/// There is no more memory.
+/// Exception for memory that can't be allocated.
 struct AllocationError : std::exception {
   Message message;
   const char* what() const noexcept override { return message.text; }
 };
 
-/// More than any machine addresses.
+/// More bytes than any machine addresses.
 constexpr int64_t kAbsurd = int64_t{1} << 47;
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {

@@ -233,7 +233,7 @@ inline std::string no_image(const Kernel& kernel, int arch) {
          std::to_string(arch) + "', or leave it out to compile for the devices present";
 }
 
-/// Load a kernel into the current context, the one of `device`; null with a problem on failure.
+/// Load a kernel into the current context, which is on `device`; null with a problem on failure.
 inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, std::string* problem) {
   const Driver& cuda = driver();
   const int arch = device_attribute(device, kArchMajor) * 10 + device_attribute(device, kArchMinor);

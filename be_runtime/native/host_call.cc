@@ -43,7 +43,7 @@ struct Kernel {
   int64_t extent_count;         ///< the sum of the ranks
 };
 
-/// As `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu_handler.py.
+/// Equal to `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu.py.
 constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;

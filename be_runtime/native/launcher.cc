@@ -1,5 +1,5 @@
 /// \file
-/// Launches CUDA kernels from XLA with no Python: one FFI handler for every kernel whose machine code is at hand.
+/// Launch CUDA kernels from XLA without Python: one FFI handler for every kernel whose machine code is at hand.
 ///
 /// A *kernel* is defined once, under the hash of its content: its images, one for an architecture, and its entry. A
 /// *call* describes in its attributes the kernel, the launch, and each of the kernel's parameters:
@@ -169,7 +169,7 @@ Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const uns
   return driver().cuLaunchKernelEx(&config, kernel.function, params, nullptr);
 }
 
-/// Launches once. `words` holds the parameters, each in one word.
+/// Launch once. `words` holds the parameters, each in one word.
 XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t count, unsigned batch) {
   const Geometry& g = *target.call->geometry;
   Loaded* loaded = target.kernel->loaded[form][target.device].load(std::memory_order_acquire);

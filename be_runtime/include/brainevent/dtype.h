@@ -31,7 +31,7 @@
 /// `X(enumerator of DType, its value, C++ type, numpy's name, bits, enumerator of XLA_FFI_DataType, its value, ...)`
 ///
 /// with the arguments after `X` in place of the dots. If several elements share a byte, the C++ type is that byte. All
-/// that the package knows of the types, here and in native/handler.cc, comes from these rows; a test compares them with
+/// facts about the types, here and in native/handler.cc, follow from these rows; a test compares them with
 /// be_runtime/dtypes.py. Values below 31 are free for a new type, once.
 #define BE_INTERNAL_BOOL_TYPES(X, ...) \
   X(Bool, 12, bool, bool, 8, PRED, 1, __VA_ARGS__)
@@ -78,7 +78,7 @@
   X(UInt4, 26, ::BE::uint4x2_t, uint4, 4, U4, 22, __VA_ARGS__) \
   X(Float4E2M1FN, 27, ::BE::float4_e2m1fnx2_t, float4_e2m1fn, 4, F4E2M1FN, 32, __VA_ARGS__)
 
-/// The types that an attribute may have as well.
+/// The types that an attribute can have, too.
 #define BE_INTERNAL_SCALAR_TYPES(X, ...)     \
   BE_INTERNAL_BOOL_TYPES(X, __VA_ARGS__)     \
   BE_INTERNAL_HALF_TYPES(X, __VA_ARGS__)     \
@@ -86,7 +86,7 @@
   BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_COMPLEX_TYPES(X, __VA_ARGS__)
 
-/// Every element type. The row of one that belongs to no group stands here.
+/// Every element type. The row of a type that belongs to no group stands here.
 #define BE_INTERNAL_ELEMENT_TYPES(X, ...)  \
   BE_INTERNAL_SCALAR_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_FLOAT8_TYPES(X, __VA_ARGS__) \
@@ -222,7 +222,7 @@ constexpr DTypeSet dtype_set(DTypes... dtypes) noexcept {
 constexpr DTypeSet kEveryDType = ~DTypeSet{0};
 constexpr DTypeSet kNoDType = dtype_set();
 
-/// The complex type of which two such numbers are one.
+/// Return the complex type that consists of two such numbers.
 constexpr DTypeSet pairs_of(DTypeSet reals) noexcept {
   if (reals == dtype_set(DType::Float32)) return dtype_set(DType::Complex64);
   return reals == dtype_set(DType::Float64) ? dtype_set(DType::Complex128) : kNoDType;
@@ -297,13 +297,13 @@ constexpr DTypeSet vector_of(size_t size) noexcept {
 template <class T, DType kDType = DTypeOf<T>::value>
 constexpr DTypeSet by_rule(Rank<4>) noexcept { return dtype_set(kDType); }
 
-/// `float4`, `__half2`, and whatever else has nothing but an x, a y and so on, all of one type.
+/// `float4`, `__half2` and other classes whose only members are x, y and so on, all of one type.
 template <class T, class Found = decltype(members_of<T>(Rank<3>()))>
 constexpr DTypeSet by_rule(Rank<3>) noexcept {
   return Found::size == sizeof(T) ? vector_of<typename Found::type>(sizeof(T)) : kNoDType;
 }
 
-/// `std::complex` and its like.
+/// `std::complex` and similar classes.
 template <class T, class Real = typename ValueOf<decltype(static_cast<const T*>(nullptr)->real())>::type,
           class = decltype(static_cast<const T*>(nullptr)->imag())>
 constexpr DTypeSet by_rule(Rank<2>) noexcept {
@@ -317,7 +317,7 @@ constexpr DTypeSet by_rule(Rank<1>) noexcept {
   return __is_trivially_copyable(T) && sizeof(T) % sizeof(Part) == 0 ? vector_of<Part>(sizeof(T)) : kNoDType;
 }
 
-/// A compiler's own 16-bit floats, told by how many bits they keep.
+/// A compiler's own 16-bit floats, distinguished by the number of bits that they keep.
 template <class T>
 constexpr DTypeSet by_number(decltype(static_cast<T>(0.5f))*) noexcept {
   if (sizeof(T) != 2 || static_cast<float>(static_cast<T>(0.5f)) != 0.5f) return kNoDType;
@@ -352,7 +352,7 @@ BE_HD inline To bits_as(From value) noexcept {
   return result;
 }
 
-/// Drops the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
+/// Drop the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
 BE_HD constexpr uint32_t shift_right_rounded(uint32_t value, int count) noexcept {
   const uint32_t kept = value >> count;
   const uint32_t dropped = value & ((uint32_t{1} << count) - 1);

@@ -171,7 +171,7 @@ void accepts_chars(const char*) noexcept;
 
 // Ways to write a value, tried from the highest rank down.
 
-/// `std::string`, `std::string_view` and their like.
+/// `std::string`, `std::string_view` and similar classes.
 template <class T>
 auto write_value(Text& text, const T& value, Rank<5>)
     -> decltype(accepts_chars(value.data()), static_cast<size_t>(value.size()), void()) {
@@ -184,7 +184,7 @@ auto write_value(Text& text, const T& value, Rank<4>) -> decltype(accepts_chars(
   text.append(static_cast<const char*>(value.what()));
 }
 
-/// Whatever the user can stream, if `<ostream>` is there.
+/// Values that the user can stream, if the source includes `<ostream>`.
 template <class T, class Char = char, size_t = sizeof(StdOstream<Char>)>
 auto write_value(Text& text, const T& value, Rank<3>) -> decltype(a_value_of<StdOstream<Char>&>() << value, void()) {
   TextBuffer<Char> buffer(text);

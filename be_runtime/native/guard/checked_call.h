@@ -20,8 +20,7 @@ namespace be_guard {
 // Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a
 // kernel finds in a local array that it never set.
 
-/// Guard by which ThreadSanitizer knows that a call follows all calls that ended before it: it does not see XLA's
-/// locks.
+/// Guard that orders a call after all calls that ended before it, for ThreadSanitizer, which does not see XLA's locks.
 class CallOrder {
  public:
   CallOrder() {
@@ -107,7 +106,7 @@ __attribute__((noinline)) auto call_lower(Function* function, Argument* argument
 
 using Handler = XLA_FFI_Error*(XLA_FFI_CallFrame*);
 
-/// An array of a call with its copy, and the contents of a result after each of the compared runs.
+/// An array of a call with its copy, and a result's content after each of the compared runs.
 struct Copy : Array {
   Copy(const Array& array, size_t place) : Array(array), place(place) {}
 
@@ -228,7 +227,7 @@ class CheckedCall {
     return look(fill, results) ? nullptr : fail_lost();
   }
 
-  /// Tell valgrind, before a run, that arguments are set; find, after it, results that valgrind knows to be unset.
+  /// Before a run, mark the arguments as defined for valgrind; after it, find results that are undefined.
   void ask_valgrind_of(bool has_run) {
     Bytes room;
     for (const Copy& each : copies_) {

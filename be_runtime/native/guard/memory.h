@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// Copies of a call's arrays with bytes around them, in memory of the host or of a GPU.
+/// Copies of a call's arrays with bytes around them, in memory of the host or of a GPU, and the functions of the CUDA
+/// driver for them.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -63,7 +64,7 @@ class Memory {
   virtual bool let_go() { return false; }
 
   std::string problem;       ///< of the last function that failed
-  std::string hold_problem;  ///< the same of `hold` and the functions below it, whose failures are harmless
+  std::string hold_problem;  ///< of `hold` or a function below it that failed, which is harmless
 };
 
 /// No bytes around arrays: a sanitizer sees the ends of each.
@@ -75,7 +76,7 @@ inline Block block_for(size_t bytes) {
   return {nullptr, 256, bytes, bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536};
 }
 
-/// An array of the host and the pages around it, which nobody may touch.
+/// An array of the host and the pages around it, which must not be touched.
 struct Surroundings {
   std::atomic<const char*> begin;  ///< null where the record is free
   const char *end, *data;

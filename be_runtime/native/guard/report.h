@@ -49,9 +49,9 @@ struct Elements {
 
 /// How the results of two runs differ.
 struct Differences {
-  Elements unwritten;  ///< each byte that differs is one that both runs left
-  Elements outside;    ///< each is a copy of one around an array
-  Elements others;     ///< neither
+  Elements unwritten;  ///< neither run wrote a byte that differs
+  Elements outside;    ///< bytes that differ are copies of bytes around an array
+  Elements others;     ///< any other difference
 };
 
 /// Call `visit(element, first byte that differs)` for each element in which some bytes differ.
@@ -222,7 +222,7 @@ inline std::string to_json(const Finding& finding) {
   return out + "]}";
 }
 
-/// The findings that nobody has taken yet, each once.
+/// The findings that were not taken yet, without duplicates.
 class FindingQueue {
  public:
   void add(const Finding& finding) {
@@ -259,8 +259,8 @@ class Report {
  public:
   Report(const Check& check, std::string device) : check_(check), device_(std::move(device)) {}
 
-  /// Add a finding about an array. `does` follows the kernel's name; one of the same kind, array and place is enough:
-  /// the one of the run that shows more.
+  /// Add a finding about an array. `does` follows the kernel's name. Of findings of one kind, array and place, only the
+  /// finding of the run that shows more is kept.
   void add(const char* kind, const Array& array, std::vector<int64_t> index, int64_t count, const std::string& does,
            std::vector<std::string> hints, bool certain = true) {
     const bool is_before = !index.empty() && index[0] < 0;

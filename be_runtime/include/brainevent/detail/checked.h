@@ -87,7 +87,7 @@ BE_HD inline void report_access(Access access, const char* function, const char*
 }  // namespace BE::internal
 #endif
 
-/// Stand around an entry point's call in its trampoline. While the stream is recorded nothing can be asked of it.
+/// Stand around an entry point's call in its trampoline. A stream that is being recorded can't be queried.
 #define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \
   const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                \
   cudaStreamCaptureStatus be_recorded = cudaStreamCaptureStatusNone;                                  \

@@ -2,8 +2,8 @@
 
 /// \file
 /// The handler's arguments for an entry point's trampoline, and the tables by which a generated source describes its
-/// entry points to the handler. XLA's types are named as
-/// opaque types only, so that an author's unit compiles without XLA's headers.
+/// entry points to the handler. XLA's types are named as opaque types only, so that an author's unit compiles without
+/// XLA's headers.
 
 #include <string.h>
 

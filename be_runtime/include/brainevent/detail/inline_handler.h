@@ -9,7 +9,7 @@
 
 #include "brainevent/detail/xla_frame.h"
 
-// An author's code that reads more extents than it knows a tensor to have is no fault of the author.
+// An author's code may read extents that the compiler can't prove to be there.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 

@@ -221,17 +221,14 @@ BE_END_COLD
 ///
 /// If all results of a call are empty, the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
-template <class AnyCall>
-inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                                            void (*trampoline)(const AnyCall&),
-                                                            uint32_t traits) noexcept {
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
+                         uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (__builtin_expect(frame->args.size != args || frame->rets.size != rets, 0)) {
     if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
     XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
-    if constexpr (__is_same(AnyCall, Call)) return be_handle(&plain, entry, trampoline, traits);
-    else return be_handle_frame(&plain, entry, trampoline, traits);
+    return be_handle(&plain, entry, trampoline, traits);
   }
 
   // Uninitialized room on the stack: tensors are placed one by one, so none is cleared first.
@@ -247,23 +244,8 @@ inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* f
     return be_refuse(frame, entry);
   if (ret_elements == 0) return nullptr;
 
-  Call call{tensors, tensors + args, values, nullptr};
-  if constexpr (__is_same(AnyCall, Call)) {
-    return run(frame, entry, call, trampoline);
-  } else {
-    AnyCall whole{call, frame};
-    return run(frame, entry, whole, trampoline);
-  }
-}
-
-XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
-                         uint32_t traits) noexcept {
-  return handle(frame, entry, trampoline, traits);
-}
-
-XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                 void (*trampoline)(const FrameCall&), uint32_t traits) noexcept {
-  return handle(frame, entry, trampoline, traits);
+  Call call{tensors, tensors + args, values, nullptr, frame};
+  return run(frame, entry, call, trampoline);
 }
 
 /// Handle a call as `be_handle` does, for an entry point whose calls differ in their arrays.
@@ -302,7 +284,7 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& sp
                    slots + entry.arg_count, many + 1))
     return fail_count(frame, spec, present);
   if (ret_elements == 0) return nullptr;
-  GeneralCall call{{{tensors, tensors + args, values, nullptr}, frame}, &spec, slots, many};
+  GeneralCall call{{tensors, tensors + args, values, nullptr, frame}, &spec, slots, many};
   return run(frame, entry, call, trampoline);
 }
 

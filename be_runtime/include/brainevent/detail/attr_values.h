@@ -95,7 +95,7 @@ struct GeneralSpec {
   int be_present;
 };
 
-struct GeneralCall : FrameCall {
+struct GeneralCall : Call {
   const GeneralSpec* be_spec;
   /// The array of each parameter that takes some, as in `GeneralSpec::be_arrays`; null where it is absent.
   Tensor** be_slots;

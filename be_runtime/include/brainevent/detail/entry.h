@@ -38,10 +38,7 @@ struct Call {
   const void* const* be_attrs;
   /// XLA's stream; null on CPU.
   void* be_stream;
-};
-
-/// One launch whose trampoline asks XLA for more than its arguments: memory, or the state of the call.
-struct FrameCall : Call {
+  /// XLA's frame, for a trampoline that asks XLA for memory or for the state of the call.
   XLA_FFI_CallFrame* be_frame;
 };
 
@@ -162,8 +159,6 @@ BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail:
 /// See native/handler.cc.
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
-                                                    void (*)(const BE::detail::FrameCall&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
@@ -177,17 +172,12 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<::BE::detail::Call, be_entry, be_trampoline>(be_call, be_traits)
-#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<::BE::detail::FrameCall, be_entry, be_trampoline>(be_call, be_traits)
-#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) \
-  ::BE::detail::be_run<::BE::detail::be_kind, be_entry, be_trampoline>
+  ::BE::detail::be_handle_inline<be_entry, be_trampoline>(be_call, be_traits)
+#define BE_INTERNAL_CODE(be_entry, be_trampoline) ::BE::detail::be_run<be_entry, be_trampoline>
 #else
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   be_handle(be_call, be_entry, be_trampoline, be_traits)
-#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
-  be_handle_frame(be_call, be_entry, be_trampoline, be_traits)
-#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) be_trampoline
+#define BE_INTERNAL_CODE(be_entry, be_trampoline) be_trampoline
 #endif
 
 /// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.

@@ -101,16 +101,21 @@
 struct __half;
 struct __nv_bfloat16;
 struct __nv_fp8_e5m2;
-struct __nv_fp8x2_e5m2;
-struct __nv_fp8x4_e5m2;
 struct __nv_fp8_e4m3;
-struct __nv_fp8x2_e4m3;
-struct __nv_fp8x4_e4m3;
 struct __nv_fp8_e8m0;
-struct __nv_fp8x2_e8m0;
-struct __nv_fp8x4_e8m0;
-struct __nv_fp4x2_e2m1;
-struct __nv_fp4x4_e2m1;
+
+/// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
+#define BE_INTERNAL_CUDA_VECTORS(X) \
+  X(__nv_fp8x2_e5m2, Float8E5M2)    \
+  X(__nv_fp8x4_e5m2, Float8E5M2)    \
+  X(__nv_fp8x2_e4m3, Float8E4M3FN)  \
+  X(__nv_fp8x4_e4m3, Float8E4M3FN)  \
+  X(__nv_fp8x2_e8m0, Float8E8M0FNU) \
+  X(__nv_fp8x4_e8m0, Float8E8M0FNU) \
+  X(__nv_fp4x2_e2m1, Float4E2M1FN)  \
+  X(__nv_fp4x4_e2m1, Float4E2M1FN)
+#define BE_INTERNAL_DECLARED(type, dtype) struct type;
+BE_INTERNAL_CUDA_VECTORS(BE_INTERNAL_DECLARED)
 
 namespace BE {
 
@@ -266,17 +271,9 @@ constexpr DTypeSet pointed_into(const volatile signed char*) noexcept { return d
 constexpr DTypeSet pointed_into(const volatile uint16_t*) noexcept {
   return dtype_set(DType::UInt16, DType::Float16, DType::BFloat16);
 }
-// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
 #define BE_INTERNAL_CUDA_VECTOR(type, dtype) \
   constexpr DTypeSet pointed_into(const volatile ::type*) noexcept { return dtype_set(DType::dtype); }
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e5m2, Float8E5M2)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e5m2, Float8E5M2)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e4m3, Float8E4M3FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e4m3, Float8E4M3FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e8m0, Float8E8M0FNU)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e8m0, Float8E8M0FNU)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp4x2_e2m1, Float4E2M1FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp4x4_e2m1, Float4E2M1FN)
+BE_INTERNAL_CUDA_VECTORS(BE_INTERNAL_CUDA_VECTOR)
 template <class T>
 constexpr DTypeSet pointed_into(T* const volatile*) noexcept { return kNoDType; }
 template <class T>

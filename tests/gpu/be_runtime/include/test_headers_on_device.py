@@ -1,4 +1,4 @@
-"""The headers in kernels: programs built by nvcc alone hold their expectations, and an access outside fails its call."""
+"""The headers in kernels: programs built by nvcc alone hold their expectations, and a wrong access fails its call."""
 
 from __future__ import annotations
 

@@ -105,15 +105,15 @@ struct __nv_fp8_e4m3;
 struct __nv_fp8_e8m0;
 
 /// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
-#define BE_INTERNAL_CUDA_VECTORS(X) \
-  X(__nv_fp8x2_e5m2, Float8E5M2)    \
-  X(__nv_fp8x4_e5m2, Float8E5M2)    \
-  X(__nv_fp8x2_e4m3, Float8E4M3FN)  \
-  X(__nv_fp8x4_e4m3, Float8E4M3FN)  \
-  X(__nv_fp8x2_e8m0, Float8E8M0FNU) \
-  X(__nv_fp8x4_e8m0, Float8E8M0FNU) \
-  X(__nv_fp4x2_e2m1, Float4E2M1FN)  \
-  X(__nv_fp4x4_e2m1, Float4E2M1FN)
+#define BE_INTERNAL_CUDA_VECTORS(ROW)   \
+  ROW(__nv_fp8x2_e5m2, Float8E5M2)    \
+  ROW(__nv_fp8x4_e5m2, Float8E5M2)    \
+  ROW(__nv_fp8x2_e4m3, Float8E4M3FN)  \
+  ROW(__nv_fp8x4_e4m3, Float8E4M3FN)  \
+  ROW(__nv_fp8x2_e8m0, Float8E8M0FNU) \
+  ROW(__nv_fp8x4_e8m0, Float8E8M0FNU) \
+  ROW(__nv_fp4x2_e2m1, Float4E2M1FN)  \
+  ROW(__nv_fp4x4_e2m1, Float4E2M1FN)
 #define BE_INTERNAL_DECLARED(type, dtype) struct type;
 BE_INTERNAL_CUDA_VECTORS(BE_INTERNAL_DECLARED)
 

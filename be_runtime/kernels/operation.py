@@ -101,13 +101,8 @@ class XLACustomKernel:
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
             raise KernelNotAvailableError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
         self._used = True
-        return Call(
-            name=self.name,
-            outs=tuple(transforms.struct(leaf) for leaf in leaves),
-            keywords=tuple(sorted(keywords.items())),
-            backend=backend,
-            kernels=self._preferred(),
-        )
+        outs = tuple(transforms.struct(leaf) for leaf in leaves)
+        return Call(self.name, outs, tuple(sorted(keywords.items())), backend, self._preferred())
 
     # Kernels
 

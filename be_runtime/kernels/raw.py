@@ -199,17 +199,10 @@ def raw_function(
         geometry = read.geometry(call)
         return launcher.launch(obtain(), geometry, bound, read.local(geometry))
 
-    described = ArrayKernel(
-        name,
-        label,
-        f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`.",
-        declared,
-        make_target,
-        scalar_params(params) if declared is None else declared.with_role(Role.ATTR),
-        _SCRATCH_UNIT,
-        report,
-    )
-    return ArrayFunction(described, options)
+    doc = f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`."
+    scalars = scalar_params(params) if declared is None else declared.with_role(Role.ATTR)
+    kernel = ArrayKernel(name, label, doc, declared, make_target, scalars, _SCRATCH_UNIT, report)
+    return ArrayFunction(kernel, options)
 
 
 def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
@@ -407,13 +400,10 @@ def raw_kernel(given: Mapping[str, Any]) -> RawKernel:
         if not isinstance(value, str):
             raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
     lines = ("-lineinfo",) if check_bool(given.get("line_info", False), "line_info") else ()
-    return RawKernel(
-        given["source"],
-        parse_name(given["name"]),
-        (*check_flags(given.get("extra_cuda_cflags"), "extra_cuda_cflags"), *lines),
-        check_include_paths(given.get("extra_include_paths")),
-        check_bool(given.get("use_fast_math", False), "use_fast_math"),
-    )
+    flags = (*check_flags(given.get("extra_cuda_cflags"), "extra_cuda_cflags"), *lines)
+    folders = check_include_paths(given.get("extra_include_paths"))
+    is_fast = check_bool(given.get("use_fast_math", False), "use_fast_math")
+    return RawKernel(given["source"], parse_name(given["name"]), flags, folders, is_fast)
 
 
 def prototype_of(kernel: RawKernel) -> RawPrototype:
@@ -423,10 +413,6 @@ def prototype_of(kernel: RawKernel) -> RawPrototype:
 
 def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
     """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
-    return launcher.obtain_kernel(
-        raw_key(kernel, archs, session, with_ptx=with_ptx),
-        raw_origin(kernel, archs, session),
-        lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),
-        kernel.name.expression,
-        session,
-    )
+    compile_now = partial(compile_raw, kernel, archs, session, with_ptx=with_ptx)
+    key, origin = raw_key(kernel, archs, session, with_ptx=with_ptx), raw_origin(kernel, archs, session)
+    return launcher.obtain_kernel(key, origin, compile_now, kernel.name.expression, session)

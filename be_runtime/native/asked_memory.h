@@ -115,19 +115,6 @@ void Arena::push(size_t bytes) {
   top_ = block;
 }
 
-/// Guard that returns this thread's memory to its earlier state.
-class ArenaMark {
- public:
-  ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
-  ~ArenaMark() { arena_->drop(top_, used_); }
-  ArenaMark& operator=(ArenaMark&&) = delete;
-
- private:
-  Arena* arena_;
-  Block* top_;
-  size_t used_;
-};
-
 BE_BEGIN_COLD
 /// One piece of a GPU's memory, in the list of a call.
 struct DevicePiece {

@@ -108,7 +108,8 @@ struct Kernel {
   char id[kIdSize];
   std::string name;
   std::vector<Image> images;
-  std::mutex lock;  ///< Held while a device is added.
+  std::mutex lock;         ///< Held while a device is added.
+  Kernel* next = nullptr;  ///< In the list of `Kernels`.
   std::atomic<Loaded*> loaded[kForms][kMaxDevices] = {};
 
   bool has(int form) const {
@@ -118,58 +119,34 @@ struct Kernel {
   }
 };
 
-/// All kernels by their id. Reading takes no lock: entries are only added, and a table that grew stays where it is.
+/// All kernels by their id, in lists by its hash. Reading takes no lock: kernels are only added.
 class Kernels {
  public:
   Kernel* find(const char* id) const {
-    const Table* table = table_.load(std::memory_order_acquire);
-    if (table == nullptr) return nullptr;
-    for (size_t i = hash(id);; ++i) {
-      Kernel* kernel = table->slots[i & table->mask].load(std::memory_order_acquire);
-      if (kernel == nullptr || memcmp(kernel->id, id, kIdSize) == 0) return kernel;
-    }
+    Kernel* kernel = lists_[hash(id)].load(std::memory_order_acquire);
+    while (kernel != nullptr && memcmp(kernel->id, id, kIdSize) != 0) kernel = kernel->next;
+    return kernel;
   }
 
   void add(std::unique_ptr<Kernel> kernel) {
     const std::lock_guard<std::mutex> guard(lock_);
     if (find(kernel->id) != nullptr) return;
-    Table* table = table_.load(std::memory_order_relaxed);
-    if (table == nullptr || count_ * 2 >= table->slots.size()) table = grow(table);
-    insert(table, kernel.release());
-    ++count_;
+    std::atomic<Kernel*>& first = lists_[hash(kernel->id)];
+    kernel->next = first.load(std::memory_order_relaxed);
+    first.store(kernel.release(), std::memory_order_release);
   }
 
  private:
-  struct Table {
-    explicit Table(size_t size) : mask(size - 1), slots(size) {}
-    size_t mask;
-    std::vector<std::atomic<Kernel*>> slots;
-  };
+  static constexpr int kBits = 13;
 
   static size_t hash(const char* id) {
-    size_t value;
+    uint64_t value;
     memcpy(&value, id, sizeof(value));
-    return value * 0x9E3779B97F4A7C15u >> 20;
-  }
-
-  static void insert(Table* table, Kernel* kernel) {
-    size_t i = hash(kernel->id);
-    while (table->slots[i & table->mask].load(std::memory_order_relaxed) != nullptr) ++i;
-    table->slots[i & table->mask].store(kernel, std::memory_order_release);
-  }
-
-  Table* grow(const Table* old) {
-    Table* table = new Table(old == nullptr ? 64 : old->slots.size() * 2);
-    if (old != nullptr)
-      for (const auto& slot : old->slots)
-        if (Kernel* kernel = slot.load(std::memory_order_relaxed)) insert(table, kernel);
-    table_.store(table, std::memory_order_release);
-    return table;
+    return value * 0x9E3779B97F4A7C15u >> (64 - kBits);
   }
 
   std::mutex lock_;
-  size_t count_ = 0;
-  std::atomic<Table*> table_{nullptr};
+  std::atomic<Kernel*> lists_[1 << kBits] = {};
 };
 
 inline Kernels& kernels = *new Kernels;  // calls may run while the process ends
@@ -215,9 +192,7 @@ inline const Image* choose_image(const Kernel& kernel, int form, int arch) {
   for (const Image& image : kernel.images) {
     if (image.form != form || image.arch > arch || (image.is_exact && image.arch != arch)) continue;
     if (!image.is_ptx && image.arch / 10 != arch / 10) continue;
-    const bool better = best == nullptr || (best->is_ptx && !image.is_ptx) ||
-                        (best->is_ptx == image.is_ptx && best->arch < image.arch);
-    if (better) best = &image;
+    if (best == nullptr || std::pair(!image.is_ptx, image.arch) > std::pair(!best->is_ptx, best->arch)) best = &image;
   }
   return best;
 }

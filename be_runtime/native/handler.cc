@@ -72,10 +72,10 @@ inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* fram
   }
 }
 
-/// Place a tensor over a buffer. Not inlined, since each copy takes as long to compile as the rest of this file.
-__attribute__((noinline)) bool place_tensor(Tensor* tensor, void* const* buffer) noexcept {
-  int64_t elements;
-  return place_tensors(tensor, buffer, 1, &elements);
+/// Do the work of `place_tensors`. Not inlined, since each copy takes as long to compile as the rest of this file.
+__attribute__((noinline)) bool place_any(Tensor* tensors, void* const* buffers, size_t count,
+                                         int64_t* elements) noexcept {
+  return place_tensors(tensors, buffers, static_cast<int>(count), elements);
 }
 
 /// Count the arrays that parameters take, without the arrays of a `*`.
@@ -219,8 +219,7 @@ BE_END_COLD
 /// Handle a call: the body of all handlers except those of brainevent/detail/inline_handler.h, which are compiled with
 /// their entry point.
 ///
-/// If all results of a call are empty, the entry point isn't called: a launch of no
-/// blocks would be a CUDA error.
+/// If all results of a call are empty, the entry point isn't called: a launch of no blocks would be a CUDA error.
 XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
                          uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
@@ -266,16 +265,14 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& sp
   const void** values = BE_STACK_ROOM(const void*, attrs + 1);
   int64_t* room = BE_STACK_ROOM(int64_t, attrs + 1);
 
-  int64_t ret_elements = 0;
+  int64_t arg_elements, ret_elements;
   EntrySpec fitted = entry;
   fitted.arg_count = static_cast<int>(args);
   fitted.ret_count = static_cast<int>(rets);
-  for (size_t i = 0; i < args + rets; ++i) {
-    void* const* buffer = i < args ? frame->args.args + i : frame->rets.rets + (i - args);
-    if (!place_tensor(tensors + i, buffer)) return be_refuse(frame, fitted);
-    if (i >= args) ret_elements |= tensors[i].numel();
-  }
-  if (!be_match_attrs(frame, entry, values, room)) return be_refuse(frame, fitted);
+  if (!place_any(tensors, frame->args.args, args, &arg_elements) ||
+      !place_any(tensors + args, frame->rets.rets, rets, &ret_elements) ||
+      !be_match_attrs(frame, entry, values, room))
+    return be_refuse(frame, fitted);
   uint64_t present = ~uint64_t{0};
   if (spec.be_present >= 0) memcpy(&present, values[spec.be_present], sizeof(present));
   Tensors many[2];

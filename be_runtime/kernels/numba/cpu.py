@@ -226,7 +226,10 @@ class HostFunctions:
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
             self._library = native_library(SOURCE, process.PROCESS.session())
-            self._library.be_host_kernel.restype = ctypes.c_void_p
+            make = self._library.be_host_kernel
+            make.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, ctypes.c_uint32)
+            make.argtypes += (ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_Parameter))
+            make.restype = ctypes.c_void_p
         return self._library
 
 
@@ -237,20 +240,11 @@ def host_functions() -> HostFunctions:
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
     """Return the address of the native side's description of a function."""
-    rows = [
-        _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
-        for parameter in (*signature.inputs, *signature.outputs)
-    ]
-    address: int = library.be_host_kernel(
-        name.encode(),
-        ctypes.c_void_p(function.address),
-        ctypes.c_bool(function.exclusive),
-        ctypes.c_bool(function.has_stream),
-        ctypes.c_uint32(_CAPTURABLE if function.capturable else 0),
-        ctypes.c_int64(len(signature.inputs)),
-        ctypes.c_int64(len(rows)),
-        (_Parameter * len(rows))(*rows),
-    )
+    parameters = (*signature.inputs, *signature.outputs)
+    fields = ((each.dtype.xla_code, each.rank, each.dtype.size_bytes) for each in parameters)
+    rows = (_Parameter * len(parameters))(*fields)
+    how = function.exclusive, function.has_stream, _CAPTURABLE if function.capturable else 0
+    address: int = library.be_host_kernel(name.encode(), function.address, *how, len(signature.inputs), len(rows), rows)
     return address
 
 

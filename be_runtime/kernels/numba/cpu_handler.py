@@ -319,13 +319,8 @@ def compile_handler(
         native side makes every call.
     reporter : callable
     """
-    namespace: dict[str, Any] = {
-        **native._asdict(),
-        "address": address,
-        "room": room,
-        "guarded": guarded,
-        "direct": _direct(signature, reporter),
-    }
+    made = {"address": address, "room": room, "direct": _direct(signature, reporter)}
+    namespace: dict[str, Any] = {**native._asdict(), **made, "guarded": guarded}
     ordinary = "" if guarded is None else _ORDINARY
     exec(f"def handle(frame):{ordinary}\n    return call(frame, kernel)", namespace)  # noqa: S102 - a text of ours
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])

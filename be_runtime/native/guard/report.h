@@ -90,15 +90,12 @@ inline Differences compare_runs(const Array& array, const unsigned char* a, cons
 
 /// Find elements whose bytes all equal the fill.
 inline Elements still_filled(const Array& array, const unsigned char* a, unsigned char fill) {
-  const std::vector<unsigned char> other(array.bytes, static_cast<unsigned char>(fill ^ 0xFF));
   Elements found;
   const size_t size = array.bits < 8 ? 1 : array.bits / 8;
-  // Each byte differs from the complement of the fill in all bits if, and only if, it is the fill.
-  each_difference(array, a, other.data(), [&](int64_t element, size_t byte) {
-    for (size_t i = 0; i < size; ++i)
-      if (byte + i >= array.bytes || a[byte + i] != fill) return;
-    found.add(element);
-  });
+  for (int64_t element = 0; element < array.elements; ++element) {
+    const unsigned char* const first = a + static_cast<size_t>(element) * array.bits / 8;
+    if (std::all_of(first, first + size, [&](unsigned char each) { return each == fill; })) found.add(element);
+  }
   return found;
 }
 

@@ -39,7 +39,7 @@ struct Call {
   /// XLA's stream; null on CPU.
   void* be_stream;
   /// XLA's frame, for a trampoline that asks XLA for memory or for the state of the call.
-  XLA_FFI_CallFrame* be_frame;
+  XLA_FFI_CallFrame* be_frame = nullptr;
 };
 
 /// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.

@@ -44,19 +44,12 @@ namespace BE {
 
 namespace detail {
 
-/// The element type of a text or an array; a `char` has no DType.
+/// Return the element type of a text or an array; a `char` has no DType.
 template <class T>
-struct ItemOf : internal::DTypeOf<T> {};
-template <>
-struct ItemOf<char> {
-  static constexpr DType value = DType::Invalid;
-};
-template <class T>
-struct ItemOf<const T> : ItemOf<T> {};
-template <class T>
-struct ItemOf<T*> : ItemOf<T> {
-  using Type = const T*;
-};
+constexpr DType item_dtype() noexcept {
+  if constexpr (__is_same(const T, const char)) return DType::Invalid;
+  else return internal::DTypeOf<T>::value;
+}
 
 }  // namespace detail
 
@@ -65,10 +58,10 @@ inline bool Attributes::has(const char* name) const noexcept { return be_has_att
 template <class T>
 T Attributes::get(const char* name) const {
   if constexpr (__is_class(T)) {
-    using Item = detail::ItemOf<decltype(static_cast<const T*>(nullptr)->data())>;
+    using Item = typename internal::ValueOf<decltype(*internal::a_value_of<const T&>().data())>::type;
     size_t count = 0;
-    const void* items = be_read_items(*this, name, Item::value, &count);
-    return T(static_cast<typename Item::Type>(items), count);
+    const void* items = be_read_items(*this, name, detail::item_dtype<Item>(), &count);
+    return T(static_cast<const Item*>(items), count);
   } else {
     T value;
     be_read_number(*this, name, internal::DTypeOf<T>::value, &value);

@@ -112,13 +112,8 @@ def device_array(memory: Memory) -> Any:
     """Make a view of device memory."""
     import numpy as np
 
-    description = {
-        "shape": memory.shape,
-        "strides": None,
-        "typestr": np.dtype(memory.parameter.dtype.name).str,
-        "data": (memory.address, memory.readonly),
-        "version": 3,
-    }
+    typestr, data = np.dtype(memory.parameter.dtype.name).str, (memory.address, memory.readonly)
+    description = {"shape": memory.shape, "strides": None, "typestr": typestr, "data": data, "version": 3}
     return _cuda().from_cuda_array_interface(description, sync=False)
 
 

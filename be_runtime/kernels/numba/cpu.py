@@ -241,8 +241,8 @@ def host_functions() -> HostFunctions:
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
     """Return the address of the native side's description of a function."""
     parameters = (*signature.inputs, *signature.outputs)
-    fields = ((each.dtype.xla_code, each.rank, each.dtype.size_bytes) for each in parameters)
-    rows = (_Parameter * len(parameters))(*fields)
+    made = [_Parameter(each.dtype.xla_code, each.rank, each.dtype.size_bytes) for each in parameters]
+    rows = (_Parameter * len(made))(*made)
     how = function.exclusive, function.has_stream, _CAPTURABLE if function.capturable else 0
     address: int = library.be_host_kernel(name.encode(), function.address, *how, len(signature.inputs), len(rows), rows)
     return address

@@ -135,13 +135,9 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
     plan = _plan(name, signature, processor, toolchain.cxx)
     key = keys.make_key(
         "host-kernel",
-        ("name", name),
-        ("content", content.digest),
-        ("signature", str(signature)),
-        ("cpu", processor),
+        *(("name", name), ("content", content.digest), ("signature", str(signature)), ("cpu", processor)),
         ("versions", cpu.versions()),
-        ("toolchain", toolchain.fingerprint),
-        ("generator", identity.own_code_digest()),
+        *(("toolchain", toolchain.fingerprint), ("generator", identity.own_code_digest())),
     )
 
     attempts, patience_s = obtain.Attempts(session), session.settings.lock_timeout_s
@@ -157,18 +153,15 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
 
 def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
     """Plan the kernel's object, the C++ beside it, and the library of both."""
+    path = os.pathsep.join(filter(None, sys.path))
+    environ = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "PYTHONHASHSEED": "0", "PYTHONPATH": path}
     kernel = Edge(
         argv=(sys.executable, "-m", "be_runtime.kernels.numba.cpu_library", _ORDER, _OBJECT),
         inputs=(_ORDER,),
         outputs=(_OBJECT,),
         description=f"compiling {name} for {processor}",
         tool="compile",
-        environ=(
-            ("NUMBA_CPU_NAME", processor),
-            ("NUMBA_CPU_FEATURES", ""),
-            ("PYTHONHASHSEED", "0"),
-            ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
-        ),
+        environ=tuple(environ.items()),
     )
     command = flags.handler_compile(compiler, [own_files.NATIVE_DIR, own_files.INCLUDE_DIR, port.ffi_include_dir()])
     frame = compile_edge((*command, "-fno-exceptions"), _HANDLER, f"compiling the handler of {name}")

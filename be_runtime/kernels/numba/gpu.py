@@ -474,12 +474,8 @@ def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, 
         images = compile_numba(kernel, archs, with_ptx=with_ptx)
         return Kernel(launcher.content_id(images), kernel.name, images)
     fields: tuple[Field, ...] = (
-        ("name", kernel.name),
-        ("content", content.digest),
-        ("types", kernel.types_text()),
-        ("batch", str(kernel.with_batch)),
-        ("archs", [arch.sm for arch in archs]),
-        ("versions", versions()),
+        *(("name", kernel.name), ("content", content.digest), ("types", kernel.types_text())),
+        *(("batch", str(kernel.with_batch)), ("archs", [arch.sm for arch in archs]), ("versions", versions())),
     )
     return launcher.obtain_kernel(
         make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),

@@ -191,11 +191,6 @@ def _is_recordable(entry: EntryPoint) -> bool:
     return not any(map(_is_asked, entry.params))
 
 
-def _needs_frame(entry: EntryPoint, language: Language) -> bool:
-    """Return whether the trampoline asks XLA for more than arguments; on the CPU, memory does not come from XLA."""
-    return bool(entry.with_role(Role.STATE)) or (language == "cuda" and not _is_recordable(entry))
-
-
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
@@ -205,8 +200,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
         launch_check += " BE_INTERNAL_THROW_ACCESS"
-    kind = "FrameCall" if _needs_frame(entry, language) else "Call"
-    kind = "GeneralCall" if _is_general(entry) else kind
+    kind = "GeneralCall" if _is_general(entry) else "Call"
     head = ""
     if entry.with_role(Role.STATE):
         record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of(&{entry.call_name})"
@@ -353,12 +347,10 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     entry, symbol = binding.entry, binding.symbol
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
-    spec, body, kind = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle", "Call"
-    if _needs_frame(entry, language):
-        body, kind = body + ("_FRAME" if inline else "_frame"), "FrameCall"
+    spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
     code = binding.trampoline
     if inline and not _is_general(entry):
-        code = f"(BE_INTERNAL_CODE({kind}, be_entry_{symbol}, {code}))"
+        code = f"(BE_INTERNAL_CODE(be_entry_{symbol}, {code}))"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")

@@ -3,8 +3,8 @@
 /// \file
 /// Small device functions that event-driven kernels share. For sources compiled by nvcc.
 ///
-/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
-/// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
+/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. Arithmetic on the 16-bit types
+/// is done in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
 /// capitals are its parameters; they are functions, which `#ifdef` finds too.
 ///
 /// Needs compute capability 6.0.
@@ -28,23 +28,19 @@
 // All 32 lanes must take part. Every lane receives the result. A sum adds lanes 16, 8, 4, 2 and 1 apart, in this order.
 // A maximum or minimum ignores NaN unless all values are NaN.
 
-namespace BE {
-namespace internal {
+namespace BE::internal {
 
 template <class T, class Combine>
 __device__ __forceinline__ T warp_reduce(T value, Combine combine) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance >>= 1) {
+  for (int distance = 16; distance > 0; distance >>= 1)
     value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
-  }
   return value;
 }
 
 struct Sum {
   template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return a + b;
-  }
+  __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
 
 struct Max {
@@ -59,8 +55,7 @@ struct Min {
   __device__ __forceinline__ int operator()(int a, int b) const { return a < b ? a : b; }
 };
 
-}  // namespace internal
-}  // namespace BE
+}  // namespace BE::internal
 
 #define BE_INTERNAL_REDUCTION(name, Combine, type, widen, narrow)                    \
   __device__ __forceinline__ type name(type value) {                                 \
@@ -78,13 +73,9 @@ BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 // A bool or integer is active when it is not 0, a floating value when it is greater than 0. NaN is not active.
 
 template <class T>
-__device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) {
-  return value != T(0);
-}
-#define BE_INTERNAL_IS_ACTIVE(name, type, widen)     \
-  __device__ __forceinline__ bool name(type value) { \
-    return widen(value) > 0;                         \
-  }
+__device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); }
+#define BE_INTERNAL_IS_ACTIVE(name, type, widen) \
+  __device__ __forceinline__ bool name(type value) { return widen(value) > 0; }
 #define BE_INTERNAL_ARE_ACTIVE(suffix, SUFFIX, type, accumulator, widen, narrow) \
   BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_##SUFFIX, type, widen)                         \
   BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_FLOAT, type, widen)                            \
@@ -93,13 +84,9 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_ARE_ACTIVE)
 
 // ---- From the stored type to the accumulator's, and back ------------------------------------------------------------
 
-#define BE_INTERNAL_CONVERSIONS(suffix, SUFFIX, type, accumulator, widen, narrow) \
-  __device__ __forceinline__ accumulator READ_##SUFFIX(type value) {              \
-    return widen(value);                                                          \
-  }                                                                               \
-  __device__ __forceinline__ type WRITE_##SUFFIX(accumulator value) {             \
-    return narrow(value);                                                         \
-  }
+#define BE_INTERNAL_CONVERSIONS(suffix, SUFFIX, type, accumulator, widen, narrow)            \
+  __device__ __forceinline__ accumulator READ_##SUFFIX(type value) { return widen(value); } \
+  __device__ __forceinline__ type WRITE_##SUFFIX(accumulator value) { return narrow(value); }
 BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 
 // Macros of the same names, so that `#ifdef` finds the functions.
@@ -133,8 +120,7 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 // Relaxed, for the whole device; the order of the additions, and so the rounding, differs from run to run. The 16-bit
 // versions round the sum after every addition.
 
-namespace BE {
-namespace internal {
+namespace BE::internal {
 
 /// Add to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
 template <class Element, class Add>
@@ -153,16 +139,11 @@ __device__ __forceinline__ void atomic_add_in_word(Element* address, Add add) {
   } while (seen != expected);
 }
 
-}  // namespace internal
-}  // namespace BE
+}  // namespace BE::internal
 
-__device__ __forceinline__ void atomic_add_f32(float* address, float value) {
-  atomicAdd(address, value);
-}
+__device__ __forceinline__ void atomic_add_f32(float* address, float value) { atomicAdd(address, value); }
 
-__device__ __forceinline__ void atomic_add_f64(double* address, double value) {
-  atomicAdd(address, value);
-}
+__device__ __forceinline__ void atomic_add_f64(double* address, double value) { atomicAdd(address, value); }
 
 __device__ __forceinline__ void atomic_add_f16(__half* address, float value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
@@ -195,7 +176,7 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 #define BE_WARP_PER_ROW_WPB 8
 #define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 
-/// The most blocks of such a launch: more than any device runs at once.
+/// Maximum number of blocks of such a launch: more than any device runs at once.
 #define BE_WARP_PER_ROW_MAX_GRID 4096
 
 /// Blocks for `rows` rows, from 1 to `BE_WARP_PER_ROW_MAX_GRID`: a launch of 0 blocks is an error.
@@ -205,7 +186,7 @@ __host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
 }
 #define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
 
-/// The same for products of a sparse and a dense matrix, where a warp has one row and 32 columns: the rows of a block,
-/// and the most blocks along the rows.
+/// For products of a sparse and a dense matrix, where a warp has one row and 32 columns: rows of a block, and maximum
+/// number of blocks along the rows.
 #define CSRMM_WARP_RPB 4
 #define CSRMM_MAX_GRID_X 4096

@@ -366,13 +366,8 @@ class _Image(ctypes.Structure):
     """``be_launch_image`` of ``native/launcher.cc``."""
 
     _fields_ = (
-        ("arch", ctypes.c_int32),
-        ("is_ptx", ctypes.c_int32),
-        ("is_exact", ctypes.c_int32),
-        ("form", ctypes.c_int32),
-        ("entry", ctypes.c_char_p),
-        ("data", ctypes.c_char_p),
-        ("size", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("arch", "is_ptx", "is_exact", "form")),
+        *(("entry", ctypes.c_char_p), ("data", ctypes.c_char_p), ("size", ctypes.c_int64)),
     )
 
 

@@ -39,15 +39,10 @@ using ::intptr_t; using ::uintptr_t;
 }
 """
 _SIZES = "#pragma once\ntypedef long ptrdiff_t;\nnamespace std { using ::size_t; using ::ptrdiff_t; }\n"
-_NOTHING = "#pragma once\n"
 HEADERS = {
-    "cstdint": _INTEGERS,
-    "stdint.h": _INTEGERS,
-    "cstddef": _SIZES,
-    "stddef.h": _SIZES,
-    "cuda_runtime.h": _NOTHING,
-    "cmath": _NOTHING,
-    "math.h": _NOTHING,
+    **dict.fromkeys(("cstdint", "stdint.h"), _INTEGERS),
+    **dict.fromkeys(("cstddef", "stddef.h"), _SIZES),
+    **dict.fromkeys(("cuda_runtime.h", "cmath", "math.h"), "#pragma once\n"),
 }
 """Headers of nvcc that NVRTC lacks or does not need."""
 

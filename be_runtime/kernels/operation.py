@@ -60,8 +60,7 @@ class XLACustomKernel:
         self.primitive = transforms.new_primitive(name, run)
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
-        with _REGISTRY_LOCK:
-            _REGISTRY[name] = self
+        _REGISTRY[name] = self
 
     @public
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
@@ -102,13 +101,8 @@ class XLACustomKernel:
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
             raise KernelNotAvailableError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
         self._used = True
-        return Call(
-            name=self.name,
-            outs=tuple(transforms.struct(leaf) for leaf in leaves),
-            keywords=tuple(sorted(keywords.items())),
-            backend=backend,
-            kernels=self._preferred(),
-        )
+        outs = tuple(transforms.struct(leaf) for leaf in leaves)
+        return Call(self.name, outs, tuple(sorted(keywords.items())), backend, self._preferred())
 
     # Kernels
 
@@ -336,7 +330,6 @@ class XLACustomKernel:
 
 
 _REGISTRY: dict[str, XLACustomKernel] = {}
-_REGISTRY_LOCK = ThreadLock()
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
@@ -348,8 +341,7 @@ def get_registry() -> dict[str, XLACustomKernel]:
     >>> list(get_primitives_by_tags(["documented"])), "doc_registered" in get_all_primitive_names()
     (['doc_registered'], True)
     """
-    with _REGISTRY_LOCK:
-        return dict(_REGISTRY)
+    return dict(_REGISTRY)
 
 
 def get_all_primitive_names() -> list[str]:

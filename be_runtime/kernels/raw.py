@@ -77,10 +77,14 @@ class Sizes(NamedTuple):
         try:
             return self.make(**numbers, is_empty=call.is_empty)
         except ArgumentError as error:
-            sources = [_source(each, call.values) for size in self.given.values() for each in _expressions(size)]
-            if not sources:
+            texts = [
+                f"{each} with {', '.join(f'{name} = {call.values[name]}' for name in each.names)}"
+                for size in self.given.values()
+                for each in _expressions(size)
+            ]
+            if not texts:
                 raise
-            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
+            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(texts)}", hints=error.hints) from None
 
     def local(self, geometry: Geometry) -> tuple[str, ...] | None:
         """Write a geometry's numbers as arithmetic over one device's axes; None if functions compute the sizes."""
@@ -145,11 +149,6 @@ def _expressions(size: Any) -> list[Expression]:
     return [each for each in _parts(size) if isinstance(each, Expression)]
 
 
-def _source(expression: Expression, values: Mapping[str, int]) -> str:
-    """Describe an expression and the values in it."""
-    return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"
-
-
 class RawPrototype(NamedTuple):
     """The name and parameters of a kernel.
 
@@ -200,17 +199,10 @@ def raw_function(
         geometry = read.geometry(call)
         return launcher.launch(obtain(), geometry, bound, read.local(geometry))
 
-    described = ArrayKernel(
-        name,
-        label,
-        f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`.",
-        declared,
-        make_target,
-        scalar_params(params) if declared is None else declared.with_role(Role.ATTR),
-        _SCRATCH_UNIT,
-        report,
-    )
-    return ArrayFunction(described, options)
+    doc = f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`."
+    scalars = scalar_params(params) if declared is None else declared.with_role(Role.ATTR)
+    kernel = ArrayKernel(name, label, doc, declared, make_target, scalars, _SCRATCH_UNIT, report)
+    return ArrayFunction(kernel, options)
 
 
 def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
@@ -408,13 +400,10 @@ def raw_kernel(given: Mapping[str, Any]) -> RawKernel:
         if not isinstance(value, str):
             raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
     lines = ("-lineinfo",) if check_bool(given.get("line_info", False), "line_info") else ()
-    return RawKernel(
-        given["source"],
-        parse_name(given["name"]),
-        (*check_flags(given.get("extra_cuda_cflags"), "extra_cuda_cflags"), *lines),
-        check_include_paths(given.get("extra_include_paths")),
-        check_bool(given.get("use_fast_math", False), "use_fast_math"),
-    )
+    flags = (*check_flags(given.get("extra_cuda_cflags"), "extra_cuda_cflags"), *lines)
+    folders = check_include_paths(given.get("extra_include_paths"))
+    is_fast = check_bool(given.get("use_fast_math", False), "use_fast_math")
+    return RawKernel(given["source"], parse_name(given["name"]), flags, folders, is_fast)
 
 
 def prototype_of(kernel: RawKernel) -> RawPrototype:
@@ -424,10 +413,6 @@ def prototype_of(kernel: RawKernel) -> RawPrototype:
 
 def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
     """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
-    return launcher.obtain_kernel(
-        raw_key(kernel, archs, session, with_ptx=with_ptx),
-        raw_origin(kernel, archs, session),
-        lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),
-        kernel.name.expression,
-        session,
-    )
+    compile_now = partial(compile_raw, kernel, archs, session, with_ptx=with_ptx)
+    key, origin = raw_key(kernel, archs, session, with_ptx=with_ptx), raw_origin(kernel, archs, session)
+    return launcher.obtain_kernel(key, origin, compile_now, kernel.name.expression, session)

@@ -399,12 +399,8 @@ def _compiler_contents(session: Session) -> tuple[Field, ...]:
 
 
 def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
-    return (
-        ("name", kernel.name.base),
-        ("source", kernel.source),
-        ("expression", kernel.name.expression),
-        ("archs", [arch.sm for arch in archs]),
-    )
+    given = ("name", kernel.name.base), ("source", kernel.source), ("expression", kernel.name.expression)
+    return (*given, ("archs", [arch.sm for arch in archs]))
 
 
 def _environment(system: System) -> list[str]:

@@ -6,18 +6,18 @@
 
 #include <stdlib.h>
 
-#include "axes.h"
+#include "arguments.h"
 #include "brainevent/workspace.h"
 
 namespace BE::detail {
 
-/// There is no more memory.
+/// Exception for memory that can't be allocated.
 struct AllocationError : std::exception {
   Message message;
   const char* what() const noexcept override { return message.text; }
 };
 
-/// More than any machine addresses.
+/// More bytes than any machine addresses.
 constexpr int64_t kAbsurd = int64_t{1} << 47;
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {
@@ -114,19 +114,6 @@ void Arena::push(size_t bytes) {
   block->used = 0;
   top_ = block;
 }
-
-/// Guard that returns this thread's memory to its earlier state.
-class ArenaMark {
- public:
-  ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
-  ~ArenaMark() { arena_->drop(top_, used_); }
-  ArenaMark& operator=(ArenaMark&&) = delete;
-
- private:
-  Arena* arena_;
-  Block* top_;
-  size_t used_;
-};
 
 BE_BEGIN_COLD
 /// One piece of a GPU's memory, in the list of a call.

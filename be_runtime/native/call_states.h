@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "attributes.h"
+#include "arguments.h"
 #include "brainevent/ffi_compat.h"
 #include "brainevent/state.h"
 
@@ -59,7 +59,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_F
 }
 
 BE_BEGIN_COLD
-/// Make the state's type known to a copy of XLA, once, under a name that no other record has.
+/// Register the state's type with a copy of XLA, once, under a name that no other record has.
 __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                          StateRecord& record) noexcept {
   const MakingGuard guard;

@@ -4,7 +4,7 @@
 /// Messages of a process that dies in a kernel: a line on standard error, before other handlers of the signal.
 ///
 /// In a process that dies, only system calls are safe. So a line has a fixed size, and code that may take a lock runs
-/// in a copy of the process, for which nobody waits long.
+/// in a copy of the process, for which this one waits three seconds at most.
 
 #include <errno.h>
 #include <link.h>

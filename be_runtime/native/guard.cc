@@ -8,7 +8,6 @@
 
 #include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"
-#include "guard/device_memory.h"
 
 namespace be_guard {
 namespace {
@@ -99,9 +98,7 @@ XLA_FFI_Error* instantiate(Slot& slot, XLA_FFI_CallFrame* frame) {
 }
 
 template <int K, XLA_FFI_Error* (*Stage)(Slot&, XLA_FFI_CallFrame*)>
-XLA_FFI_Error* run_at(XLA_FFI_CallFrame* frame) {
-  return Stage(slots[K], frame);
-}
+XLA_FFI_Error* run_at(XLA_FFI_CallFrame* frame) { return Stage(slots[K], frame); }
 
 /// Return the two handlers of a slot, execute and instantiate.
 template <int... K>
@@ -136,7 +133,7 @@ BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu
 }
 
 /// Take findings, as lines of JSON; see `FindingQueue::take`.
-BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings().take(room, size); }
+BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings.take(room, size); }
 
 /// Copy arrays without bytes around them, for a sanitizer that sees the ends of each.
 BE_EXPORT void be_guard_exact(int32_t is_exact) { exact_blocks = is_exact != 0; }

@@ -72,10 +72,10 @@ inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* fram
   }
 }
 
-/// Place a tensor over a buffer. Not inlined, since each copy takes as long to compile as the rest of this file.
-__attribute__((noinline)) bool place_tensor(Tensor* tensor, void* const* buffer) noexcept {
-  int64_t elements;
-  return place_tensors(tensor, buffer, 1, &elements);
+/// Do the work of `place_tensors`. Not inlined, since each copy takes as long to compile as the rest of this file.
+__attribute__((noinline)) bool place_any(Tensor* tensors, void* const* buffers, size_t count,
+                                         int64_t* elements) noexcept {
+  return place_tensors(tensors, buffers, static_cast<int>(count), elements);
 }
 
 /// Count the arrays that parameters take, without the arrays of a `*`.
@@ -219,19 +219,15 @@ BE_END_COLD
 /// Handle a call: the body of all handlers except those of brainevent/detail/inline_handler.h, which are compiled with
 /// their entry point.
 ///
-/// If all results of a call are empty, the entry point isn't called: a launch of no
-/// blocks would be a CUDA error.
-template <class AnyCall>
-inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                                            void (*trampoline)(const AnyCall&),
-                                                            uint32_t traits) noexcept {
+/// If all results of a call are empty, the entry point isn't called: a launch of no blocks would be a CUDA error.
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
+                         uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (__builtin_expect(frame->args.size != args || frame->rets.size != rets, 0)) {
     if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
     XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
-    if constexpr (__is_same(AnyCall, Call)) return be_handle(&plain, entry, trampoline, traits);
-    else return be_handle_frame(&plain, entry, trampoline, traits);
+    return be_handle(&plain, entry, trampoline, traits);
   }
 
   // Uninitialized room on the stack: tensors are placed one by one, so none is cleared first.
@@ -247,23 +243,8 @@ inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* f
     return be_refuse(frame, entry);
   if (ret_elements == 0) return nullptr;
 
-  Call call{tensors, tensors + args, values, nullptr};
-  if constexpr (__is_same(AnyCall, Call)) {
-    return run(frame, entry, call, trampoline);
-  } else {
-    AnyCall whole{call, frame};
-    return run(frame, entry, whole, trampoline);
-  }
-}
-
-XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
-                         uint32_t traits) noexcept {
-  return handle(frame, entry, trampoline, traits);
-}
-
-XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                 void (*trampoline)(const FrameCall&), uint32_t traits) noexcept {
-  return handle(frame, entry, trampoline, traits);
+  Call call{tensors, tensors + args, values, nullptr, frame};
+  return run(frame, entry, call, trampoline);
 }
 
 /// Handle a call as `be_handle` does, for an entry point whose calls differ in their arrays.
@@ -284,16 +265,14 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& sp
   const void** values = BE_STACK_ROOM(const void*, attrs + 1);
   int64_t* room = BE_STACK_ROOM(int64_t, attrs + 1);
 
-  int64_t ret_elements = 0;
+  int64_t arg_elements, ret_elements;
   EntrySpec fitted = entry;
   fitted.arg_count = static_cast<int>(args);
   fitted.ret_count = static_cast<int>(rets);
-  for (size_t i = 0; i < args + rets; ++i) {
-    void* const* buffer = i < args ? frame->args.args + i : frame->rets.rets + (i - args);
-    if (!place_tensor(tensors + i, buffer)) return be_refuse(frame, fitted);
-    if (i >= args) ret_elements |= tensors[i].numel();
-  }
-  if (!be_match_attrs(frame, entry, values, room)) return be_refuse(frame, fitted);
+  if (!place_any(tensors, frame->args.args, args, &arg_elements) ||
+      !place_any(tensors + args, frame->rets.rets, rets, &ret_elements) ||
+      !be_match_attrs(frame, entry, values, room))
+    return be_refuse(frame, fitted);
   uint64_t present = ~uint64_t{0};
   if (spec.be_present >= 0) memcpy(&present, values[spec.be_present], sizeof(present));
   Tensors many[2];
@@ -302,7 +281,7 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& sp
                    slots + entry.arg_count, many + 1))
     return fail_count(frame, spec, present);
   if (ret_elements == 0) return nullptr;
-  GeneralCall call{{{tensors, tensors + args, values, nullptr}, frame}, &spec, slots, many};
+  GeneralCall call{{tensors, tensors + args, values, nullptr, frame}, &spec, slots, many};
   return run(frame, entry, call, trampoline);
 }
 

@@ -43,7 +43,7 @@ struct Kernel {
   int64_t extent_count;         ///< the sum of the ranks
 };
 
-/// As `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu_handler.py.
+/// Equal to `MESSAGE_SIZE` of be_runtime/kernels/numba/cpu.py.
 constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;
@@ -193,14 +193,12 @@ BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Run
   be_faults::name_kernel(code, text, running);
 }
 
-/// The 64-bit words of a call frame, and of a buffer, that a handler reads, by index.
-struct Layout {
-  int64_t extension, arg_count, args, ret_count, rets;
-  int64_t dtype, data, rank, dims;
-};
-
-#define BE_FRAME(member) (offsetof(XLA_FFI_CallFrame, member) / sizeof(int64_t))
-#define BE_BUFFER(member) (offsetof(XLA_FFI_Buffer, member) / sizeof(int64_t))
-BE_EXPORT const Layout be_host_layout{BE_FRAME(extension_start), BE_FRAME(args.size), BE_FRAME(args.args),
-                                      BE_FRAME(rets.size),       BE_FRAME(rets.rets), BE_BUFFER(dtype),
-                                      BE_BUFFER(data),           BE_BUFFER(rank),     BE_BUFFER(dims)};
+// The 64-bit words of a call frame, and of a buffer, whose numbers be_runtime/kernels/numba/cpu_handler.py has.
+#define BE_IS_WORD(type, member, word) static_assert(offsetof(type, member) == word * sizeof(int64_t))
+BE_IS_WORD(XLA_FFI_CallFrame, extension_start, 1);
+BE_IS_WORD(XLA_FFI_CallFrame, args.size, 7);
+BE_IS_WORD(XLA_FFI_CallFrame, args.args, 9);
+BE_IS_WORD(XLA_FFI_CallFrame, rets.size, 12);
+BE_IS_WORD(XLA_FFI_CallFrame, rets.rets, 14);
+static_assert(offsetof(XLA_FFI_Buffer, dtype) == 16 && offsetof(XLA_FFI_Buffer, data) == 24);
+static_assert(offsetof(XLA_FFI_Buffer, rank) == 32 && offsetof(XLA_FFI_Buffer, dims) == 40);

@@ -1,5 +1,5 @@
 /// \file
-/// Launches CUDA kernels from XLA with no Python: one FFI handler for every kernel whose machine code is at hand.
+/// Launch CUDA kernels from XLA without Python: one FFI handler for every kernel whose machine code is at hand.
 ///
 /// A *kernel* is defined once, under the hash of its content: its images, one for an architecture, and its entry. A
 /// *call* describes in its attributes the kernel, the launch, and each of the kernel's parameters:
@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-#include "launch/kernels.h"
+#include "gpu_kernels.h"
 #include "xla_call.h"
 
 extern "C" {
@@ -124,6 +124,14 @@ uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int
   return word + 2 * rank;
 }
 
+/// Write a parameter: a scalar's bits, or a pointer or Numba's arguments for an array with these extents.
+inline uint64_t* write_param(uint64_t* word, const Param& param, const void* data, const int64_t* dims) {
+  if (param.kind == Param::kScalar) *word = static_cast<uint64_t>(param.first);
+  else if (param.kind == Param::kPointer) *word = reinterpret_cast<uint64_t>(data);
+  else return write_array(word, data, dims, param.second, param.third / 8);
+  return word + 1;
+}
+
 /// The values that all launches of one call share.
 struct Target {
   const XLA_FFI_CallFrame* frame;
@@ -146,14 +154,8 @@ __attribute__((cold)) XLA_FFI_Error* fail_launch(const Target& target, Result re
 Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const unsigned* grid, Stream stream,
                               void** params) {
   LaunchAttribute attributes[2] = {};
-  LaunchConfig config{};
-  for (int i = 0; i < 3; ++i) {
-    config.grid[i] = grid[i];
-    config.block[i] = static_cast<unsigned>(g.block[i]);
-  }
-  config.shared_bytes = static_cast<unsigned>(g.shared_bytes);
-  config.stream = stream;
-  config.attributes = attributes;
+  LaunchConfig config{{grid[0], grid[1], grid[2]}, {}, static_cast<unsigned>(g.shared_bytes), stream, attributes, 0};
+  for (int i = 0; i < 3; ++i) config.block[i] = static_cast<unsigned>(g.block[i]);
   if (g.cluster[0] * g.cluster[1] * g.cluster[2] > 1) {
     LaunchAttribute& attribute = attributes[config.attribute_count++];
     attribute.id = kClusterDimension;
@@ -167,7 +169,7 @@ Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const uns
   return driver().cuLaunchKernelEx(&config, kernel.function, params, nullptr);
 }
 
-/// Launches once. `words` holds the parameters, each in one word.
+/// Launch once. `words` holds the parameters, each in one word.
 XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t count, unsigned batch) {
   const Geometry& g = *target.call->geometry;
   Loaded* loaded = target.kernel->loaded[form][target.device].load(std::memory_order_acquire);
@@ -217,7 +219,7 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
   uint64_t* word = words;
   for (const Param& param : *target.call) {
     if (param.kind == Param::kScalar) {
-      *word++ = static_cast<uint64_t>(param.first);
+      word = write_param(word, param, nullptr, nullptr);
       continue;
     }
     const XLA_FFI_Buffer* buffer = buffer_at(target.frame, param.first);
@@ -225,16 +227,14 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
     const int64_t* own = buffer->dims + lead;
     char* data = static_cast<char*>(buffer->data) +
                  slice_offset(batched, rank, buffer, lead, at) * element_count(own, param.second) * param.third / 8;
-    if (param.kind == Param::kPointer) {
-      *word++ = reinterpret_cast<uint64_t>(data);
-    } else if (form == 0) {
-      word = write_array(word, data, own, param.second, param.third / 8);
-    } else {
-      int64_t dims[64];
-      dims[0] = lead > 0 && buffer->dims[lead - 1] > 1 ? count : 1;
-      for (int64_t d = 0; d < param.second; ++d) dims[d + 1] = own[d];
-      word = write_array(word, data, dims, param.second + 1, param.third / 8);
+    if (param.kind == Param::kPointer || form == 0) {
+      word = write_param(word, param, data, own);
+      continue;
     }
+    int64_t dims[64];
+    dims[0] = lead > 0 && buffer->dims[lead - 1] > 1 ? count : 1;
+    std::copy(own, own + param.second, dims + 1);
+    word = write_array(word, data, dims, param.second + 1, param.third / 8);
   }
   return launch(target, form, words, word - words, static_cast<unsigned>(count));
 }
@@ -308,7 +308,7 @@ XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
   const XLA_FFI_Buffer* batched = find_batched(frame, call, &rank);
   if (batched != nullptr)
     if (XLA_FFI_Error* error = check_slices(frame, call)) return error;
-  Kernel* kernel = kernels().find(call.id);
+  Kernel* kernel = kernels.find(call.id);
   if (kernel == nullptr) return fail_unknown(frame, call);
   const Driver& cuda = driver();
   if (!cuda.problem.empty())
@@ -324,15 +324,9 @@ XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
   uint64_t* words = BE_STACK_ROOM(uint64_t, word_count + 1);
   uint64_t* word = words;
   for (const Param& param : call) {
-    if (param.kind == Param::kScalar) {
-      *word++ = static_cast<uint64_t>(param.first);
-      continue;
-    }
-    const XLA_FFI_Buffer* buffer = buffer_at(frame, param.first);
-    if (param.kind == Param::kPointer)
-      *word++ = reinterpret_cast<uint64_t>(buffer->data);
-    else
-      word = write_array(word, buffer->data, buffer->dims, buffer->rank, param.third / 8);
+    const XLA_FFI_Buffer* buffer = param.kind == Param::kScalar ? nullptr : buffer_at(frame, param.first);
+    word = buffer == nullptr ? write_param(word, param, nullptr, nullptr)
+                             : write_param(word, param, buffer->data, buffer->dims);
   }
   return launch(target, 0, words, word - words, 1);
 }
@@ -345,7 +339,7 @@ XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {
   if (!cuda.problem.empty())
     return fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION, "%.*s: %s", name_size, call.name->ptr,
                 cuda.problem.c_str());
-  Kernel* kernel = kernels().find(call.id);
+  Kernel* kernel = kernels.find(call.id);
   if (kernel == nullptr) return fail_unknown(frame, call);
   std::string problem;
   bool any_works = false;
@@ -377,7 +371,7 @@ BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launc
     kernel->images.push_back({image.arch, image.is_ptx != 0, image.is_exact != 0, image.form, image.entry,
                               std::string(static_cast<const char*>(image.data), static_cast<size_t>(image.size))});
   }
-  kernels().add(std::move(kernel));
+  kernels.add(std::move(kernel));
 }
 
 BE_EXPORT XLA_FFI_Error* be_launch_instantiate(XLA_FFI_CallFrame* frame) {

@@ -42,7 +42,7 @@ struct Job {
   void run() noexcept {
     for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < chunks;) {
       if (!__atomic_load_n(&failed, __ATOMIC_RELAXED)) try {
-          const ArenaMark mark;
+          const AskedMemory memory(nullptr);  // returns this thread's memory to its earlier state
           call(body, i * size, i + 1 < chunks ? (i + 1) * size : n);
         } catch (...) {
           if (!__atomic_exchange_n(&failed, true, __ATOMIC_RELAXED)) error = std::current_exception();

@@ -3,8 +3,8 @@
 /// \file
 /// Errors of the host code around a kernel, and the macros that raise them.
 ///
-/// Throw freely: the wrapper around an entry point turns every exception into an XLA error that
-/// names the function. In device code only `BE_CHECK` may be used.
+/// Any exception may be thrown: the wrapper around an entry point turns it into an XLA error that names the function.
+/// In device code only `BE_CHECK` may be used.
 
 #include <new>  // std::exception, far cheaper than <exception>
 
@@ -12,7 +12,7 @@
 
 namespace BE {
 
-/// A condition that an entry point asked for does not hold.
+/// Exception for a condition of an entry point that does not hold.
 ///
 /// Copying never throws; `what()` is valid as long as any copy.
 class CheckError : public std::exception {
@@ -26,7 +26,7 @@ class CheckError : public std::exception {
   internal::Text what_;
 };
 
-/// A CUDA runtime call failed. `code()` is the `cudaError_t`.
+/// Exception for a CUDA runtime call that failed. `code()` is the `cudaError_t`.
 ///
 /// Copying never throws; `what()` is valid as long as any copy.
 class CudaError : public std::exception {
@@ -170,16 +170,16 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
 ///
-/// The runtime's last error is cleared then, so that nobody reports the same failure again.
+/// The runtime's last error is cleared then, so that the same failure is not reported again.
 /// The CUDA names are looked up where the macro is used, after `<cuda_runtime.h>`.
 #define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
 
-/// Throws `BE::CudaError` when the kernel launches before it were refused: too large a grid, no
-/// code for the device. It does not wait, so a failure inside a running kernel shows later. It
-/// may be used while a CUDA graph is being recorded.
+/// Throw `BE::CudaError` if a kernel launch before it was refused, because the grid is too large or there is no code
+/// for the device. It does not wait, so a failure inside a running kernel shows later. It may be used while a CUDA
+/// graph is being recorded.
 #define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
 
-/// The same, and then waits for the device, so that a failure inside the kernel shows here.
+/// Do the work of `BE_CHECK_KERNEL_LAUNCH`, then wait for the device, so that a failure inside the kernel shows here.
 ///
 /// For debugging: it stalls every stream, and CUDA forbids it while a graph is being recorded.
 /// Load a module that uses it with `allow_cuda_graph=False`.

@@ -3,9 +3,9 @@
 /// \file
 /// Complex numbers for host and device code.
 ///
-/// `std::complex` costs 260 ms of compile time and is not callable in device code, so these are our own. The layout is
-/// the one of `std::complex`, `cuComplex` and numpy: the real part, then the imaginary part. Pointers may be cast
-/// between them; values convert from any class with `real()` and `imag()`, and explicitly back.
+/// `std::complex` costs 260 ms of compile time and is not callable in device code, so this class stands in for it. Its
+/// layout equals the layout of `std::complex`, `cuComplex` and numpy's types: the real part, then the imaginary part.
+/// Pointers may be cast between them; values convert from any class with `real()` and `imag()`, and explicitly back.
 
 #include "brainevent/dtype.h"
 
@@ -24,16 +24,16 @@ struct alignas(2 * sizeof(Real)) Complex {
   Complex() noexcept = default;
   BE_HD constexpr Complex(Real real_part, Real imag_part = Real(0)) noexcept : real(real_part), imag(imag_part) {}
 
-  /// From another precision of this class.
+  /// Convert from another precision of this class.
   template <class Other>
   BE_HD constexpr explicit Complex(const Complex<Other>& other) noexcept
       : real(static_cast<Real>(other.real)), imag(static_cast<Real>(other.imag)) {}
 
-  /// From `std::complex<Real>` and its like, on the host.
+  /// Convert from `std::complex<Real>` and similar classes, on the host.
   template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
   constexpr Complex(const Other& other) : real(other.real()), imag(other.imag()) {}
 
-  /// To `std::complex<Real>` and its like, on the host: `static_cast<std::complex<float>>(z)`.
+  /// Convert to `std::complex<Real>` and similar classes, on the host: `static_cast<std::complex<float>>(z)`.
   template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
   constexpr explicit operator Other() const {
     return Other(real, imag);
@@ -56,7 +56,7 @@ struct alignas(2 * sizeof(Real)) Complex {
   BE_HD friend constexpr Complex operator*(const Complex& a, const Complex& b) noexcept {
     return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
   }
-  /// Smith's algorithm: no overflow where the quotient itself can be represented.
+  /// Divide by Smith's algorithm, which does not overflow if the quotient itself can be represented.
   BE_HD friend constexpr Complex operator/(const Complex& a, const Complex& b) noexcept {
     const Real size_real = b.real < 0 ? -b.real : b.real;
     const Real size_imag = b.imag < 0 ? -b.imag : b.imag;
@@ -75,7 +75,7 @@ struct alignas(2 * sizeof(Real)) Complex {
   BE_HD friend constexpr bool operator!=(const Complex& a, const Complex& b) noexcept { return !(a == b); }
 
   BE_HD friend constexpr Complex conj(const Complex& a) noexcept { return {a.real, -a.imag}; }
-  /// The squared absolute value.
+  /// Return the squared absolute value.
   BE_HD friend constexpr Real norm(const Complex& a) noexcept { return a.real * a.real + a.imag * a.imag; }
   BE_HD friend Real abs(const Complex& a) noexcept {
 #if defined(__CUDACC__)

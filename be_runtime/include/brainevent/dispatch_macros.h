@@ -30,8 +30,7 @@
 
 #include "brainevent/check.h"
 
-namespace BE {
-namespace internal {
+namespace BE::internal {
 
 [[noreturn]] BE_COLD inline void throw_unsupported_dtype(const char* macro, const char* allowed, DType dtype,
                                                          const char* expression, const char* file, int line) {
@@ -40,8 +39,7 @@ namespace internal {
   throw CheckError(text.append("; supported are ").append(allowed));
 }
 
-}  // namespace internal
-}  // namespace BE
+}  // namespace BE::internal
 
 #define BE_DISPATCH_FLOATING(DTYPE, NAME, ...) \
   BE_INTERNAL_DISPATCH(FLOATING, FLOATING, DTYPE, #DTYPE, NAME, __VA_ARGS__)

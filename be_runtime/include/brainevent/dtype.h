@@ -31,7 +31,7 @@
 /// `X(enumerator of DType, its value, C++ type, numpy's name, bits, enumerator of XLA_FFI_DataType, its value, ...)`
 ///
 /// with the arguments after `X` in place of the dots. If several elements share a byte, the C++ type is that byte. All
-/// that the package knows of the types, here and in native/handler.cc, comes from these rows; a test compares them with
+/// facts about the types, here and in native/handler.cc, follow from these rows; a test compares them with
 /// be_runtime/dtypes.py. Values below 31 are free for a new type, once.
 #define BE_INTERNAL_BOOL_TYPES(X, ...) \
   X(Bool, 12, bool, bool, 8, PRED, 1, __VA_ARGS__)
@@ -78,7 +78,7 @@
   X(UInt4, 26, ::BE::uint4x2_t, uint4, 4, U4, 22, __VA_ARGS__) \
   X(Float4E2M1FN, 27, ::BE::float4_e2m1fnx2_t, float4_e2m1fn, 4, F4E2M1FN, 32, __VA_ARGS__)
 
-/// The types that an attribute may have as well.
+/// The types that an attribute can have, too.
 #define BE_INTERNAL_SCALAR_TYPES(X, ...)     \
   BE_INTERNAL_BOOL_TYPES(X, __VA_ARGS__)     \
   BE_INTERNAL_HALF_TYPES(X, __VA_ARGS__)     \
@@ -86,7 +86,7 @@
   BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_COMPLEX_TYPES(X, __VA_ARGS__)
 
-/// Every element type. The row of one that belongs to no group stands here.
+/// Every element type. The row of a type that belongs to no group stands here.
 #define BE_INTERNAL_ELEMENT_TYPES(X, ...)  \
   BE_INTERNAL_SCALAR_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_FLOAT8_TYPES(X, __VA_ARGS__) \
@@ -101,16 +101,21 @@
 struct __half;
 struct __nv_bfloat16;
 struct __nv_fp8_e5m2;
-struct __nv_fp8x2_e5m2;
-struct __nv_fp8x4_e5m2;
 struct __nv_fp8_e4m3;
-struct __nv_fp8x2_e4m3;
-struct __nv_fp8x4_e4m3;
 struct __nv_fp8_e8m0;
-struct __nv_fp8x2_e8m0;
-struct __nv_fp8x4_e8m0;
-struct __nv_fp4x2_e2m1;
-struct __nv_fp4x4_e2m1;
+
+/// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
+#define BE_INTERNAL_CUDA_VECTORS(ROW)   \
+  ROW(__nv_fp8x2_e5m2, Float8E5M2)    \
+  ROW(__nv_fp8x4_e5m2, Float8E5M2)    \
+  ROW(__nv_fp8x2_e4m3, Float8E4M3FN)  \
+  ROW(__nv_fp8x4_e4m3, Float8E4M3FN)  \
+  ROW(__nv_fp8x2_e8m0, Float8E8M0FNU) \
+  ROW(__nv_fp8x4_e8m0, Float8E8M0FNU) \
+  ROW(__nv_fp4x2_e2m1, Float4E2M1FN)  \
+  ROW(__nv_fp4x4_e2m1, Float4E2M1FN)
+#define BE_INTERNAL_DECLARED(type, dtype) struct type;
+BE_INTERNAL_CUDA_VECTORS(BE_INTERNAL_DECLARED)
 
 namespace BE {
 
@@ -162,9 +167,7 @@ BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
 }
 
 /// Return the bytes of one element; 0 if several share a byte, and if `dtype_bits` is 0.
-BE_HD constexpr size_t dtype_size(DType dtype) noexcept {
-  return dtype_bits(dtype) / 8;
-}
+BE_HD constexpr size_t dtype_size(DType dtype) noexcept { return dtype_bits(dtype) / 8; }
 
 /// Return numpy's name of the type, `"invalid"` if there is none.
 /// The text is static: it outlives every tensor.
@@ -224,7 +227,7 @@ constexpr DTypeSet dtype_set(DTypes... dtypes) noexcept {
 constexpr DTypeSet kEveryDType = ~DTypeSet{0};
 constexpr DTypeSet kNoDType = dtype_set();
 
-/// The complex type of which two such numbers are one.
+/// Return the complex type that consists of two such numbers.
 constexpr DTypeSet pairs_of(DTypeSet reals) noexcept {
   if (reals == dtype_set(DType::Float32)) return dtype_set(DType::Complex64);
   return reals == dtype_set(DType::Float64) ? dtype_set(DType::Complex128) : kNoDType;
@@ -268,21 +271,11 @@ constexpr DTypeSet pointed_into(const volatile signed char*) noexcept { return d
 constexpr DTypeSet pointed_into(const volatile uint16_t*) noexcept {
   return dtype_set(DType::UInt16, DType::Float16, DType::BFloat16);
 }
-// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
 #define BE_INTERNAL_CUDA_VECTOR(type, dtype) \
   constexpr DTypeSet pointed_into(const volatile ::type*) noexcept { return dtype_set(DType::dtype); }
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e5m2, Float8E5M2)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e5m2, Float8E5M2)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e4m3, Float8E4M3FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e4m3, Float8E4M3FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e8m0, Float8E8M0FNU)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e8m0, Float8E8M0FNU)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp4x2_e2m1, Float4E2M1FN)
-BE_INTERNAL_CUDA_VECTOR(__nv_fp4x4_e2m1, Float4E2M1FN)
+BE_INTERNAL_CUDA_VECTORS(BE_INTERNAL_CUDA_VECTOR)
 template <class T>
-constexpr DTypeSet pointed_into(T* const volatile*) noexcept {
-  return kNoDType;
-}
+constexpr DTypeSet pointed_into(T* const volatile*) noexcept { return kNoDType; }
 template <class T>
 constexpr DTypeSet pointed_into(const volatile T*) noexcept;
 template <class T, size_t kSize>
@@ -299,17 +292,15 @@ constexpr DTypeSet vector_of(size_t size) noexcept {
 
 /// The element of a DType.
 template <class T, DType kDType = DTypeOf<T>::value>
-constexpr DTypeSet by_rule(Rank<4>) noexcept {
-  return dtype_set(kDType);
-}
+constexpr DTypeSet by_rule(Rank<4>) noexcept { return dtype_set(kDType); }
 
-/// `float4`, `__half2`, and whatever else has nothing but an x, a y and so on, all of one type.
+/// `float4`, `__half2` and other classes whose only members are x, y and so on, all of one type.
 template <class T, class Found = decltype(members_of<T>(Rank<3>()))>
 constexpr DTypeSet by_rule(Rank<3>) noexcept {
   return Found::size == sizeof(T) ? vector_of<typename Found::type>(sizeof(T)) : kNoDType;
 }
 
-/// `std::complex` and its like.
+/// `std::complex` and similar classes.
 template <class T, class Real = typename ValueOf<decltype(static_cast<const T*>(nullptr)->real())>::type,
           class = decltype(static_cast<const T*>(nullptr)->imag())>
 constexpr DTypeSet by_rule(Rank<2>) noexcept {
@@ -323,7 +314,7 @@ constexpr DTypeSet by_rule(Rank<1>) noexcept {
   return __is_trivially_copyable(T) && sizeof(T) % sizeof(Part) == 0 ? vector_of<Part>(sizeof(T)) : kNoDType;
 }
 
-/// A compiler's own 16-bit floats, told by how many bits they keep.
+/// A compiler's own 16-bit floats, distinguished by the number of bits that they keep.
 template <class T>
 constexpr DTypeSet by_number(decltype(static_cast<T>(0.5f))*) noexcept {
   if (sizeof(T) != 2 || static_cast<float>(static_cast<T>(0.5f)) != 0.5f) return kNoDType;
@@ -331,25 +322,17 @@ constexpr DTypeSet by_number(decltype(static_cast<T>(0.5f))*) noexcept {
   return dtype_set(static_cast<float>(static_cast<T>(finest)) == finest ? DType::Float16 : DType::BFloat16);
 }
 template <class T>
-constexpr DTypeSet by_number(...) noexcept {
-  return kNoDType;
-}
+constexpr DTypeSet by_number(...) noexcept { return kNoDType; }
 template <class T>
 constexpr DTypeSet by_rule(Rank<0>) noexcept {
-  if constexpr (__is_class(T) || __is_union(T)) {
-    return kNoDType;
-  } else {
-    return by_number<T>(nullptr);
-  }
+  if constexpr (__is_class(T) || __is_union(T)) return kNoDType;
+  else return by_number<T>(nullptr);
 }
 
 template <class T>
 constexpr DTypeSet pointed_into(const volatile T*) noexcept {
-  if constexpr (__is_enum(T)) {
-    return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
-  } else {
-    return by_rule<T>(Rank<4>());
-  }
+  if constexpr (__is_enum(T)) return pointed_into(static_cast<const volatile __underlying_type(T)*>(nullptr));
+  else return by_rule<T>(Rank<4>());
 }
 
 /// The element types of the buffers that a `T*` may point into.
@@ -366,7 +349,7 @@ BE_HD inline To bits_as(From value) noexcept {
   return result;
 }
 
-/// Drops the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
+/// Drop the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
 BE_HD constexpr uint32_t shift_right_rounded(uint32_t value, int count) noexcept {
   const uint32_t kept = value >> count;
   const uint32_t dropped = value & ((uint32_t{1} << count) - 1);

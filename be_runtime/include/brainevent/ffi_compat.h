@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Between XLA's FFI and this library, for sources that write their own XLA handlers.
+/// Conversions between XLA's FFI and this library, for sources that write their own XLA handlers.
 ///
 /// Needs jaxlib's include folder. Works on `c_api.h` alone, and beside `xla/ffi/api/ffi.h`, whose buffers `tensor_of`
 /// takes.
@@ -12,9 +12,7 @@
 namespace BE {
 
 /// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
-constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
-  return detail::be_dtype_of(dtype);
-}
+constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept { return detail::be_dtype_of(dtype); }
 
 /// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
@@ -43,8 +41,8 @@ inline Tensor tensor_of(const XLA_FFI_Buffer& buffer) {
   return internal::tensor_of_parts(buffer.data, buffer.dtype, buffer.rank, buffer.dims);
 }
 
-/// Return a view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; throws
-/// likewise.
+/// Return a view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; it
+/// throws for the same reasons.
 template <class XlaBuffer>
 Tensor tensor_of(const XlaBuffer& buffer) {
   const auto dims = buffer.dimensions();

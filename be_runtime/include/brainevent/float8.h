@@ -5,7 +5,7 @@
 ///
 /// A value that is too large becomes infinity, or NaN in a format without one. CUDA has types of its own for three of
 /// the eight formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A
-/// pointer to the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the `__x` of those.
+/// pointer to the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the member `__x` of CUDA's.
 
 #include "brainevent/dtype.h"
 
@@ -26,7 +26,7 @@ struct SmallFloat {
   using value_type = float;
   static constexpr int kBits = 1 + kExponentBits + kFractionBits;
 
-  /// Rounds to nearest, ties to even.
+  /// Round to nearest, ties to even.
   static BE_HD uint8_t encode(float value) noexcept {
     const uint32_t bits = bits_as<uint32_t>(value);
     const uint32_t sign = bits >> 31 << (kBits - 1);
@@ -43,7 +43,7 @@ struct SmallFloat {
     return static_cast<uint8_t>(kSpecials == Specials::kFnuz && (code == 0 || code == kNan) ? code : code | sign);
   }
 
-  /// Exact: every code is a float.
+  /// Return the exact value: every code is a float.
   static BE_HD float decode(uint32_t code) noexcept {
     const uint32_t magnitude = code & (kSign - 1);
     const uint32_t sign = (code & kSign) << (32 - kBits);
@@ -73,8 +73,8 @@ struct SmallFloat {
 
 /// A power of two from 2^-127 to 2^127, or NaN: the exponent of a float and nothing else.
 struct PowerOfTwo {
-  /// Rounds up from one and a half times a power, and whatever lies between 2^-127 and 2^-126; zero and negative
-  /// numbers are NaN.
+  /// Round up from one and a half times a power, and any value between 2^-127 and 2^-126; zero and negative numbers
+  /// become NaN.
   static BE_HD uint8_t encode(float value) noexcept {
     const uint32_t bits = bits_as<uint32_t>(value);
     if (bits == 0 || bits >= 0x7f800000u) return 0xff;
@@ -97,7 +97,7 @@ struct Float8 {
 
 }  // namespace internal
 
-/// A row for each type: how many bits its exponent and its fraction have, the exponent's bias, and its special numbers.
+/// A row for each type: the bits of its exponent and of its fraction, the exponent's bias, and its special numbers.
 #define BE_INTERNAL_FLOAT8(type, ...)                     \
   struct type : internal::Float8<internal::__VA_ARGS__> { \
     using Float8::Float8;                                 \

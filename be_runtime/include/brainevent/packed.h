@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Elements of 2 and 4 bits, as XLA hands them over: the first of a byte in its lowest bits, and no gaps between rows.
+/// Elements of 2 and 4 bits, as XLA passes them: the first of a byte in its lowest bits, and no gaps between rows.
 ///
 /// `BE::load_packed(p, i)` and `BE::store_packed(p, i, value)` read and write an element by its index in an array;
 /// `T::value_type` is the type of the value. A store writes a whole byte: threads must not share one.
@@ -54,7 +54,7 @@ struct uint4x2_t : internal::Packed<internal::SmallInt<uint8_t, 4>> {};
 /// A value that is too large becomes 6, the largest number, and NaN becomes zero.
 struct float4_e2m1fnx2_t : internal::Packed<internal::SmallFloat<2, 1, 1, internal::Specials::kNone>> {};
 
-/// Element `index`, counted from 0, of an array of them.
+/// Return element `index`, counted from 0, of an array of bytes.
 template <class T>
 BE_HD typename T::value_type load_packed(const T* array, int64_t index) noexcept {
   return array[index / T::kCount].get(static_cast<int>(index % T::kCount));

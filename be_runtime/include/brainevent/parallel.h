@@ -22,7 +22,7 @@
 
 namespace BE::detail {
 
-/// A call that a thread works for, whose pool is XLA's.
+/// The call that a thread works for; it leads to XLA's thread pool.
 struct Entered {
   XLA_FFI_CallFrame* be_frame;
   const char* be_kernel;
@@ -52,8 +52,8 @@ class EnteredCall {
 };
 
 #if defined(BE_INTERNAL_TSAN)
-/// Run parts on threads of their own: ThreadSanitizer does not see how XLA's threads wait for each other. Each
-/// thread has some of the parts whatever the others do, so that two parts that touch one element are always found.
+/// Run parts on new threads: ThreadSanitizer does not see how XLA's threads wait for each other. Each thread has a
+/// fixed share of the parts, so that two parts that touch one element are always found.
 template <class F>
 void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
   constexpr int64_t kThreads = 4, kParts = 64;
@@ -78,12 +78,12 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Call `f(begin, end)` for parts of 0 to `n` of at least `grain` each, which together are all of it, on several
-/// threads at once. Returns when all are done.
+/// Call `f(begin, end)` on several threads at once, for parts that cover 0 to `n` and have at least `grain` elements
+/// each. Return when all parts are done.
 ///
-/// A part should take 5 us or longer. With `n <= grain`, on a GPU, in a constructor of a State, and wherever XLA gives
-/// no threads, `f(0, n)` is called here. Parts may call it again. The first exception of a part comes back here; parts
-/// that have not begun are left out then.
+/// A part should take 5 us or longer. If `n <= grain`, on a GPU, in a constructor of a State, and where XLA has no
+/// threads, this thread calls `f(0, n)`. Parts may call `parallel_for` again. The first exception of a part is thrown
+/// here, and parts that have not begun are skipped.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;

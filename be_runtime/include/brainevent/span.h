@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Views of several values: an attribute's numbers, and arrays of which a call may pass any number.
+/// Views of several values: the numbers of an attribute, and arrays if a call may pass any number of them.
 
 #include "brainevent/tensor.h"
 
@@ -30,7 +30,7 @@ class Span {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Not checked, as in a pointer.
+  /// Return a value. The index is not checked, as in a pointer.
   T& operator[](size_t index) const noexcept { return data_[index]; }
 
   T* begin() const noexcept { return data_; }
@@ -43,7 +43,7 @@ class Span {
 
 /// The arrays of a parameter that takes any number: `const BE::Tensors` are inputs, `BE::Tensors` are results.
 ///
-/// Ownership: none. The Tensors are valid until the entry point returns; see there for their elements.
+/// Ownership: none. The Tensors are valid until the entry point returns; see `Tensor` for their elements.
 class Tensors {
  public:
   Tensors() noexcept = default;
@@ -52,7 +52,7 @@ class Tensors {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Throws `CheckError` when there is no such array.
+  /// Return an array. Throw `CheckError` if there is no such array.
   Tensor& operator[](size_t index) { return data_[checked(index)]; }
   const Tensor& operator[](size_t index) const { return data_[checked(index)]; }
 

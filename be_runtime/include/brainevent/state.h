@@ -8,8 +8,8 @@
 
 namespace BE {
 
-/// The attributes of a call and the defaults of those that it leaves out, for the constructor of its state. It is valid
-/// there alone.
+/// The attributes of a call, with defaults for the attributes that it omits, for the constructor of its state. The
+/// object is valid in the constructor only.
 class Attributes {
  public:
   Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
@@ -18,11 +18,12 @@ class Attributes {
   /// Return whether the entry point takes such an attribute.
   bool has(const char* name) const noexcept;
 
-  /// The value of an attribute: a number as an arithmetic type that holds it, a text and the name of an enumerator as a
-  /// class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are made of an address
-  /// and a count; one that only refers to the elements, such as `std::string_view`, is valid as long as this.
+  /// Return the value of an attribute: a number as an arithmetic type that holds it, a text and the name of an
+  /// enumerator as a class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are
+  /// made of an address and a count; one that only refers to the elements, such as `std::string_view`, is valid as long
+  /// as this.
   ///
-  /// Throws `CheckError` where there is no such attribute, or one of another type.
+  /// Throw `CheckError` if there is no such attribute, or if it has another type.
   template <class T>
   T get(const char* name) const;
 
@@ -43,19 +44,12 @@ namespace BE {
 
 namespace detail {
 
-/// The elements of a text or an array; a `char` has no DType.
+/// Return the element type of a text or an array; a `char` has no DType.
 template <class T>
-struct ItemOf : internal::DTypeOf<T> {};
-template <>
-struct ItemOf<char> {
-  static constexpr DType value = DType::Invalid;
-};
-template <class T>
-struct ItemOf<const T> : ItemOf<T> {};
-template <class T>
-struct ItemOf<T*> : ItemOf<T> {
-  using Type = const T*;
-};
+constexpr DType item_dtype() noexcept {
+  if constexpr (__is_same(const T, const char)) return DType::Invalid;
+  else return internal::DTypeOf<T>::value;
+}
 
 }  // namespace detail
 
@@ -64,10 +58,10 @@ inline bool Attributes::has(const char* name) const noexcept { return be_has_att
 template <class T>
 T Attributes::get(const char* name) const {
   if constexpr (__is_class(T)) {
-    using Item = detail::ItemOf<decltype(static_cast<const T*>(nullptr)->data())>;
+    using Item = typename internal::ValueOf<decltype(*internal::a_value_of<const T&>().data())>::type;
     size_t count = 0;
-    const void* items = be_read_items(*this, name, Item::value, &count);
-    return T(static_cast<typename Item::Type>(items), count);
+    const void* items = be_read_items(*this, name, detail::item_dtype<Item>(), &count);
+    return T(static_cast<const Item*>(items), count);
   } else {
     T value;
     be_read_number(*this, name, internal::DTypeOf<T>::value, &value);
@@ -98,8 +92,8 @@ class State {
 
 namespace detail {
 
-/// The description of an entry point's state in a generated source, and the number by which each copy of XLA knows
-/// its type. Lives in static storage.
+/// The description of an entry point's state in a generated source, and the number of its type in each copy
+/// of XLA. Lives in static storage.
 struct StateRecord {
   static constexpr int kMostApis = 8;
   struct Known {
@@ -193,8 +187,8 @@ struct OnDevice {
 
 /// One `T` for each CUDA device that asks for it, such as a handle of cuBLAS; on the CPU there is one.
 ///
-/// Each is made once, on its device, by whoever asks first, and deleted with this. `T` is const for the same reason as
-/// a State: calls on one device may run at once.
+/// Each is made once, on its device, by the first call that asks, and deleted with this object. `T` is const for the
+/// same reason as a State: calls on one device may run at once.
 template <class T>
 class PerDevice {
  public:

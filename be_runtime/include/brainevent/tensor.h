@@ -14,7 +14,7 @@ BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(co
 
 namespace BE {
 
-/// The most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 constexpr int kMaxDim = 8;
 
 #if defined(BE_INTERNAL_CHECKED)
@@ -77,8 +77,8 @@ namespace internal {
 ///
 /// Ownership: none. The runtime owns the elements; they are valid until the entry point returns
 /// and, on the GPU, until the work it enqueued on its stream is done. Keep no Tensor and no
-/// pointer from it beyond that. A `const BE::Tensor` is an input: it gives pointers to const. A copy of
-/// it that is not const itself gives others, and must not be written through all the same.
+/// pointer from it beyond that. A `const BE::Tensor` is an input: it gives pointers to const. A
+/// non-const copy of it gives pointers to non-const, which must not be written through either.
 ///
 /// Layout: dense and row-major, at most `kMaxDims` dimensions. The class is trivially copyable
 /// and can be a `__global__` function's parameter by value. All accessors work in device code.
@@ -94,8 +94,8 @@ class Tensor {
 
   /// A view of `ndim` <= `kMaxDims` dimensions. `dims` is read here and not kept.
   ///
-  /// This runs for every tensor of every launch, so slots past `ndim` stay unwritten and the
-  /// caller answers for `ndim`.
+  /// This runs for every tensor of every launch, so slots past `ndim` stay unwritten, and the
+  /// caller guarantees `ndim`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
@@ -128,7 +128,7 @@ class Tensor {
   BE_HD void* data() noexcept { return data_; }
   BE_HD const void* data() const noexcept { return data_; }
 
-  /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
+  /// Return the address as a `T*`, where `T` is the type of the elements, a vector of them, or a type for any bytes.
   ///
   /// Throws `CheckError` on the host for any other `T`. In device code it is checked in a checked build alone.
   template <typename T>
@@ -142,7 +142,7 @@ class Tensor {
     return static_cast<const T*>(data_);
   }
 
-  /// The element at as many indices as there are dimensions: `x.at<float>(row, column)`.
+  /// Return the element at as many indices as there are dimensions: `x.at<float>(row, column)`.
   ///
   /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
   /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
@@ -239,15 +239,9 @@ class Tensor {
 
   BE_HD BE_COLD bool report(internal::Access::Kind kind, bool through_at, const char* function, const char* file,
                             int line, int64_t index = 0, int64_t extent = 0, int dimension = 0) const {
-    internal::Access access{};
-    access.kind = kind;
-    access.through_at = through_at;
-    access.data = data_;
-    access.dtype = dtype_;
-    access.index = index;
-    access.extent = extent;
-    access.dimension = dimension;
-    internal::report_access(access, function, file, line);
+    const internal::Access access{kind,  through_at, false,  line,      {}, {}, data_,
+                                  dtype_, index,      extent, dimension, {}, {}};
+    internal::report_access(access, function, file);
     return false;
   }
 #endif
@@ -255,9 +249,7 @@ class Tensor {
   BE_HD int checked_dimension(int index) const {
     const int dimension = index < 0 ? index + ndim_ : index;
 #if !defined(BE_DEVICE_PASS)
-    if (dimension < 0 || dimension >= ndim_) {
-      internal::throw_dimension_out_of_range(index, ndim_);
-    }
+    if (dimension < 0 || dimension >= ndim_) internal::throw_dimension_out_of_range(index, ndim_);
 #endif
     return dimension;
   }

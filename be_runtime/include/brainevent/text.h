@@ -25,8 +25,7 @@ _GLIBCXX_END_NAMESPACE_VERSION
 #include <iosfwd>
 #endif
 
-namespace BE {
-namespace internal {
+namespace BE::internal {
 
 /// A growing, reference-counted string that never throws.
 ///
@@ -104,9 +103,7 @@ class Text {
   };
 
   BE_COLD static void release(Block* block) noexcept {
-    if (block != nullptr && __atomic_sub_fetch(&block->owners, 1, __ATOMIC_ACQ_REL) == 0) {
-      ::operator delete(block);
-    }
+    if (block != nullptr && __atomic_sub_fetch(&block->owners, 1, __ATOMIC_ACQ_REL) == 0) ::operator delete(block);
   }
 
   BE_COLD bool reserve(size_t wanted) noexcept {
@@ -174,7 +171,7 @@ void accepts_chars(const char*) noexcept;
 
 // Ways to write a value, tried from the highest rank down.
 
-/// `std::string`, `std::string_view` and their like.
+/// `std::string`, `std::string_view` and similar classes.
 template <class T>
 auto write_value(Text& text, const T& value, Rank<5>)
     -> decltype(accepts_chars(value.data()), static_cast<size_t>(value.size()), void()) {
@@ -187,7 +184,7 @@ auto write_value(Text& text, const T& value, Rank<4>) -> decltype(accepts_chars(
   text.append(static_cast<const char*>(value.what()));
 }
 
-/// Whatever the user can stream, if `<ostream>` is there.
+/// Values that the user can stream, if the source includes `<ostream>`.
 template <class T, class Char = char, size_t = sizeof(StdOstream<Char>)>
 auto write_value(Text& text, const T& value, Rank<3>) -> decltype(a_value_of<StdOstream<Char>&>() << value, void()) {
   TextBuffer<Char> buffer(text);
@@ -205,11 +202,8 @@ auto write_value(Text& text, const T& value, Rank<2>) -> decltype(text.append(va
 /// types.
 template <class T>
 auto write_value(Text& text, const T& value, Rank<1>) -> decltype(static_cast<float>(value), void()) {
-  if constexpr (__is_enum(T)) {
-    text.append(static_cast<__underlying_type(T)>(value));
-  } else {
-    text.append(static_cast<float>(value));
-  }
+  if constexpr (__is_enum(T)) text.append(static_cast<__underlying_type(T)>(value));
+  else text.append(static_cast<float>(value));
 }
 
 template <class T>
@@ -219,16 +213,11 @@ void write_value(Text&, const T&, Rank<0>) {
 
 template <class T>
 void stream_to_text(Text& text, const T& value) {
-  if constexpr (__is_class(T) || __is_union(T) || __is_enum(T)) {
-    write_value(text, value, Rank<5>());
-  } else {
-    text.append(value);
-  }
+  if constexpr (__is_class(T) || __is_union(T) || __is_enum(T)) write_value(text, value, Rank<5>());
+  else text.append(value);
 }
 
-inline void stream_to_text(Text& text, DType value) {
-  text.append(value);
-}
+inline void stream_to_text(Text& text, DType value) { text.append(value); }
 
 /// Apply a manipulator such as `std::endl`.
 template <class Char>
@@ -238,5 +227,4 @@ void manipulate_text(Text& text, StdOstream<Char>& (*manipulator)(StdOstream<Cha
   stream << manipulator;
 }
 
-}  // namespace internal
-}  // namespace BE
+}  // namespace BE::internal

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Memory that an entry point needs for the time of its call.
+/// Memory that an entry point needs during its call.
 
 #include "brainevent/tensor.h"
 
@@ -20,7 +20,8 @@ BE_INTERNAL_HIDDEN void be_refuse_size(size_t, size_t);
 
 namespace BE {
 
-/// Scratch memory: `scratch[n*4]` in an arg_spec declares so many bytes, a bare `scratch` is asked for while running.
+/// Scratch memory: `scratch[n*4]` in an arg_spec declares a number of bytes, a bare `scratch` is allocated while
+/// running.
 ///
 /// Ownership: none. The memory is the call's, is not initialized, and is valid until the entry point returns and, on
 /// the GPU, until the work on its stream is done. A copy is the same memory.
@@ -29,13 +30,13 @@ namespace BE {
 /// `broadcast_all` multiplies it as it does results.
 class Workspace {
  public:
-  /// Of declared memory and, on the CPU, of allocated memory. On the GPU, allocated memory has 16.
+  /// Alignment of declared memory and, on the CPU, of allocated memory. Allocated memory of a GPU is aligned to 16.
   static constexpr size_t kAlignment = 64;
 
   explicit Workspace(Tensor& memory) noexcept : data_(memory.data()), size_(memory.nbytes()), asked_(nullptr) {}
   explicit Workspace(detail::AskedMemory& memory) noexcept : data_(nullptr), size_(0), asked_(&memory) {}
 
-  /// The declared memory. Throws `CheckError` where none is declared.
+  /// Return the declared memory. Throw `CheckError` if none is declared.
   void* data() const { return __builtin_expect(asked_ != nullptr, 0) ? be_refuse_data() : data_; }
 
   template <class T>
@@ -43,16 +44,16 @@ class Workspace {
     return static_cast<T*>(data());
   }
 
-  /// Bytes of the declared memory; 0 where none is declared.
+  /// Return the bytes of the declared memory; 0 if none is declared.
   size_t size() const noexcept { return size_; }
 
-  /// So many bytes more, null for 0. Within `BE::parallel_for` they are valid until the body returns.
+  /// Allocate more bytes; null for 0. Within `BE::parallel_for` they are valid until the body returns.
   ///
-  /// Throws `CheckError` for an invalid size, or if memory is declared. A kernel that calls it is not recorded
+  /// Throw `CheckError` for an invalid size, or if memory is declared. A kernel that calls it is not recorded
   /// into CUDA graphs, which would use the memory after its end.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
-  /// Room for `count` objects.
+  /// Allocate room for `count` objects.
   template <class T>
   T* allocate_as(int64_t count) const {
     return static_cast<T*>(be_allocate(asked_, count, sizeof(T)));

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from typing import Any, NamedTuple, Unpack
 
 from be_runtime import dtypes, errors, frames
@@ -16,7 +15,7 @@ from be_runtime.call.attributes import KernelOptions, check_options
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba import cpu
-from be_runtime.kernels.numba.source import import_error
+from be_runtime.kernels.numba.source import import_cuda
 from be_runtime.load.registry import Target
 from be_toolchain.machine.forks import ThreadLock
 
@@ -105,39 +104,17 @@ def python_function(
     return cpu.HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
 
 
-def import_cuda() -> Any:
-    """Import ``numba.cuda``.
-
-    Raises
-    ------
-    ImportError
-        Numba's CUDA support is not installed, or doesn't work with other installed packages.
-    """
-    try:
-        import_module("numba_cuda")  # without it, numba.cuda is Numba's older one
-        from numba import cuda
-    except (ImportError, AttributeError) as error:
-        raise import_error("numba_cuda_callable", "numba-cuda", error) from error
-    return cuda
+def _cuda() -> Any:
+    return import_cuda("numba_cuda_callable")
 
 
 def device_array(memory: Memory) -> Any:
     """Make a view of device memory."""
     import numpy as np
 
-    description = {
-        "shape": memory.shape,
-        "strides": None,
-        "typestr": np.dtype(memory.parameter.dtype.name).str,
-        "data": (memory.address, memory.readonly),
-        "version": 3,
-    }
-    return import_cuda().from_cuda_array_interface(description, sync=False)
-
-
-def device_stream(address: int) -> Any:
-    """Make a stream object for a stream that Numba does not own."""
-    return import_cuda().external_stream(address)
+    typestr, data = np.dtype(memory.parameter.dtype.name).str, (memory.address, memory.readonly)
+    description = {"shape": memory.shape, "strides": None, "typestr": typestr, "data": data, "version": 3}
+    return _cuda().from_cuda_array_interface(description, sync=False)
 
 
 def rehearse(
@@ -190,7 +167,7 @@ class _Buffer(NamedTuple):
     @classmethod
     def make(cls, spec: ArraySpec, fill: int) -> _Buffer:
         """Allocate memory for an array; one byte for an empty one."""
-        return cls(import_cuda().device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
+        return cls(_cuda().device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
 
     @property
     def address(self) -> int:
@@ -224,7 +201,7 @@ class _Stage:
             device_array(Memory(buffer.address, spec.shape, cpu.Parameter(spec.dtype, spec.ndim), index < len(inputs)))
             for index, (buffer, spec) in enumerate(zip(self._read + self._written, (*inputs, *outputs), strict=True))
         ]
-        self.stream = import_cuda().stream()
+        self.stream = _cuda().stream()
 
     def run(self, launch: Callable[[], object]) -> list[bool]:
         """Reset the outputs, launch, and return for each output whether it was written."""
@@ -264,7 +241,7 @@ def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
     _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     failure: Exception | None = None
     try:
-        with import_cuda().defer_cleanup():  # freeing memory would be forbidden
+        with _cuda().defer_cleanup():  # freeing memory would be forbidden
             launch()
     except Exception as error:  # noqa: BLE001 - any exception is a reason for a refusal
         failure = error
@@ -305,7 +282,7 @@ def _replay(graph: Any, stream: Any) -> None:
 
 def _devices() -> list[Any]:
     """List the devices with a context, which JAX makes for each of its devices; without any, Numba's first device."""
-    devices = list(import_cuda().gpus)
+    devices = list(_cuda().gpus)
     used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
     return used or devices[:1]
 
@@ -389,7 +366,7 @@ def numba_cuda_callable(
     """
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
-    import_cuda()
+    external_stream = _cuda().external_stream
 
     name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
     errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
@@ -400,7 +377,7 @@ def numba_cuda_callable(
         cpu.check_count(func, name, arrays, ("the stream",))
         # Only the object itself identifies arbitrary Python; it lives as long as its target.
         target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
-        make = partial(python_function, func, arrays, device_array, device_stream, capturable=graph)
+        make = partial(python_function, func, arrays, device_array, external_stream, capturable=graph)
         cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
         if graph:
             rehearse(func, dict(options.aliases), name, inputs, outputs)

@@ -177,11 +177,6 @@ class HostFunction(NamedTuple):
     capturable: bool = False
     guarded: Any | None = None
 
-    @property
-    def direct(self) -> Any | None:
-        """The function for direct calls of a handler; None if it needs the native side's lock or stream."""
-        return None if self.exclusive or self.has_stream else self.guarded
-
 
 class _Parameter(ctypes.Structure):
     """``Parameter`` of ``native/host_call.cc``."""
@@ -221,7 +216,8 @@ class HostFunctions:
             library = self._native()
             function = make()
             native = cpu_handler.in_library(library, _describe(library, name, signature, function))
-            handler = cpu_handler.compile_handler(native, signature, function.direct)
+            direct = None if function.exclusive or function.has_stream else function.guarded
+            handler = cpu_handler.compile_handler(native, signature, direct)
             process.PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
             if faulthandler.is_enabled():
                 fault_names.NAMES.add_code(name, handler.address, library)
@@ -230,7 +226,10 @@ class HostFunctions:
     def _native(self) -> ctypes.CDLL:
         if self._library is None:
             self._library = native_library(SOURCE, process.PROCESS.session())
-            self._library.be_host_kernel.restype = ctypes.c_void_p
+            make = self._library.be_host_kernel
+            make.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, ctypes.c_uint32)
+            make.argtypes += (ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_Parameter))
+            make.restype = ctypes.c_void_p
         return self._library
 
 
@@ -241,20 +240,11 @@ def host_functions() -> HostFunctions:
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
     """Return the address of the native side's description of a function."""
-    rows = [
-        _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
-        for parameter in (*signature.inputs, *signature.outputs)
-    ]
-    address: int = library.be_host_kernel(
-        name.encode(),
-        ctypes.c_void_p(function.address),
-        ctypes.c_bool(function.exclusive),
-        ctypes.c_bool(function.has_stream),
-        ctypes.c_uint32(_CAPTURABLE if function.capturable else 0),
-        ctypes.c_int64(len(signature.inputs)),
-        ctypes.c_int64(len(rows)),
-        (_Parameter * len(rows))(*rows),
-    )
+    parameters = (*signature.inputs, *signature.outputs)
+    made = [_Parameter(each.dtype.xla_code, each.rank, each.dtype.size_bytes) for each in parameters]
+    rows = (_Parameter * len(made))(*made)
+    how = function.exclusive, function.has_stream, _CAPTURABLE if function.capturable else 0
+    address: int = library.be_host_kernel(name.encode(), function.address, *how, len(signature.inputs), len(rows), rows)
     return address
 
 

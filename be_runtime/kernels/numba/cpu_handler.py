@@ -8,6 +8,7 @@ memory that XLA keeps for each call of a program. Every other call, a batch or a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import re
@@ -36,6 +37,12 @@ _EXCLUSIVE_LAYER = "workqueue"
 """Threading layer of Numba that aborts the process if two threads enter it at once."""
 
 _RERAISED = "No active exception to reraise"
+
+_EXTENSION, _ARG_COUNT, _ARGS, _RET_COUNT, _RETS = 1, 7, 9, 12, 14
+"""Numbers of the 64-bit words of XLA's call frame that a handler reads; ``native/host_call.cc`` compares them."""
+
+_DTYPE, _DATA, _RANK, _DIMS = 2, 3, 4, 5
+"""Numbers of the words of a buffer."""
 
 _DONE, _RAISED, _OTHER = range(3)
 """Outcomes of a direct call: done; the function raised; not an ordinary call, so not done."""
@@ -74,7 +81,6 @@ def _set_text(
 ) -> None:
     """Generate code that describes an exception by its text; it replaces Numba's function of these parameters."""
     del loc, func_name
-
     text = cpu.message_of(RuntimeError, (_RERAISED,)) if exc is None else cpu.message_of(exc, exc_args)
     pointer, size, more, function, count = excinfo_t.elements
     parts = (_constant(builder, text).bitcast(pointer), size(len(text)), more(None), function(None), count(0))
@@ -91,10 +97,7 @@ def _mark(convention: Any, builder: Any, exc: Any, *_rest: Any, **_more: Any) ->
 
 
 def _constant(builder: Any, data: bytes) -> Any:
-
-    return cgutils.global_constant(
-        builder, ".be.text", ir.Constant(ir.ArrayType(ir.IntType(8), len(data)), bytearray(data))
-    )
+    return cgutils.global_constant(builder, ".be.text", cgutils.make_bytearray(data))
 
 
 Reporter = Callable[[Any, Any, Any, Any], None]
@@ -272,23 +275,9 @@ def _compile_c_function(kernel: Any, signature: cpu.Signature, reporter: Reporte
 
 def _is_exclusive(kernel: Any) -> bool:
     """Return whether calls of a compiled kernel must wait for each other."""
-    if not kernel.targetoptions.get("parallel"):
-        return False
-
-    try:
-        layer: str = numba.threading_layer()
-    except ValueError:
-        return False  # nothing in the kernel runs in parallel
-    return layer == _EXCLUSIVE_LAYER
-
-
-class HandlerLayout(ctypes.Structure):
-    """``Layout`` of ``native/host_call.cc``: the 64-bit words of XLA's structures that a handler reads, by index."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_int64)
-        for name in ("extension", "arg_count", "args", "ret_count", "rets", "dtype", "data", "rank", "dims")
-    )
+    with contextlib.suppress(ValueError):  # nothing in the kernel runs in parallel
+        return bool(kernel.targetoptions.get("parallel")) and numba.threading_layer() == _EXCLUSIVE_LAYER
+    return False
 
 
 class Native(NamedTuple):
@@ -302,21 +291,18 @@ class Native(NamedTuple):
         Function of the call frame and the kernel that handles any call.
     failed : callable in compiled code
         Function of the call frame, the kernel and a message that makes an error.
-    layout : HandlerLayout
     """
 
     kernel: int
     call: Any
     failed: Any
-    layout: HandlerLayout
 
 
 def in_library(library: ctypes.CDLL, kernel: int) -> Native:
     """Return the functions and data of a loaded library."""
     word = ctypes.c_uint64
     call = ctypes.cast(library.be_host_call, ctypes.CFUNCTYPE(word, word, word))
-    failed = ctypes.cast(library.be_host_failed, ctypes.CFUNCTYPE(word, word, word, word))
-    return Native(kernel, call, failed, HandlerLayout.in_dll(library, "be_host_layout"))
+    return Native(kernel, call, ctypes.cast(library.be_host_failed, ctypes.CFUNCTYPE(word, word, word, word)))
 
 
 def compile_handler(
@@ -333,21 +319,14 @@ def compile_handler(
         native side makes every call.
     reporter : callable
     """
-    namespace: dict[str, Any] = {
-        "address": address,
-        "room": room,
-        "kernel": native.kernel,
-        "call": native.call,
-        "failed": native.failed,
-        "guarded": guarded,
-        "direct": _direct(signature, native.layout, reporter),
-    }
+    made = {"address": address, "room": room, "direct": _direct(signature, reporter)}
+    namespace: dict[str, Any] = {**native._asdict(), **made, "guarded": guarded}
     ordinary = "" if guarded is None else _ORDINARY
     exec(f"def handle(frame):{ordinary}\n    return call(frame, kernel)", namespace)  # noqa: S102 - a text of ours
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: cpu.Signature, layout: HandlerLayout, reporter: Reporter) -> Any:
+def _direct(signature: cpu.Signature, reporter: Reporter) -> Any:
     """Define ``direct(guarded, frame, message)`` for compiled code, which makes an ordinary call; return it."""
 
     @intrinsic  # type: ignore[untyped-decorator]
@@ -360,7 +339,7 @@ def _direct(signature: cpu.Signature, layout: HandlerLayout, reporter: Reporter)
                     context, builder, guarded.dispatcher, inner, data, extents, arguments[2], reporter
                 )
 
-            return _Frame(builder, arguments[1], layout).ordinary_call(signature, call)
+            return _Frame(builder, arguments[1]).ordinary_call(signature, call)
 
         return types.int32(guarded, frame, message), generate
 
@@ -375,14 +354,11 @@ class _Frame:
     builder : llvmlite.ir.IRBuilder
     address : llvmlite.ir.Value
         Address of the frame.
-    layout : HandlerLayout
     """
 
-    def __init__(self, builder: Any, address: Any, layout: HandlerLayout) -> None:
-
+    def __init__(self, builder: Any, address: Any) -> None:
         self._builder = builder
         self._word = ir.IntType(64)
-        self._layout = layout
         self._whole = self._words(address)
 
     def ordinary_call(self, signature: cpu.Signature, call: Callable[[Any, Any], Any]) -> Any:
@@ -395,15 +371,14 @@ class _Frame:
             Function from pointers to addresses and to extents to the instructions of the call; their value is the
             status.
         """
-        builder, layout = self._builder, self._layout
-        arguments, results = signature.inputs, signature.outputs
+        builder, arguments, results = self._builder, signature.inputs, signature.outputs
         state = cgutils.alloca_once_value(builder, ir.IntType(32)(_OTHER))
-        counts = {layout.extension: 0, layout.arg_count: len(arguments), layout.ret_count: len(results)}
+        counts = {_EXTENSION: 0, _ARG_COUNT: len(arguments), _RET_COUNT: len(results)}
         with self._where([self._is(self._whole, index, count) for index, count in counts.items()]):
-            buffers = [*self._buffers(layout.args, len(arguments)), *self._buffers(layout.rets, len(results))]
+            buffers = [*self._buffers(_ARGS, len(arguments)), *self._buffers(_RETS, len(results))]
             parameters = [*arguments, *results]
             with self._where([fit for pair in zip(buffers, parameters, strict=True) for fit in self._fits(*pair)]):
-                dims = [self._words(self._at(buffer, layout.dims)) for buffer in buffers]
+                dims = [self._words(self._at(buffer, _DIMS)) for buffer in buffers]
                 pairs = zip(dims, parameters, strict=True)
                 extents = [[self._at(of, axis) for axis in range(each.rank)] for of, each in pairs]
                 some = [
@@ -411,7 +386,7 @@ class _Frame:
                     for each in extents[len(arguments) :]
                 ]
                 with builder.if_then(functools.reduce(builder.or_, some), likely=True):
-                    data = self._row([self._at(buffer, layout.data) for buffer in buffers])
+                    data = self._row([self._at(buffer, _DATA) for buffer in buffers])
                     builder.store(call(data, self._row([value for each in extents for value in each])), state)
         return builder.load(state)
 
@@ -422,9 +397,9 @@ class _Frame:
 
     def _fits(self, buffer: Any, parameter: cpu.Parameter) -> list[Any]:
         """Generate conditions that a buffer has the parameter's dtype, in the lower half of a word, and its rank."""
-        dtype = self._builder.trunc(self._at(buffer, self._layout.dtype), ir.IntType(32))
+        dtype = self._builder.trunc(self._at(buffer, _DTYPE), ir.IntType(32))
         is_one = self._builder.icmp_signed("==", dtype, dtype.type(parameter.dtype.xla_code))
-        return [is_one, self._is(buffer, self._layout.rank, parameter.rank)]
+        return [is_one, self._is(buffer, _RANK, parameter.rank)]
 
     def _row(self, values: Sequence[Any]) -> Any:
         """Store values one after the other on the stack."""
@@ -443,7 +418,6 @@ class _Frame:
         return self._builder.icmp_signed("==", self._at(base, index), self._word(value))
 
     def _all(self, conditions: Sequence[Any]) -> Any:
-
         return functools.reduce(self._builder.and_, conditions, ir.IntType(1)(1))
 
     def _where(self, conditions: Sequence[Any]) -> Any:

@@ -23,7 +23,7 @@ from be_runtime.jax import port
 from be_runtime.kernels.numba import cpu
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.load import identity, obtain, registry
-from be_runtime.load.native_library import build_library, native_library
+from be_runtime.load.native_library import build_library
 from be_runtime.store import cache, images, index, keys
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.values import HostCompiler
@@ -123,8 +123,6 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
         There is no C++ compiler.
     """
     name = cpu.check_kernel(kernel).py_func.__name__
-    from be_runtime.kernels.numba.cpu_handler import HandlerLayout  # it needs Numba, which the check finds
-
     content = function_content(kernel)
     if content.anchors:
         raise refusal(name, "it uses an object that only this process has", "pass its parts as inputs")
@@ -132,25 +130,19 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout = HandlerLayout.in_dll(native_library(cpu.SOURCE, session), "be_host_layout")
-    numbers, symbol = [getattr(layout, field) for field, *_ in layout._fields_], handler_symbol(name, signature)
+    symbol = handler_symbol(name, signature)
     processor = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, processor, toolchain.cxx)
-    order = partial(_write_order, kernel, signature, numbers, symbol)
     key = keys.make_key(
         "host-kernel",
-        ("name", name),
-        ("content", content.digest),
-        ("signature", str(signature)),
-        ("cpu", processor),
+        *(("name", name), ("content", content.digest), ("signature", str(signature)), ("cpu", processor)),
         ("versions", cpu.versions()),
-        ("toolchain", toolchain.fingerprint),
-        ("generator", identity.own_code_digest()),
+        *(("toolchain", toolchain.fingerprint), ("generator", identity.own_code_digest())),
     )
 
     attempts, patience_s = obtain.Attempts(session), session.settings.lock_timeout_s
     while attempts.should_try():
-        build = partial(_build, name, plan, order, session)
+        build = partial(_build, (kernel, signature, symbol), plan, session)
         entry = session.module_store.get_or_build(key, build, lock_timeout_s=patience_s)
         with attempts.using(entry):
             artifact = entry.artifact()
@@ -161,18 +153,15 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
 
 def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCompiler) -> BuildPlan:
     """Plan the kernel's object, the C++ beside it, and the library of both."""
+    path = os.pathsep.join(filter(None, sys.path))
+    environ = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "PYTHONHASHSEED": "0", "PYTHONPATH": path}
     kernel = Edge(
         argv=(sys.executable, "-m", "be_runtime.kernels.numba.cpu_library", _ORDER, _OBJECT),
         inputs=(_ORDER,),
         outputs=(_OBJECT,),
         description=f"compiling {name} for {processor}",
         tool="compile",
-        environ=(
-            ("NUMBA_CPU_NAME", processor),
-            ("NUMBA_CPU_FEATURES", ""),
-            ("PYTHONHASHSEED", "0"),
-            ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
-        ),
+        environ=tuple(environ.items()),
     )
     command = flags.handler_compile(compiler, [own_files.NATIVE_DIR, own_files.INCLUDE_DIR, port.ffi_include_dir()])
     frame = compile_edge((*command, "-fno-exceptions"), _HANDLER, f"compiling the handler of {name}")
@@ -184,10 +173,16 @@ def _plan(name: str, signature: cpu.Signature, processor: str, compiler: HostCom
     )
 
 
-def _build(name: str, plan: BuildPlan, order: Any, session: registry.Session, staging: Path) -> cache.BuildOutput:
-    (staging / _ORDER).write_bytes(order())
+def _build(
+    order: tuple[Any, cpu.Signature, str], plan: BuildPlan, session: registry.Session, staging: Path
+) -> cache.BuildOutput:
+    """Build the library; `order` has the arguments of `make_object`."""
+    from numba.core import serialize
+
+    # By value, so that another process can read a notebook's kernel.
+    (staging / _ORDER).write_bytes(bytes(serialize.dumps(order)))
     try:
-        return build_library(name, plan, session, staging)
+        return build_library(order[0].py_func.__name__, plan, session, staging)
     except errors.BuildError as error:
         lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
         if not lines:
@@ -219,18 +214,11 @@ extern "C" void {UNUSED}(void*) {{ __builtin_trap(); }}
 """
 
 
-def _write_order(*order: Any) -> bytes:
-    """Serialize the arguments of `make_object` by value, so that another process can read a notebook's kernel."""
-    from numba.core import serialize
-
-    return bytes(serialize.dumps(order))
-
-
 def _main(argv: Sequence[str]) -> int:
     """Read the arguments of `make_object` from one file, and write the object to another."""
     source, target = map(Path, argv)
     try:
-        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_write_order` wrote it
+        target.write_bytes(make_object(*pickle.loads(source.read_bytes())))  # noqa: S301 - `_build` wrote it
     except errors.BeRuntimeError as error:
         said = [error.message, list(error.hints), getattr(error, "output", "")]
         print(REFUSED + json.dumps(said))  # noqa: T201 - the parent process reads it
@@ -238,15 +226,13 @@ def _main(argv: Sequence[str]) -> int:
     return 0
 
 
-def make_object(kernel: Any, signature: cpu.Signature, layout: Sequence[int], symbol: str) -> bytes:
+def make_object(kernel: Any, signature: cpu.Signature, symbol: str) -> bytes:
     """Compile a kernel and its handler to an object for Numba's CPU of this process.
 
     Parameters
     ----------
     kernel : CPUDispatcher
     signature : Signature
-    layout : sequence of int
-        Numbers of `HandlerLayout`.
     symbol : str
         Name of the handler.
 
@@ -266,12 +252,8 @@ def make_object(kernel: Any, signature: cpu.Signature, layout: Sequence[int], sy
     for needed in (CALL, FAILED, cpu.VALUE_RAISED):
         binding.add_symbol(needed, 1)  # Numba's linker requires it, and never runs the code
     function = cpu_handler.compile_entry(kernel, signature, cpu_handler.report_text)
-    native = cpu_handler.Native(
-        0,
-        types.ExternalFunction(CALL, word(word, word)),
-        types.ExternalFunction(FAILED, word(word, word, word)),
-        cpu_handler.HandlerLayout(*layout),
-    )
+    call = types.ExternalFunction(CALL, word(word, word))
+    native = cpu_handler.Native(0, call, types.ExternalFunction(FAILED, word(word, word, word)))
     handler = cpu_handler.compile_handler(native, signature, function.guarded, cpu_handler.report_text)
     module = _module(handler, symbol)
     module.link_in(_module(function.owner, ENTRY))

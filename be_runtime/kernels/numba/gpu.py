@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
@@ -197,11 +196,9 @@ def check_dispatcher(kernel: object) -> Any:
     TypeError
         The argument is something else. The exception is an AssertionError too.
     """
-    try:
-        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
-        from numba.cuda.dispatcher import CUDADispatcher
-    except (ImportError, AttributeError) as error:
-        raise source.import_error("numba_cuda_kernel", "numba-cuda", error) from error
+    source.import_cuda("numba_cuda_kernel")
+    from numba.cuda.dispatcher import CUDADispatcher
+
     if not isinstance(kernel, CUDADispatcher):
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
         raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
@@ -288,32 +285,25 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
         for index, (name, spec) in enumerate(zip(names, kernel.arrays, strict=True))
     )
     capability = (arch.major, arch.minor, arch.suffix) if arch.suffix else (arch.major, arch.minor)
-    try:
-        with _compiling_for(arch):
-            codes, _ = cuda.compile_all(
-                function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
-            )
-    except Exception as error:
-        # Numba's own errors, and any others that its passes raise because of the author's code.
-        mismatch = source.explain_compilation("numba-cuda", error)
-        if mismatch:
-            raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
-        raise _refused(kernel, str(error)) from error
-    texts = [code if isinstance(code, bytes | str) else bytes(code.code) for code in codes]  # or cuda.core's objects
-    return source.without_counts([text if isinstance(text, str) else text.decode().rstrip("\0") for text in texts])
-
-
-@contextlib.contextmanager
-def _compiling_for(arch: Arch) -> Iterator[None]:
-    """Let Numba compile a kernel's device functions for an architecture, with any or no device present."""
     dispatcher: Any = import_module("numba.cuda.dispatcher")
     with _COMPILING:
+        # Numba compiles device functions for the present device: it gets the architecture, with any or no device here.
         usual = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(arch.major, arch.minor))
         try:
-            yield
+            codes, _ = cuda.compile_all(
+                function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
+            )
+        except Exception as error:
+            # Numba's own errors, and any others that its passes raise because of the author's code.
+            mismatch = source.explain_compilation("numba-cuda", error)
+            if mismatch:
+                raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
+            raise _refused(kernel, str(error)) from error
         finally:
             dispatcher.get_current_device = usual
+    texts = [code if isinstance(code, bytes | str) else bytes(code.code) for code in codes]  # or cuda.core's objects
+    return source.without_counts([text if isinstance(text, str) else text.decode().rstrip("\0") for text in texts])
 
 
 def _refused(kernel: NumbaKernel, text: str) -> BuildError:
@@ -484,12 +474,8 @@ def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, 
         images = compile_numba(kernel, archs, with_ptx=with_ptx)
         return Kernel(launcher.content_id(images), kernel.name, images)
     fields: tuple[Field, ...] = (
-        ("name", kernel.name),
-        ("content", content.digest),
-        ("types", kernel.types_text()),
-        ("batch", str(kernel.with_batch)),
-        ("archs", [arch.sm for arch in archs]),
-        ("versions", versions()),
+        *(("name", kernel.name), ("content", content.digest), ("types", kernel.types_text())),
+        *(("batch", str(kernel.with_batch)), ("archs", [arch.sm for arch in archs]), ("versions", versions())),
     )
     return launcher.obtain_kernel(
         make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),

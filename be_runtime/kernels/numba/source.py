@@ -12,6 +12,7 @@ from __future__ import annotations
 import dis
 import enum
 import hashlib
+import importlib
 import importlib.metadata
 import inspect
 import itertools
@@ -74,20 +75,33 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
     return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
 
 
+def import_cuda(function: str) -> Any:
+    """Import ``numba.cuda`` for a function of this package.
+
+    Raises
+    ------
+    ImportError
+        Numba's CUDA support is not installed, or doesn't work with other installed packages.
+    """
+    try:
+        for module in ("numba_cuda", "numba.cuda.dispatcher"):  # without the first, numba.cuda is Numba's older one
+            importlib.import_module(module)
+        return importlib.import_module("numba.cuda")
+    except (ImportError, AttributeError) as error:
+        raise import_error(function, "numba-cuda", error) from error
+
+
 def explain_compilation(package: str, error: BaseException) -> str:
     """Return a hint if Numba can't compile because its own code doesn't work with the installed numpy; else empty.
 
     The first compilation imports this code. If the kernel itself uses a name that numpy lacks, the hint is empty.
     """
-    return _explain(package, error) if _asked_by_numba(error) else ""
-
-
-def _asked_by_numba(error: BaseException) -> bool:
-    """Return whether Numba's own code uses the name that numpy lacks: Numba looks up a kernel's names as values."""
     lacking = _NUMPY_LACKS.search(str(error))
     named = [(_package(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
-    package, frame = next((each for each in reversed(named) if each[0] != "numpy"), ("", None))
-    return bool(lacking and frame and package == "numba" and lacking[1] in frame.f_code.co_names)
+    user, frame = next((each for each in reversed(named) if each[0] != "numpy"), ("", None))
+    # Numba looks up a kernel's names as values, so a name in the code of its own is its own.
+    is_numbas = lacking and frame and user == "numba" and lacking[1] in frame.f_code.co_names
+    return _explain(package, error) if is_numbas else ""
 
 
 def _package(module: object) -> str:
@@ -191,19 +205,15 @@ def direct_writes(function: Function) -> dict[str, str]:
     found: dict[str, str] = {}
     code = list(dis.get_instructions(function))
     for at, instruction in enumerate(code):
-        operation = _writing_operation(instruction)
+        name, operation = instruction.argval, ""
+        if instruction.opname == "LOAD_ATTR" and name == "atomic":
+            operation = "an atomic operation"
+        elif instruction.opname in _LOOKS_UP and name in _STORES:
+            operation = f"a cuda.{name}"
         loaded = next((each for each in code[at + 1 :] if each.opname.startswith("LOAD_FAST")), None)
         if operation and loaded is not None:  # the first argument, if it is a named array or a part of one
             found.setdefault(first_name(loaded), operation)
     return found
-
-
-def _writing_operation(instruction: dis.Instruction) -> str:
-    """Return the operation that an instruction looks up if the operation writes to an array; else empty."""
-    name = instruction.argval
-    if instruction.opname == "LOAD_ATTR" and name == "atomic":
-        return "an atomic operation"
-    return f"a cuda.{name}" if instruction.opname in _LOOKS_UP and name in _STORES else ""
 
 
 def first_name(instruction: dis.Instruction) -> str:

@@ -10,7 +10,7 @@
 
 namespace BE {
 
-/// A tensor's elements were asked for as another type than theirs, or outside of its shape.
+/// Exception for an access to a tensor's elements as another type, or outside of its shape.
 ///
 /// `data()` and `dtype()` are the tensor's, by which the call's handler finds the argument or result.
 class AccessError : public CheckError {

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// Attributes besides numbers that every call passes: their rows in the handler's tables, and the conversions of their
-/// values in generated code. Also calls in which arrays may be absent or any number. Included after the author's
+/// Attributes other than numbers that every call passes: their rows in the handler's tables, and the conversions of
+/// their values in generated code. Also calls in which arrays may be absent or any number. Included after the author's
 /// source, so names begin with `be_`, as in brainevent/detail/xla_frame.h.
 
 #include "brainevent/detail/entry.h"
@@ -20,20 +20,20 @@ constexpr size_t kNoNumber = ~size_t{0};
 /// The rest of an `AttrSpec`. A table without it has only numbers that every call passes.
 struct AttrMore {
   AttrKind be_kind = AttrKind::kNumber;
-  /// The value in a call without the attribute, as the trampoline reads it; null where each call passes it. Of a
-  /// structure that a call may leave out, `be_fields`.
+  /// The value in a call without the attribute, as the trampoline reads it; null if each call passes it. For an
+  /// optional structure, `be_fields`.
   const void* be_default = nullptr;
   /// The names of an enumeration with spaces between; how a caller passes the fields of a structure.
   const char* be_text = nullptr;
   /// The number of fields, or the numbers in each element of an array.
   int be_count = 0;
-  /// Of a structure, sorted by name.
+  /// The fields of a structure, sorted by name.
   const AttrSpec* be_fields = nullptr;
   /// A row for each of them.
   const AttrMore* be_more = nullptr;
 };
 
-/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/attributes.h compares them.
+/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/arguments.h compares them.
 struct Bytes {
   const char* be_data;
   size_t be_size;
@@ -95,7 +95,7 @@ struct GeneralSpec {
   int be_present;
 };
 
-struct GeneralCall : FrameCall {
+struct GeneralCall : Call {
   const GeneralSpec* be_spec;
   /// The array of each parameter that takes some, as in `GeneralSpec::be_arrays`; null where it is absent.
   Tensor** be_slots;
@@ -116,9 +116,9 @@ struct OptionalTensor {
 
 }  // namespace BE::detail
 
-/// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values
-/// at its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
-/// native/attributes.h.
+/// Point values at the fields of a dictionary, in the order of the structure's. The arguments are the dictionary, the
+/// attribute's name, the structure, and places for values and for converted values. Throw `CheckError` for unexpected
+/// fields. See native/arguments.h.
 BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
 
 /// See native/handler.cc.

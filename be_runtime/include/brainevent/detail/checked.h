@@ -67,27 +67,19 @@ BE_HD inline const char* path_end(const char* path, int room) noexcept {
   return length < room ? path : path + length - room + 1;
 }
 
-/// Fill a record with the place of the access.
-BE_HD inline void fill_access(Access& access, const char* function, const char* file, int line) noexcept {
-  access.line = line;
-  copy_text(access.file, path_end(file, sizeof access.file));
-  copy_text(access.function, function);
-}
-
 /// Report an access. The function returns in device code only.
-BE_HD inline void report_access(Access access, const char* function, const char* file, int line) {
+BE_HD inline void report_access(Access access, const char* function, const char* file) {
 #if defined(BE_DEVICE_PASS)
   if (atomicCAS(&be_access_taken, 0, 1) != 0) return;
   access.on_device = true;
   const unsigned places[] = {blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z};
-  for (int i = 0; i < 3; ++i) {
-    access.block[i] = places[i];
-    access.thread[i] = places[i + 3];
-  }
-  fill_access(access, function, file, line);
+  for (int i = 0; i < 6; ++i) (i < 3 ? access.block[i] : access.thread[i - 3]) = places[i];
+#endif
+  copy_text(access.file, path_end(file, sizeof access.file));
+  copy_text(access.function, function);
+#if defined(BE_DEVICE_PASS)
   be_access = access;
 #else
-  fill_access(access, function, file, line);
   be_throw_access(access);
 #endif
 }
@@ -95,7 +87,7 @@ BE_HD inline void report_access(Access access, const char* function, const char*
 }  // namespace BE::internal
 #endif
 
-/// Stand around an entry point's call in its trampoline. While the stream is recorded nothing can be asked of it.
+/// Stand around an entry point's call in its trampoline. A stream that is being recorded can't be queried.
 #define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \
   const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                \
   cudaStreamCaptureStatus be_recorded = cudaStreamCaptureStatusNone;                                  \

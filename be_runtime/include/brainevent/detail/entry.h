@@ -1,10 +1,16 @@
 #pragma once
 
 /// \file
-/// The tables by which a generated source describes its entry points to the handler. XLA's types are named as
-/// opaque types only, so that an author's unit compiles without XLA's headers.
+/// The handler's arguments for an entry point's trampoline, and the tables by which a generated source describes its
+/// entry points to the handler. XLA's types are named as opaque types only, so that an author's unit compiles without
+/// XLA's headers.
 
-#include "brainevent/detail/call.h"
+#include <string.h>
+
+#include "brainevent/tensor.h"
+
+struct XLA_FFI_Error;
+struct XLA_FFI_CallFrame;
 
 /// Marks a trampoline and a function that XLA calls.
 ///
@@ -23,6 +29,60 @@
 #endif
 
 namespace BE::detail {
+
+/// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
+struct Call {
+  Tensor* be_args;
+  Tensor* be_rets;
+  /// The scalar's bytes of each attribute, in the order of the entry point's parameters.
+  const void* const* be_attrs;
+  /// XLA's stream; null on CPU.
+  void* be_stream;
+  /// XLA's frame, for a trampoline that asks XLA for memory or for the state of the call.
+  XLA_FFI_CallFrame* be_frame = nullptr;
+};
+
+/// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.
+struct StreamValue {
+  void* handle;
+  operator int64_t() const noexcept {  // NOLINT: implicit on purpose
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(handle));
+  }
+  template <class T>
+  operator T*() const noexcept {  // NOLINT: implicit on purpose
+    return static_cast<T*>(handle);
+  }
+};
+
+/// The one trait that is needed here: <type_traits> would double the cost of this header.
+template <bool kHolds>
+struct OnlyIf {};
+template <>
+struct OnlyIf<true> {
+  using Type = void;
+};
+
+/// The bytes of an attribute that has no scalar type without a heavy header: 16-bit floats and complex numbers.
+/// Becomes any class of that size, and, for 16 bits, `uint16_t`; never a number of another kind.
+template <size_t kSize>
+struct OpaqueValue {
+  unsigned char bytes[kSize];
+
+  template <class T, class = typename OnlyIf<sizeof(T) == kSize && (__is_class(T) || __is_same(T, uint16_t))>::Type>
+  operator T() const noexcept {  // NOLINT: implicit on purpose
+    T value;
+    memcpy(static_cast<void*>(&value), bytes, kSize);
+    return value;
+  }
+};
+
+/// Read attribute `index` of a call as `T`.
+template <class T>
+inline T be_attr(const Call& call, int index) noexcept {
+  T value;
+  memcpy(static_cast<void*>(&value), call.be_attrs[index], sizeof(T));
+  return value;
+}
 
 /// Stands behind the call of an entry point. A comma between them is C++'s own if the call returns void, else this one.
 struct EndOfCall {};
@@ -92,15 +152,13 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 
 }  // namespace BE::detail
 
-/// See native/axes.h.
+/// See native/arguments.h.
 BE_INTERNAL_HIDDEN int64_t be_compute(char, int64_t, int64_t) noexcept;
 BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail::AxesSpec*, int, int, const char*);
 
 /// See native/handler.cc.
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
-                                                    void (*)(const BE::detail::FrameCall&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
@@ -114,17 +172,12 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<::BE::detail::Call, be_entry, be_trampoline>(be_call, be_traits)
-#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<::BE::detail::FrameCall, be_entry, be_trampoline>(be_call, be_traits)
-#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) \
-  ::BE::detail::be_run<::BE::detail::be_kind, be_entry, be_trampoline>
+  ::BE::detail::be_handle_inline<be_entry, be_trampoline>(be_call, be_traits)
+#define BE_INTERNAL_CODE(be_entry, be_trampoline) ::BE::detail::be_run<be_entry, be_trampoline>
 #else
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   be_handle(be_call, be_entry, be_trampoline, be_traits)
-#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
-  be_handle_frame(be_call, be_entry, be_trampoline, be_traits)
-#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) be_trampoline
+#define BE_INTERNAL_CODE(be_entry, be_trampoline) be_trampoline
 #endif
 
 /// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.

@@ -9,7 +9,7 @@
 
 #include "brainevent/detail/xla_frame.h"
 
-// An author's code that reads more extents than it knows a tensor to have is no fault of the author.
+// An author's code may read extents that the compiler can't prove to be there.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
@@ -21,10 +21,10 @@ struct Indices {};
 
 /// One call. Both functions that XLA calls end in it, so that the entry point is compiled once, and it is on the stack
 /// while the entry point runs.
-template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
+template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&)>
 XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call) noexcept;
 
-template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&), int... kArg, int... kRet>
+template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&), int... kArg, int... kRet>
 inline __attribute__((always_inline)) XLA_FFI_Error* be_run_indexed(XLA_FFI_CallFrame* be_call, Indices<kArg...>,
                                                                     Indices<kRet...>) noexcept {
   constexpr size_t kArgs = sizeof...(kArg), kTensors = kArgs + sizeof...(kRet), kAttrs = kEntry.attr_count;
@@ -33,7 +33,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* be_run_indexed(XLA_FFI_Call
   const XlaBuffer* const* be_rets = be_frame->be_rets.be_buffers;
   if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
       __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
-    return be_handle_ordered(be_call, kEntry, be_run<AnyCall, kEntry, kTrampoline>);
+    return be_handle_ordered(be_call, kEntry, be_run<kEntry, kTrampoline>);
   if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
   const void* be_values[kAttrs + 1];
@@ -45,27 +45,25 @@ inline __attribute__((always_inline)) XLA_FFI_Error* be_run_indexed(XLA_FFI_Call
   Tensor be_tensors[kTensors + 1] = {be_view(be_args[kArg])..., be_view(be_rets[kRet])...};
   if ((be_tensors[kArgs + kRet].numel() | ... | 0) == 0) return nullptr;
   try {
-    const Call be_plain{be_tensors, be_tensors + kArgs, be_values, nullptr};
-    if constexpr (__is_same(AnyCall, Call)) kTrampoline(be_plain);
-    else kTrampoline(AnyCall{be_plain, be_call});
+    kTrampoline(Call{be_tensors, be_tensors + kArgs, be_values, nullptr, be_call});
     return nullptr;
   } catch (...) {
     return be_caught(be_call, kEntry);
   }
 }
 
-template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
+template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&)>
 __attribute__((noinline, noclone, section(".text"))) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call) noexcept {
-  return be_run_indexed<AnyCall, kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
-                                                      Indices<__integer_pack(kEntry.ret_count)...>{});
+  return be_run_indexed<kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
+                                             Indices<__integer_pack(kEntry.ret_count)...>{});
 }
 
 /// The function that XLA calls.
-template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
+template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&)>
 inline XLA_FFI_Error* be_handle_inline(XLA_FFI_CallFrame* be_call, uint32_t be_traits) noexcept {
   const bool be_extended = reinterpret_cast<const XlaFrame*>(be_call)->be_extension != nullptr;
   if (__builtin_expect(be_extended, 0) && be_answer(be_call, be_traits)) return nullptr;
-  return be_run<AnyCall, kEntry, kTrampoline>(be_call);
+  return be_run<kEntry, kTrampoline>(be_call);
 }
 
 }  // namespace BE::detail

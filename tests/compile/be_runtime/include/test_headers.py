@@ -16,7 +16,7 @@ from tests.support.runtime import real_compiler
 from tests.support.small_types import FLOAT8, PACKED
 
 PROGRAMS = Path(__file__).parent / "programs"
-NAMES = ("tensor", "element_types", "check", "dispatch", "check_streams", "dtypes")
+NAMES = ("tensor", "element_types", "check", "dispatch", "check_streams")
 STANDARDS = [pytest.param("c++17"), *(pytest.param(each, marks=pytest.mark.full) for each in ("c++20", "c++2b"))]
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
 # XLA's c_api.h, which ffi_compat.h includes, is no pedantic C++; it has a test of its own.

@@ -139,7 +139,7 @@ def digest(site: Path, memo: Path, later_s: int = 0) -> str:
 
 CHANGED = (
     *("be_toolchain/arch.py", "be_runtime/native/xla_call.h", "be_runtime/native/looked_at.c"),
-    *("be_runtime/native/with_kept_headers.sh", "be_runtime/include/brainevent/detail/call.h"),
+    *("be_runtime/native/with_kept_headers.sh", "be_runtime/include/brainevent/detail/entry.h"),
 )
 
 

@@ -18,9 +18,7 @@ const float* given_x;
 float* given_y;
 
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) {
-  std::string text;
-  be_guard::add_text(text, args->message);
-  printf("{\"error\": %s}\n", text.c_str());
+  printf("{\"error\": %s}\n", be_guard::quoted(args->message).c_str());
   return reinterpret_cast<XLA_FFI_Error*>(&own_stream);
 }
 void destroy_error(XLA_FFI_Error_Destroy_Args*) {}

@@ -1,4 +1,4 @@
-"""One operation with kernels for the CPU and for the GPU."""
+"""One operation with kernels for the CPU and for the GPU, and a kernel of Warp's on the device."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime import BenchmarkConfig, XLACustomKernel, numba_cuda_kernel, numba_kernel
+from be_runtime import BenchmarkConfig, XLACustomKernel, numba_cuda_kernel, numba_kernel, warp_kernel
 from tests.support.cuda import KERNELS
 
 RAW = 'extern "C" __global__ void thrice(const float* x, float* out) { int i = threadIdx.x; out[i] = 3 * x[i]; }'
@@ -63,3 +63,13 @@ def test_a_benchmark_on_the_device(operation: XLACustomKernel):
     operation.def_benchmark_data(lambda platform: [BenchmarkConfig("8", (X,), {"outs": OUT})])
     result = operation.benchmark("gpu", n_runs=2, calls=20)
     assert {each.backend: each.error for each in result.records} == {"cuda_module": "", "cuda_raw": ""}
+
+
+def test_a_warp_kernel_on_the_device():
+    pytest.importorskip("warp")
+    from tests.support import warp_kernels
+
+    run = warp_kernel(warp_kernels.scale, jax.ShapeDtypeStruct((3,), jnp.float32))
+    result = jax.jit(lambda x: run(x, 2.0))(jax.device_put(jnp.arange(3.0), jax.devices("gpu")[0]))
+    assert result.devices() == {jax.devices("gpu")[0]}
+    np.testing.assert_array_equal(result, [0, 2, 4])

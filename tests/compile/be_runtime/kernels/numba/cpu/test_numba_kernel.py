@@ -231,12 +231,16 @@ def test_refused_arguments():
             numba_kernel(add_rows, outs, **options)(X[0], Y[0])
 
 
-def test_what_numba_can_not_compile(define: Callable[..., Any]):
+def test_what_numba_can_not_compile(define: Callable[..., Any], tmp_path: Path):
+    """The reason comes first, with the kernel's line."""
     with pytest.raises(BuildError, match=r"compile the kernel kernel for \(float32\[:\]\) -> ") as caught:
         numba_kernel(define("out[0] = x.no_such_attribute"), ROW)(X[0])
     assert "no_such_attribute" in caught.value.output
     with pytest.raises(BuildError, match="returns float32: a kernel writes its results to its outputs"):
         numba_kernel(define("return x.sum()"), ROW)(X[0])
+    with pytest.raises(BuildError) as caught:
+        numba_kernel(define("for i in range(out.shape[0]):", "    out[i] = x.shape[1]"), ONE)(jnp.ones(3))
+    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({tmp_path}/kernel.py:3)")
 
 
 @njit
@@ -296,12 +300,6 @@ def test_what_says_nothing_of_the_results_is_refused():
         numba_kernel(matvec)
     with pytest.raises(be_runtime.SpecError, match="which has none: a number is an array"):
         numba_kernel(matvec, signature="arg[n k] arg[k] ret[n] attr.by")
-
-
-@njit
-def twice(x, out):
-    for i in range(x.size):
-        out.flat[i] = 2 * x.flat[i]
 
 
 pause = ctypes.CDLL(None).usleep
@@ -367,9 +365,9 @@ def test_an_eager_call_is_traced_once():
         traced.append(x.shape)
         return x
 
-    run = numba_kernel(twice, outs)
+    run = numba_kernel(copy, outs)
     for x in (V, V + 1, V[:2], V, V[:2]):
-        np.testing.assert_array_equal(run(x), 2 * x)
+        np.testing.assert_array_equal(run(x), x)
     assert traced == [(4,), (2,)]
 
 
@@ -436,13 +434,6 @@ def test_an_input_can_not_be_written(define: Callable[..., Any], statement: str,
     assert caught.value.hints[0].startswith(hint)
 
 
-def test_the_reason_comes_first_with_the_kernel_s_line(define: Callable[..., Any], tmp_path: Path):
-    kernel = define("for i in range(out.shape[0]):", "    out[i] = x.shape[1]")
-    with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(kernel, ONE))(jnp.ones(3))
-    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({tmp_path}/kernel.py:3)")
-
-
 def test_a_number_is_read_as_the_hint_says(define: Callable[..., Any]):
     repeated = define("for _ in range(count):", "    out[0] = x[0]", parameters="count, x, out")
     with pytest.raises(BuildError) as caught:
@@ -491,12 +482,11 @@ def register(kernel: Any, folder: Path) -> tuple[str, bytes]:
 def test_a_library_runs_batches_and_keeps_the_text_of_what_a_kernel_raises(tmp_path: Path):
     target, data = register(decay, tmp_path)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    row = ROW
-    np.testing.assert_array_equal(call(target, row, x[1]), x[1] / 2 + x[1, 1:].sum())
-    batched = jax.vmap(jax.ffi.ffi_call(target, row, vmap_method="broadcast_all"))
+    np.testing.assert_array_equal(call(target, ROW, x[1]), x[1] / 2 + x[1, 1:].sum())
+    batched = jax.vmap(jax.ffi.ffi_call(target, ROW, vmap_method="broadcast_all"))
     np.testing.assert_array_equal(batched(x), x / 2 + x[:, 1:].sum(axis=1, keepdims=True))
     with pytest.raises(Exception, match="decay: ValueError: a value is negative\n"):
-        jax.block_until_ready(call(target, row, -x[1]))
+        jax.block_until_ready(call(target, ROW, -x[1]))
     with pytest.raises(Exception, match=r"ValueError: a value is negative \(element 1 of a batch of 2\)"):
         jax.block_until_ready(batched(jnp.asarray([[1.0, 2, 3], [1, -2, 3]])))
     needed = subprocess.run(["readelf", "-dW", tmp_path / "kernel.so"], capture_output=True, text=True, check=True)

@@ -103,15 +103,6 @@ def test_batches_and_outputs_that_begin_with_an_input(method: str):
     np.testing.assert_allclose(jax.jit(jax.vmap(run, in_axes=(None, 0)))(X, batch), X + batch, rtol=1e-6)
 
 
-def test_an_exception_is_an_xla_error():
-    def refuses(x: Any, out: Any, stream: Any) -> None:
-        raise ValueError("not today")
-
-    with pytest.raises(jax.errors.JaxRuntimeError, match="refuses: ValueError: not today"):
-        jax.jit(numba_cuda_callable(refuses, OUT))(X).block_until_ready()
-    np.testing.assert_allclose(jax.jit(numba_cuda_callable(Counted(), (OUT, OUT)))(X, Y)[0], 3 * X, rtol=1e-6)
-
-
 def double(x: Any, out: Any, stream: Any) -> None:
     scale[(N + 255) // 256, 256, stream](x, np.float32(2), out)
 

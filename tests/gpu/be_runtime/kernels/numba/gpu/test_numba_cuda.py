@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from be_runtime.dtypes import ATTR_TYPES
 from tests.support.jax_names import enable_x64
 from tests.support.profiles import profile
 
@@ -94,13 +95,7 @@ def test_zero_dimensional_and_empty_arrays():
     assert empty(np.zeros(0, np.float32)).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
-        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-    ],
-)
+@pytest.mark.parametrize("name", ATTR_TYPES)
 def test_every_dtype(name: str):
     with enable_x64(True):
         copied = be_runtime.numba_cuda_kernel(copy, outs=jax.ShapeDtypeStruct((6,), name), launch_dims=6)

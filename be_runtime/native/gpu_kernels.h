@@ -1,5 +1,6 @@
 /// \file
-/// The kernels of the process by their id, and how each is loaded into a device and prepared for its launches.
+/// The kernels of the process by their id, and how each is loaded into a device and prepared for its launches. The CUDA
+/// driver is opened at run time, so the few values of cuda.h that a launch needs are here.
 
 #pragma once
 
@@ -9,9 +10,76 @@
 #include <mutex>
 #include <vector>
 
-#include "driver.h"
+#include "cuda_driver.h"
 
 namespace be_launch {
+
+using be_cuda::kRelaxedCapture, be_cuda::Result, be_cuda::Stream;
+using Context = void*;
+using Module = void*;
+using Function = void*;
+
+constexpr int kMaxThreads = 0, kStaticShared = 1, kMaxDynamicShared = 8, kNonPortableCluster = 14;
+constexpr int kArchMajor = 75, kArchMinor = 76, kSharedOptin = 97;
+constexpr int kCooperative = 2, kClusterDimension = 4;
+constexpr int kJitErrorLog = 5, kJitErrorLogSize = 6;
+constexpr unsigned kDefaultDynamicShared = 48 * 1024;
+
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char room[64];
+    unsigned cluster[3];
+    int flag;
+  } value;
+};
+
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
+/// The driver's functions; if there are none, `problem` gives the reason.
+struct Driver : be_cuda::DriverLibrary {
+  int device_count = 0;
+  Result (*cuInit)(unsigned) = find("cuInit");
+  Result (*cuDeviceGetCount)(int*) = find("cuDeviceGetCount");
+  Result (*cuDeviceGetAttribute)(int*, int, int) = find("cuDeviceGetAttribute");
+  Result (*cuDevicePrimaryCtxGetState)(int, unsigned*, int*) = find("cuDevicePrimaryCtxGetState");
+  Result (*cuDevicePrimaryCtxRetain)(Context*, int) = find("cuDevicePrimaryCtxRetain");
+  Result (*cuDevicePrimaryCtxRelease)(int) = find("cuDevicePrimaryCtxRelease_v2");
+  Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
+  Result (*cuCtxPushCurrent)(Context) = find("cuCtxPushCurrent_v2");
+  Result (*cuCtxPopCurrent)(Context*) = find("cuCtxPopCurrent_v2");
+  Result (*cuModuleLoadDataEx)(Module*, const void*, unsigned, const int*, void**) = find("cuModuleLoadDataEx");
+  Result (*cuModuleGetFunction)(Function*, Module, const char*) = find("cuModuleGetFunction");
+  Result (*cuFuncGetAttribute)(int*, int, Function) = find("cuFuncGetAttribute");
+  Result (*cuFuncSetAttribute)(Function, int, int) = find("cuFuncSetAttribute");
+  Result (*cuThreadExchangeStreamCaptureMode)(int*) = find("cuThreadExchangeStreamCaptureMode");
+  Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+                           void**, void**) = find("cuLaunchKernel");
+  Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**) = find("cuLaunchKernelEx");
+
+  Driver() {
+    if (!problem.empty()) return;
+    if (const Result result = cuInit(0)) {
+      problem = "no GPU can be used: cuInit failed with " + describe(result);
+    } else if (cuDeviceGetCount(&device_count) != 0 || device_count == 0) {
+      problem = "no GPU is visible";
+    }
+  }
+};
+
+/// Opened on first use, never closed.
+inline const Driver& driver() {
+  static const Driver* const opened = new Driver;
+  return *opened;
+}
 
 constexpr int kMaxDevices = 64, kForms = 2;
 constexpr size_t kIdSize = 32;
@@ -40,7 +108,8 @@ struct Kernel {
   char id[kIdSize];
   std::string name;
   std::vector<Image> images;
-  std::mutex lock;  ///< Held while a device is added.
+  std::mutex lock;         ///< Held while a device is added.
+  Kernel* next = nullptr;  ///< In the list of `Kernels`.
   std::atomic<Loaded*> loaded[kForms][kMaxDevices] = {};
 
   bool has(int form) const {
@@ -50,64 +119,37 @@ struct Kernel {
   }
 };
 
-/// All kernels by their id. Reading takes no lock: entries are only added, and a table that grew stays where it is.
+/// All kernels by their id, in lists by its hash. Reading takes no lock: kernels are only added.
 class Kernels {
  public:
   Kernel* find(const char* id) const {
-    const Table* table = table_.load(std::memory_order_acquire);
-    if (table == nullptr) return nullptr;
-    for (size_t i = hash(id);; ++i) {
-      Kernel* kernel = table->slots[i & table->mask].load(std::memory_order_acquire);
-      if (kernel == nullptr || memcmp(kernel->id, id, kIdSize) == 0) return kernel;
-    }
+    Kernel* kernel = lists_[hash(id)].load(std::memory_order_acquire);
+    while (kernel != nullptr && memcmp(kernel->id, id, kIdSize) != 0) kernel = kernel->next;
+    return kernel;
   }
 
   void add(std::unique_ptr<Kernel> kernel) {
     const std::lock_guard<std::mutex> guard(lock_);
     if (find(kernel->id) != nullptr) return;
-    Table* table = table_.load(std::memory_order_relaxed);
-    if (table == nullptr || count_ * 2 >= table->slots.size()) table = grow(table);
-    insert(table, kernel.release());
-    ++count_;
+    std::atomic<Kernel*>& first = lists_[hash(kernel->id)];
+    kernel->next = first.load(std::memory_order_relaxed);
+    first.store(kernel.release(), std::memory_order_release);
   }
 
  private:
-  struct Table {
-    explicit Table(size_t size) : mask(size - 1), slots(size) {}
-    size_t mask;
-    std::vector<std::atomic<Kernel*>> slots;
-  };
+  static constexpr int kBits = 13;
 
   static size_t hash(const char* id) {
-    size_t value;
+    uint64_t value;
     memcpy(&value, id, sizeof(value));
-    return value * 0x9E3779B97F4A7C15u >> 20;
-  }
-
-  static void insert(Table* table, Kernel* kernel) {
-    size_t i = hash(kernel->id);
-    while (table->slots[i & table->mask].load(std::memory_order_relaxed) != nullptr) ++i;
-    table->slots[i & table->mask].store(kernel, std::memory_order_release);
-  }
-
-  Table* grow(const Table* old) {
-    Table* table = new Table(old == nullptr ? 64 : old->slots.size() * 2);
-    if (old != nullptr)
-      for (const auto& slot : old->slots)
-        if (Kernel* kernel = slot.load(std::memory_order_relaxed)) insert(table, kernel);
-    table_.store(table, std::memory_order_release);
-    return table;
+    return value * 0x9E3779B97F4A7C15u >> (64 - kBits);
   }
 
   std::mutex lock_;
-  size_t count_ = 0;
-  std::atomic<Table*> table_{nullptr};
+  std::atomic<Kernel*> lists_[1 << kBits] = {};
 };
 
-inline Kernels& kernels() {
-  static Kernels* const all = new Kernels;
-  return *all;
-}
+inline Kernels& kernels = *new Kernels;  // calls may run while the process ends
 
 /// The attribute `launch` of a call.
 struct Geometry {
@@ -150,9 +192,7 @@ inline const Image* choose_image(const Kernel& kernel, int form, int arch) {
   for (const Image& image : kernel.images) {
     if (image.form != form || image.arch > arch || (image.is_exact && image.arch != arch)) continue;
     if (!image.is_ptx && image.arch / 10 != arch / 10) continue;
-    const bool better = best == nullptr || (best->is_ptx && !image.is_ptx) ||
-                        (best->is_ptx == image.is_ptx && best->arch < image.arch);
-    if (better) best = &image;
+    if (best == nullptr || std::pair(!image.is_ptx, image.arch) > std::pair(!best->is_ptx, best->arch)) best = &image;
   }
   return best;
 }
@@ -168,7 +208,7 @@ inline std::string no_image(const Kernel& kernel, int arch) {
          std::to_string(arch) + "', or leave it out to compile for the devices present";
 }
 
-/// Load a kernel into the current context, the one of `device`; null with a problem on failure.
+/// Load a kernel into the current context, which is on `device`; null with a problem on failure.
 inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, std::string* problem) {
   const Driver& cuda = driver();
   const int arch = device_attribute(device, kArchMajor) * 10 + device_attribute(device, kArchMinor);

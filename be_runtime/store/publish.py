@@ -40,7 +40,7 @@ from be_toolchain.machine.trust import NotRegularError
 _NAME = r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})"
 
 _UNFINISHED = r"(?:manifest|pruning)\.json\.[0-9a-f]{8}"
-"""Temporary files of `be_runtime.store.cache.replace_private`."""
+"""Temporary files of `be_runtime.store.cache.replace_file`."""
 
 DEAD_OWNER_AGE_S = 3600.0
 """Time to keep a dead owner's folder: a live process in a container with our host name may look dead."""
@@ -201,8 +201,8 @@ def publish(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutp
         The entry can't be written.
     """
     manifest = _describe(base, key, stage, output)
-    cache.write_private(f"{stage.entry}/{KEY}", key.to_json())
-    cache.write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
+    cache.write_file(f"{stage.entry}/{KEY}", key.to_json())
+    cache.write_file(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
     folder = key_folder(base, key.digest)
     variant = f"{folder}/{variant_name(manifest.created_ns, os.urandom(4).hex())}"
     while True:

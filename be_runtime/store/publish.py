@@ -401,9 +401,6 @@ class Building:
             raise CacheError(f"{name} was built by another machine, but not for this one: {found.problem}")
         self.entry = cache.Entry(Path(found.folder), found.manifest, built=False)
 
-    def _holder(self) -> str:
-        return builder_of(self._base, self._key.digest)
-
     def _has_come(self) -> bool:
         """Return whether the entry exists already: the lock's holder may release the lock late, or hang."""
         before, self._seen = self._seen, cache.variant_folders(self._base, self._key.digest)
@@ -417,7 +414,7 @@ class Building:
             lock_file(base, digest),
             timeout_s=timeout_s,
             on_wait=on_wait,
-            holder=self._holder,
+            holder=lambda: builder_of(base, digest),
             is_needless=self._has_come,
             flock=flock,
         ):

@@ -25,6 +25,7 @@ from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.load.identity import own_code_digest
 from be_runtime.load.obtain import say
 from be_runtime.store.artifact import resigned, unpack
+from be_runtime.store.cache import replace_file
 from be_runtime.store.eviction import EntryInfo, beyond_limits, read_key
 from be_runtime.store.examine import examine
 from be_runtime.store.folder import cache_errors
@@ -223,7 +224,6 @@ def sign(arguments: argparse.Namespace) -> Answer:
     """
     path: Path = arguments.file
     signer = read_signer(arguments.key, "--key")
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with open_regular(path) as opened:
             is_export = is_zipfile(opened)
@@ -233,13 +233,9 @@ def sign(arguments: argparse.Namespace) -> Answer:
                     if artifact.table.inputs:
                         file.add(artifact.table.inputs.digest, resigned(artifact.packed, artifact.where, signer))
         else:
-            data = resigned(read_regular(path), str(path), signer)
-            with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
-                opened.write(data)
-            temporary.replace(path)
+            replace_file(str(path), resigned(read_regular(path), str(path), signer), mode=0o666, is_new=True)
     except LoadError as error:
         raise ArgumentError(error.message, hints=error.hints) from None
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None
     return Answer(f"{path} is signed", {"file": str(path)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 import tokenize
@@ -25,6 +24,7 @@ from be_runtime.request.options import BuildRequest, CompileOptions, Language, U
 from be_runtime.ship.declaration import FILE as DECLARATION
 from be_runtime.ship.package import PackageKernels, declared_signatures, package_in
 from be_runtime.ship.package_store import Package
+from be_runtime.store.cache import replace_file
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.trust import read_regular
 
@@ -174,15 +174,11 @@ def _package_declaration(name: str, package: Package) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write a stub by one rename, unless the file is not a stub of this command."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if path.exists() and not read_regular(path).startswith(stubs.MARK.encode()):
             raise errors.ArgumentError(
                 f"{path} was not written by this command", hints=("remove it, or pass --output FILE",)
             )
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        temporary.replace(path)
+        replace_file(str(path), text.encode(errors="backslashreplace"), mode=0o666)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise errors.ArgumentError(f"{path} can't be written: {error.strerror}") from None

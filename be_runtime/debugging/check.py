@@ -233,12 +233,10 @@ def _reported(child: sanitizers.Child, record: Mapping[str, Any]) -> list[checks
     found = []
     for finding in (finding for text in reports for finding in sanitizers.read_device_report(text, child.tool)):
         symbols = [symbol for symbol in sanitizers.entry_points(finding.kernel, libraries) if symbol in called]
-        found.append(_with_kernel(finding, symbols[0]) if len(symbols) == 1 else finding)
+        kernel = symbols[0] if len(symbols) == 1 else finding.kernel
+        message = kernel + finding.message.removeprefix(finding.kernel)
+        found.append(finding._replace(kernel=kernel, message=message))
     return found
-
-
-def _with_kernel(finding: checks.Finding, kernel: str) -> checks.Finding:
-    return finding._replace(kernel=kernel, message=kernel + finding.message.removeprefix(finding.kernel))
 
 
 def _logs(child: sanitizers.Child) -> list[Path]:

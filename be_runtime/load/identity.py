@@ -16,7 +16,7 @@ from pathlib import Path
 from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, by_name, homes
 from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest
-from be_runtime.store.cache import Entry
+from be_runtime.store.cache import Entry, replace_file
 from be_runtime.store.index import Demand
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain import Toolchain, __version__
@@ -63,7 +63,8 @@ def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
     digest = _digest(f"{name},sha256={_sha256(f'{site}/{name}')}" for name in stats)
     newest_ns = max(max(now.st_mtime_ns, now.st_ctime_ns) for now in stats.values())
     if memo is not None and newest_ns < now_ns - _TICK_NS:
-        _keep(memo, json.dumps({"seen": seen, "digest": digest}))
+        with contextlib.suppress(OSError):
+            replace_file(str(memo), json.dumps({"seen": seen, "digest": digest}), mode=0o666)
     return digest
 
 
@@ -90,14 +91,6 @@ def _sha256(path: str) -> str:
 
     with open(path, "rb") as file:
         return base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode()
-
-
-def _keep(path: Path, text: str) -> None:
-    """Write a file in one step; do nothing if it can't be written."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
 
 
 Field = tuple[str, str | Sequence[str]]

@@ -6,9 +6,9 @@ import hashlib
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
@@ -101,7 +101,10 @@ def build_package(
             if module is not None:
                 part = _module_part(package.name, root, module, chosen, baseline)
             else:
-                part = _kernel_part(root, name, declared.kernels[name], chosen, baseline)
+                from be_runtime.ship.kernels import build_function
+
+                session = process.PROCESS.session()
+                part = build_function(name, declared.kernels[name], root, chosen, baseline, session)
         except BeRuntimeError as error:
             table = "kernels" if module is None else "modules"
             error.hints = (*error.hints, f"it is declared as {table}.{name} of {package.name}/kernels.toml")
@@ -177,13 +180,6 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
         stages = handlers.stages(captures_graphs=record.captures_graphs and platform_name == "CUDA")
         targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
     return Part({digest: (built.image, built.data)}, targets, modules={declared.name: record._asdict()})
-
-
-def _kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
-    """Compile a kernel."""
-    from be_runtime.ship.kernels import build_function
-
-    return build_function(name, table, root, archs, baseline, process.PROCESS.session())
 
 
 def _sources(

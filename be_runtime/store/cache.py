@@ -98,7 +98,7 @@ def look_up(base: str, digest: str) -> Lookup:
         if not verdict.problem:
             if verdict.refreshed is not None:
                 with contextlib.suppress(OSError):  # the next check hashes again
-                    replace_private(f"{folder}/{MANIFEST}", render_manifest(on_disk(verdict.refreshed)))
+                    replace_file(f"{folder}/{MANIFEST}", render_manifest(on_disk(verdict.refreshed)))
             return Lookup(folder=folder, manifest=verdict.refreshed or manifest)
         problem = problem or verdict.problem
         if verdict.damaged:
@@ -137,11 +137,11 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
     return manifest if manifest.digest == digest else None
 
 
-def replace_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
-    """Replace a file in one step; only the user can read the new one. `is_new` refuses a temporary file that exists."""
+def replace_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: bool = False) -> None:
+    """Replace a file by one rename, or leave it; `is_new` refuses a temporary file that exists."""
     fresh = f"{path}.{os.urandom(4).hex()}"
     try:
-        write_private(fresh, data, is_new=is_new)
+        write_file(fresh, data, mode=mode, is_new=is_new)
         os.rename(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -149,11 +149,11 @@ def replace_private(path: str, data: str | bytes, *, is_new: bool = False) -> No
         raise
 
 
-def write_private(path: str, data: str | bytes, *, is_new: bool = False) -> None:
-    """Write a file that only the user can read, under a name that nobody else uses."""
+def write_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: bool = False) -> None:
+    """Write a file under a name that nobody else uses; by default, only the user can read it."""
     # O_EXCL only if asked for: if a network file system loses its reply, the file is there already.
     how = os.O_EXCL if is_new else os.O_TRUNC
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
         file.write(data.encode() if isinstance(data, str) else data)
 

@@ -257,4 +257,4 @@ def _read_round(base: str) -> Round:
 
 
 def _write_round(base: str, now: Round) -> None:
-    cache.replace_private(f"{base}/{_STATE}", json.dumps(now._asdict()))
+    cache.replace_file(f"{base}/{_STATE}", json.dumps(now._asdict()))

@@ -85,7 +85,7 @@ class Imported:
         path = self._path(digest)
         with folder.cache_errors(str(path)):
             folder.make_way(str(path.parent))
-            cache.replace_private(str(path), data, is_new=True)
+            cache.replace_file(str(path), data, is_new=True)
 
     def archives(self) -> list[tuple[Path, os.stat_result]]:
         """List the files of the artifacts and their stats."""
@@ -116,7 +116,12 @@ class ExportWriter:
         with self._writing():
             self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
             self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
-            self._zip.writestr(zipfile.ZipInfo(_MARK), _FORMAT)
+        try:
+            self._write(_MARK, _FORMAT)
+        except ArgumentError as error:
+            with contextlib.suppress(ArgumentError):  # closing writes, too
+                self.__exit__(type(error))
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -135,8 +140,11 @@ class ExportWriter:
         """Add an artifact as one file, unless the export has one of the same entry."""
         if digest not in self._seen:
             self._seen.add(digest)
-            with self._writing():
-                self._zip.writestr(zipfile.ZipInfo(digest), data)
+            self._write(digest, data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        with self._writing():
+            self._zip.writestr(zipfile.ZipInfo(name), data)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

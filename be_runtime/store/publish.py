@@ -40,7 +40,7 @@ from be_toolchain.machine.trust import NotRegularError
 _NAME = r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})"
 
 _UNFINISHED = r"(?:manifest|pruning)\.json\.[0-9a-f]{8}"
-"""Temporary files of `be_runtime.store.cache.replace_private`."""
+"""Temporary files of `be_runtime.store.cache.replace_file`."""
 
 DEAD_OWNER_AGE_S = 3600.0
 """Time to keep a dead owner's folder: a live process in a container with our host name may look dead."""
@@ -201,8 +201,8 @@ def publish(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutp
         The entry can't be written.
     """
     manifest = _describe(base, key, stage, output)
-    cache.write_private(f"{stage.entry}/{KEY}", key.to_json())
-    cache.write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
+    cache.write_file(f"{stage.entry}/{KEY}", key.to_json())
+    cache.write_file(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
     folder = key_folder(base, key.digest)
     variant = f"{folder}/{variant_name(manifest.created_ns, os.urandom(4).hex())}"
     while True:
@@ -401,9 +401,6 @@ class Building:
             raise CacheError(f"{name} was built by another machine, but not for this one: {found.problem}")
         self.entry = cache.Entry(Path(found.folder), found.manifest, built=False)
 
-    def _holder(self) -> str:
-        return builder_of(self._base, self._key.digest)
-
     def _has_come(self) -> bool:
         """Return whether the entry exists already: the lock's holder may release the lock late, or hang."""
         before, self._seen = self._seen, cache.variant_folders(self._base, self._key.digest)
@@ -417,7 +414,7 @@ class Building:
             lock_file(base, digest),
             timeout_s=timeout_s,
             on_wait=on_wait,
-            holder=self._holder,
+            holder=lambda: builder_of(base, digest),
             is_needless=self._has_come,
             flock=flock,
         ):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
+from be_runtime.store.cache import replace_file
 from be_toolchain.machine.trust import LARGE, read_part
 
 _ARRAY = re.compile(r"(\w+)\[((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)\]")
@@ -240,10 +241,8 @@ def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
     """Add choices to a package's file, which is replaced by one rename."""
     path = folder / FILE
     older = read_file(path, str(path))
-    temporary = path.with_name(f".{FILE}.new")
     try:
-        temporary.write_text(render_winners(merged(older, rows)), encoding="utf-8")
-        temporary.replace(path)
+        replace_file(str(path), render_winners(merged(older, rows)), mode=0o666)
     except OSError as error:
         raise ArgumentError(f"{path} can't be written: {error.strerror}") from error
     return path

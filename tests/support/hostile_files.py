@@ -41,3 +41,14 @@ def refused_at_once(seconds: float = 5.0, most_bytes: int = 256 << 20) -> Iterat
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < most_bytes
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Make each write to a file fail, as on a full disk; Python ignores the limit's signal."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -24,6 +24,7 @@ from be_runtime.stubs import (
     render_function,
     render_stub,
 )
+from tests.support.hostile_files import full_disk
 from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -179,17 +180,12 @@ def test_what_is_told_and_refused(capsys: pytest.CaptureFixture[str]) -> None:
     check_golden(TOLD, told)
 
 
-def test_a_full_disk_leaves_the_old_stub(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_stub(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["stubs", "kernels"]) == 0
     before = Path("kernels_types.pyi").read_bytes()
-
-    def fail(_self: Path, *_: object, **__: object) -> int:
-        _self.touch()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", fail)
-    assert cli.main(["stubs", "kernels"]) == 1
-    assert "kernels_types.pyi can't be written: No space left on device" in capsys.readouterr().err
+    with full_disk():
+        assert cli.main(["stubs", "kernels"]) == 1
+    assert "kernels_types.pyi can't be written: File too large" in capsys.readouterr().err
     assert {path.name for path in Path.cwd().iterdir()} == {"kernels", "kernels_types.pyi"}
     assert Path("kernels_types.pyi").read_bytes() == before
 

@@ -27,6 +27,7 @@ from be_runtime.tune.winners import (
     parse_winners,
     render_winners,
 )
+from tests.support.hostile_files import full_disk
 
 
 def test_extents_are_rounded_up_to_powers_of_two():
@@ -120,6 +121,9 @@ def test_a_new_row_replaces_that_of_its_thing_bucket_and_device():
 
 def test_a_package_keeps_the_rows_of_other_devices(tmp_path: Path):
     winners.write_package(tmp_path, [row(64, device="NVIDIA A100", sm="8.0")])
+    with full_disk(), pytest.raises(ArgumentError, match="can't be written"):
+        winners.write_package(tmp_path, [ROW])
+    assert [each.name for each in tmp_path.iterdir()] == ["tuned.json"]
     path = winners.write_package(tmp_path, [ROW])
     assert {each["device"] for each in json.loads(path.read_text())["rows"]} == {"NVIDIA H200", "NVIDIA A100"}
     assert [each.name for each in tmp_path.iterdir()] == ["tuned.json"]

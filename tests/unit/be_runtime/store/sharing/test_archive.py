@@ -32,7 +32,7 @@ from be_runtime.store.sharing import (
 from be_runtime.store.signing import Verifier
 from tests.support.artifacts import CODE, packed, table
 from tests.support.artifacts import artifact as came
-from tests.support.hostile_files import KINDS, plant, refused_at_once
+from tests.support.hostile_files import KINDS, full_disk, plant, refused_at_once
 
 
 def digest(data: bytes) -> str:
@@ -182,6 +182,8 @@ def test_an_export_appears_when_it_is_whole_and_is_written_through_no_link(tmp_p
     path.write_bytes(b"older")
     with pytest.raises(ZeroDivisionError), ExportWriter(path):
         raise ZeroDivisionError
+    with full_disk(), pytest.raises(ArgumentError, match="can't be written: File too large"):
+        export(path)
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"older", ["kernels.be"])
     with pytest.raises(ArgumentError, match="can't be written"):
         export(tmp_path / "none" / "x")

@@ -9,10 +9,8 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.errors import BuildError
-from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.request.build_tools import BuildTools
-from be_runtime.request.options import BuildRequest
+from be_runtime import errors, own_files
+from be_runtime.request import build_tools, options
 from be_toolchain.machine.system import System
 
 
@@ -293,12 +291,12 @@ _ALIKE = 0.8
 """Least similarity of two names by `difflib.SequenceMatcher.ratio`."""
 
 
-def near_header(header: str, request: BuildRequest, tools: BuildTools, system: System) -> str:
+def near_header(header: str, request: options.BuildRequest, tools: build_tools.BuildTools, system: System) -> str:
     """Find a header on a request's search path whose name is similar to the given one; empty if there is none."""
     own = [unit.path.parent for unit in request.units if unit.path is not None]
     cuda = tools.cuda.include_dirs if tools.cuda is not None else ()
     standard = [_SYSTEM / "c++" / release for release in system.list_dir(_SYSTEM / "c++")]
-    places = [*own, *request.compile.include_paths, INCLUDE_DIR, *cuda, *standard, _SYSTEM]
+    places = [*own, *request.compile.include_paths, own_files.INCLUDE_DIR, *cuda, *standard, _SYSTEM]
     found = []
     for part in header.split("/"):
         names = {name: None for place in places for name in system.list_dir(place)}
@@ -455,13 +453,13 @@ def _near(lines: Sequence[str], start: int) -> str:
 
 
 def explained(
-    error: BuildError,
+    error: errors.BuildError,
     sources: Mapping[str, str],
     trampoline_lines: Sequence[tuple[str, int]] = (),
     *,
     is_cuda: bool,
     where: str = "",
-) -> BuildError:
+) -> errors.BuildError:
     """Return the failure with a diagnosis of its output, and with `where` at the end of its message."""
     diagnosis = diagnose(error.output, sources, trampoline_lines, is_cuda=is_cuda)
     return type(error)(

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from be_runtime.compile.flags import LinkCommand
-from be_runtime.request.build_tools import BuildTools
-from be_runtime.request.options import BuildRequest
+from be_runtime.request import build_tools, options
 from be_runtime.settings import Settings
-from be_runtime.store.cache import Cache
-from be_runtime.store.index import IMAGES
+from be_runtime.store import cache, index
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
@@ -27,7 +25,7 @@ LIBRARY = "module.so"
 
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
-FILE = f"{IMAGES}/compile_commands.json"
+FILE = f"{index.IMAGES}/compile_commands.json"
 """Name of the file, in a cache entry and in a project."""
 
 
@@ -53,13 +51,13 @@ class BuildOrder(NamedTuple):
         True to make everything again, including the files in `module_store`.
     """
 
-    request: BuildRequest
-    tools: BuildTools
+    request: options.BuildRequest
+    tools: build_tools.BuildTools
     toolchain: Toolchain
     system: System
     settings: Settings
-    toolchain_store: Cache
-    module_store: Cache
+    toolchain_store: cache.Cache
+    module_store: cache.Cache
     jobs: int | None
     verbose: bool
     force: bool

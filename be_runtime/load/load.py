@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.checks import STATE
-from be_runtime.errors import BuildError, LoadError, RegistrationError
+from be_runtime import checks, errors, settings
 from be_runtime.jax import port
-from be_runtime.load.identity import content_hash, module_key, origin_hash
+from be_runtime.load import identity, obtain
 from be_runtime.load.module import (
     BuiltLibrary,
     CompiledModule,
@@ -21,15 +20,11 @@ from be_runtime.load.module import (
     open_library,
     require_handlers,
 )
-from be_runtime.load.obtain import Attempts, find_or_build, machine_roots, say, say_output, shareable
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.build_tools import BuildTools, gather_tools
 from be_runtime.request.options import BuildRequest, LoadOptions
-from be_runtime.settings import require_jit
+from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.cache import BuildOutput, Entry
-from be_runtime.store.index import Demand, ModuleRecord, reading
-from be_runtime.store.keys import CacheKey
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 
 if TYPE_CHECKING:
@@ -42,8 +37,8 @@ class Loaded(NamedTuple):
     """A loaded module, and the entry and the key of its library."""
 
     module: CompiledModule
-    entry: Entry
-    key: CacheKey
+    entry: cache.Entry
+    key: keys.CacheKey
 
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loaded:
@@ -54,9 +49,9 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loade
     """
     toolchain, tools = resolve_tools(request, session)
     recipe = module_recipe(request, toolchain, tools, options, session)
-    attempts = Attempts(session)
+    attempts = obtain.Attempts(session)
     while attempts.should_try():
-        entry = find_or_build(
+        entry = obtain.find_or_build(
             recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
         )
         with attempts.using(entry):
@@ -83,19 +78,19 @@ class ModuleRecipe(NamedTuple):
     session: Session
     toolchain: Toolchain
     tools: BuildTools
-    key: CacheKey
+    key: keys.CacheKey
 
-    def make(self, folder: Path) -> BuildOutput:
+    def make(self, folder: Path) -> cache.BuildOutput:
         """Compile the module; this imports the compiler modules."""
-        require_jit(self.session.settings, self.request.name)
+        settings.require_jit(self.session.settings, self.request.name)
         from be_runtime.compile.make import make_module
 
         order = self.order()
         try:
             return make_module(order, folder)
-        except BuildError as error:
+        except errors.BuildError as error:
             if order.verbose:
-                say_output(error)
+                obtain.say_output(error)
             raise
 
     def order(self) -> BuildOrder:
@@ -127,7 +122,7 @@ class ModuleRecipe(NamedTuple):
         from be_runtime.compile.codegen import bind, module_contents  # a warm load has no need of it
 
         functions = module_contents(bind(self.request), self.request.language)
-        return shareable(self.key, self.session)._replace(functions=functions)
+        return obtain.shareable(self.key, self.session)._replace(functions=functions)
 
 
 def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, BuildTools]:
@@ -154,25 +149,25 @@ def module_recipe(
     A process that shares its modules adds flags that keep folders of this machine out of the library. A module with
     line information names the folder of its source, so it is not shared.
     """
-    key = module_key(request, tools, toolchain)
+    key = identity.module_key(request, tools, toolchain)
     if session.settings.shares and not request.compile.line_info:
         from be_runtime.store.sharing import key_roots, naming_flags
 
-        flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
+        flags = naming_flags(key_roots(key, obtain.machine_roots(session.system)), is_cuda=request.language == "cuda")
         request = request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
-        key = module_key(request, tools, toolchain)
+        key = identity.module_key(request, tools, toolchain)
     return ModuleRecipe(request, options, session, toolchain, tools, key)
 
 
 def open_module(
-    entry: Entry, key: CacheKey, request: BuildRequest, options: LoadOptions, session: Session
+    entry: cache.Entry, key: keys.CacheKey, request: BuildRequest, options: LoadOptions, session: Session
 ) -> CompiledModule:
     """Load the library of an entry."""
     if options.verbose or session.settings.verbose:
         _say_origin(entry, key, session)
     artifact = entry.artifact()
-    record = ModuleRecord.read(artifact.table.modules.get(request.name, {}), artifact.where)
-    record = record._replace(content=content_hash(key, entry), origin=origin_hash(key, entry))
+    record = index.ModuleRecord.read(artifact.table.modules.get(request.name, {}), artifact.where)
+    record = record._replace(content=identity.content_hash(key, entry), origin=identity.origin_hash(key, entry))
     made = describe_module(request.name, record, artifact)
     opened = open_library(made.path)
     if entry.manifest.made.source:
@@ -184,14 +179,14 @@ def open_module(
     )
 
 
-def _say_origin(entry: Entry, key: CacheKey, session: Session) -> None:
+def _say_origin(entry: cache.Entry, key: keys.CacheKey, session: Session) -> None:
     """Report whether the module was in the cache, or the reason for its build."""
     if not entry.built:
-        say(f"{key.name}: from the cache, {entry.path}")
+        obtain.say(f"{key.name}: from the cache, {entry.path}")
     elif entry.reason:
         differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
         source = entry.manifest.made.source
-        say(f"{key.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
+        obtain.say(f"{key.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
 
 
 class SourceRebuilder:
@@ -201,7 +196,7 @@ class SourceRebuilder:
         self._request, self._options, self._session = request, options, session
         self._checked: CompiledModule | None = None
 
-    def build(self, wanted: Demand) -> BuiltLibrary:
+    def build(self, wanted: index.Demand) -> BuiltLibrary:
         """Return the library for the requested machines, see `portable_request`."""
         from be_runtime.load.identity import portable_request
 
@@ -225,7 +220,7 @@ class SourceRebuilder:
             plain = self._options._replace(auto_register=False, force_rebuild=False)
             try:
                 self._checked = load(self._request._replace(compile=compiled), plain, self._session).module
-            except (BuildError, LoadError) as error:
+            except (errors.BuildError, errors.LoadError) as error:
                 error.hints += (
                     "checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",
                 )
@@ -235,20 +230,20 @@ class SourceRebuilder:
 
 def build_library(
     request: BuildRequest, options: LoadOptions, session: Session, baseline: str
-) -> tuple[BuiltLibrary, str, Entry]:
+) -> tuple[BuiltLibrary, str, cache.Entry]:
     """Return the bytes of a request's library, from the cache or built now, its table of functions, and its entry."""
     from be_runtime.store.images import read_image
 
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
-    attempts = Attempts(session)
+    attempts = obtain.Attempts(session)
     while attempts.should_try():
-        entry = find_or_build(
+        entry = obtain.find_or_build(
             recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
         )
         with attempts.using(entry):
             artifact = entry.artifact()
             data = read_image(artifact.path(artifact.table.image))
-            record = ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
+            record = index.ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
     image = artifact.table.images[record.image]._replace(size=len(data), baseline=baseline)
     return BuiltLibrary(image, data, record.contents()), record.functions, entry
 
@@ -261,15 +256,15 @@ def report_module(
     from be_runtime.report import report_build
 
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
-    key = CacheKey("report-loops" if loops else "report", recipe.key.fields)
+    key = keys.CacheKey("report-loops" if loops else "report", recipe.key.fields)
     sources = {source.name for unit in request.units for source in unit.sources} if loops else set[str]()
-    attempts = Attempts(session)
+    attempts = obtain.Attempts(session)
     while attempts.should_try():
         entry = session.module_store.get(key)
         if entry is None:
             with session.module_store.building(key, lock_timeout_s=session.settings.lock_timeout_s) as building:
                 if building.entry is None:
-                    require_jit(session.settings, request.name)
+                    settings.require_jit(session.settings, request.name)
                     building.publish(measure_build(recipe.order(), building.folder, loops=loops))
             entry = building.entry
             assert entry is not None, "a build publishes its entry"
@@ -278,7 +273,7 @@ def report_module(
     return report
 
 
-def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> ModuleDescription:
+def describe_module(name: str, record: index.ModuleRecord, artifact: Artifact) -> ModuleDescription:
     """Return the description of a module of an artifact.
 
     Raises
@@ -286,7 +281,7 @@ def describe_module(name: str, record: ModuleRecord, artifact: Artifact) -> Modu
     LoadError
         The artifact is damaged.
     """
-    with reading(artifact.where):
+    with index.reading(artifact.where):
         return ModuleDescription(
             name=name,
             language=record.language,
@@ -320,11 +315,11 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
     handlers: dict[str, Callable[[], object]] = {
         name: partial(info.get_handler, function) for name, function in names.items()
     }
-    if (mode := info.mode or STATE.everywhere) is not None:
+    if (mode := info.mode or checks.STATE.everywhere) is not None:
         handlers = {name: partial(mode.front, name, info.platform, make) for name, make in handlers.items()}
     try:
         registry.add(targets, handlers, by_name=True)
-    except RegistrationError as error:
+    except errors.RegistrationError as error:
         error.hints += hints
         raise
     if faulthandler.is_enabled():

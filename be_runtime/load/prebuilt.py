@@ -18,11 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime import errors, own_files
-from be_runtime.checks import CheckedMode
+from be_runtime import checks, errors, own_files
 from be_runtime.jax import port
-from be_runtime.load.identity import content_hash, origin_hash, own_code_digest, request_fields
-from be_runtime.load.load import describe_module, register_names
+from be_runtime.load import identity, load
 from be_runtime.load.module import BuiltLibrary, CompiledModule, ModuleDescription, ModuleInfo
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import BuildRequest, LoadOptions
@@ -83,7 +81,7 @@ class PrebuiltQuery(NamedTuple):
 
 def prebuilt_query(request: BuildRequest) -> PrebuiltQuery:
     """Return the key and folders that find the prebuilt module of a request. Pure."""
-    return _query_of(keys.make_key(_MODULE, *request_fields(request)))
+    return _query_of(keys.make_key(_MODULE, *identity.request_fields(request)))
 
 
 def _query_of(key: keys.CacheKey) -> PrebuiltQuery:
@@ -152,8 +150,8 @@ class PrebuiltFolder(NamedTuple):
                 for file in entry.manifest.dependencies.records
                 if (name := _source_name(Path(file.path), wanted))
             },
-            content=content_hash(key, entry),
-            origin=origin_hash(key, entry),
+            content=identity.content_hash(key, entry),
+            origin=identity.origin_hash(key, entry),
             request=wanted.key.to_json(),
         )
         table = artifact.table._replace(modules={key.name: record._asdict()})
@@ -260,7 +258,7 @@ def _cached(store: Cache) -> Iterator[tuple[keys.CacheKey, Entry]]:
     for info in store.entries():
         if info.kind == _MODULE:
             key = read_key(info.path)
-            entry = store.get(key) if key and key.texts("generator") == (own_code_digest(),) else None
+            entry = store.get(key) if key and key.texts("generator") == (identity.own_code_digest(),) else None
             if key and entry:
                 yield key, entry
 
@@ -338,7 +336,7 @@ def load_prebuilt(
     record = index.ModuleRecord.read(artifact.table.modules[request.name], artifact.where)
     captures = options.allow_cuda_graph
     module = open_prebuilt(request.name, record, artifact, registry, captures_graphs=captures, mode=options.mode)
-    register_names(module, request, options, registry)
+    load.register_names(module, request, options, registry)
     return module
 
 
@@ -349,7 +347,7 @@ def open_prebuilt(
     registry: Registry,
     *,
     captures_graphs: bool,
-    mode: CheckedMode | None = None,
+    mode: checks.CheckedMode | None = None,
 ) -> CompiledModule:
     """Load a module that was built ahead of time, without registering its targets.
 
@@ -358,7 +356,7 @@ def open_prebuilt(
     LoadError
         It is damaged, or not for this machine.
     """
-    made = describe_module(name, record, artifact)
+    made = load.describe_module(name, record, artifact)
     library = artifact.library(record.image)
     remaker = PrebuiltRebuilder(made, artifact.table.images[record.image], library)
     return CompiledModule(ModuleInfo(made, library, registry, remaker, captures_graphs=captures_graphs, mode=mode))

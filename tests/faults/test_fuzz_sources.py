@@ -14,9 +14,7 @@ from be_runtime.call.signature import read_signature
 from be_runtime.compile.codegen import Binding, render_unit
 from be_runtime.errors import BeRuntimeError
 from be_runtime.kernels.raw_compiler import parse_name, read_prototype
-from be_runtime.signature import SourceText
-from be_runtime.signature.discovery import discover
-from be_runtime.signature.grammar import parse_spec, render_spec
+from be_runtime.signature import SourceText, discovery, grammar
 from tests.faults.fuzzing import CPP, LARGEST, arg_spec, judge, source, time_limit, wanted_functions
 from tests.support.faults import FIRST_SEED, Tallies, chance, effort, longer, seeds
 from tests.support.large_sources import SOURCES, measure
@@ -34,7 +32,7 @@ KERNELS = 10
 
 def generate(text: str, functions: Any) -> None:
     """Find the entry points and write what calls them, as a build does."""
-    entries = discover([SourceText(name="k.cu", text=text)], functions)
+    entries = discovery.discover([SourceText(name="k.cu", text=text)], functions)
     bindings = [Binding(entry=entry, symbol=f"m_{entry.name}", export=entry.name) for entry in entries]
     for language in ("cpp", "cuda"):
         assert render_unit("", "m", bindings, language=language)
@@ -108,8 +106,8 @@ TEXT = "void f(const BE::Tensor x, const BE::Tensor w, BE::Tensor y, int n, floa
 
 
 def read_back(tokens: list[str]) -> None:
-    params = parse_spec(tokens, function="f")
-    again = parse_spec(render_spec(params), function="f")
+    params = grammar.parse_spec(tokens, function="f")
+    again = grammar.parse_spec(grammar.render_spec(params), function="f")
     assert repr(again) == repr(params), "another spec is read back"  # repr: a default may be nan
 
 
@@ -121,6 +119,6 @@ def test_any_spec(seed: int, tally: Tallies):
             tokens = arg_spec(rng)
             specs.notes["taken"] += judge(specs, OURS, read_back, tokens)
             if specs.tried % OTHERS == 0:
-                judge(specs, OURS, discover, [SourceText(name="k.cu", text=TEXT)], {"f": tokens})
+                judge(specs, OURS, discovery.discover, [SourceText(name="k.cu", text=TEXT)], {"f": tokens})
                 judge(specs, OURS, read_signature, "f", " ".join(tokens), ("x", "w", "y"))
     specs.check()

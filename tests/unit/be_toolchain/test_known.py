@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain.known import fatbin, versions
-from be_toolchain.known.fatbin import Image, main, render_fatbin
-from be_toolchain.known.layouts import normalize, parse_dist_info, parse_dist_infos, parse_requirement
+from be_toolchain.known import fatbin, layouts, versions
 from be_toolchain.values import HostLimits
 
 GCC = """Using built-in specs.
@@ -118,8 +116,8 @@ def test_a_number_that_no_release_has_is_none(define: str):
     ],
 )
 def test_a_record_s_name(name: str, row: tuple[str, str] | None):
-    assert parse_dist_info(name) == row
-    assert parse_dist_infos((name, "lib")) == (dict([row]) if row else {})
+    assert layouts.parse_dist_info(name) == row
+    assert layouts.parse_dist_infos((name, "lib")) == (dict([row]) if row else {})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,7 @@ def test_a_record_s_name(name: str, row: tuple[str, str] | None):
     ],
 )
 def test_a_name_and_a_version_have_one_spelling(version: str, normalized: str):
-    assert normalize("NVIDIA__Cuda.nvcc", version) == ("nvidia-cuda-nvcc", normalized)
+    assert layouts.normalize("NVIDIA__Cuda.nvcc", version) == ("nvidia-cuda-nvcc", normalized)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +146,7 @@ def test_a_name_and_a_version_have_one_spelling(version: str, normalized: str):
     ],
 )
 def test_a_requirement(text: str, row: tuple[str, str] | None):
-    found = parse_requirement(text)
+    found = layouts.parse_requirement(text)
     assert (found and (found.name, str(found.specifier))) == row
 
 
@@ -165,7 +163,7 @@ def cubin(*, compat: bytes = b"", abi: int = 7) -> bytes:
     return bytes(header) + bytes(64) + section + compat
 
 
-BOTH = render_fatbin((Image("elf", "90", cubin()), Image("ptx", "90", PTX)))
+BOTH = fatbin.render_fatbin((fatbin.Image("elf", "90", cubin()), fatbin.Image("ptx", "90", PTX)))
 
 
 def parts(made: bytes) -> list[tuple[int, ...]]:
@@ -190,13 +188,13 @@ def test_a_fat_binary_holds_machine_code_and_ptx():
     assert BOTH[80 : 80 + 192] == cubin()
     assert BOTH.endswith(PTX + bytes(48 - len(PTX)))
     for arch, number, flags in (("90a", 90, 0x100011), ("120f", 120, 0x200011)):
-        (row,) = parts(render_fatbin((Image("elf", arch, cubin()),)))
+        (row,) = parts(fatbin.render_fatbin((fatbin.Image("elf", arch, cubin()),)))
         assert row[6:] == (number, flags), "suffixes are flags"
 
 
 def test_compatibility_rows_are_options_from_sm_100_on():
     data = cubin(compat=bytes.fromhex("02020100 02050500"), abi=8)
-    made = render_fatbin((Image("elf", "100", data), Image("elf", "90", data)))
+    made = fatbin.render_fatbin((fatbin.Image("elf", "100", data), fatbin.Image("elf", "90", data)))
     assert [row[1:6] for row in parts(made)] == [(80, 200, 64, 8, 1), (64, 200, 0, 8, 1)]
     assert [row[-1] for row in parts(made)] == [0x1000011, 0x11]
     assert made[80:96] == struct.pack("<II", 72, 8) + bytes.fromhex("0002020100020505")
@@ -205,14 +203,14 @@ def test_compatibility_rows_are_options_from_sm_100_on():
 @pytest.mark.parametrize(
     ("image", "words"),
     [
-        (Image("elf", "90", PTX), "not a 64-bit"),
-        (Image("ptx", "90", b"// nothing"), r"no \.version"),
-        (Image("ptx", "sm_90", PTX), "not an architecture"),
+        (fatbin.Image("elf", "90", PTX), "not a 64-bit"),
+        (fatbin.Image("ptx", "90", b"// nothing"), r"no \.version"),
+        (fatbin.Image("ptx", "sm_90", PTX), "not an architecture"),
     ],
 )
-def test_what_is_no_image_is_refused(image: Image, words: str):
+def test_what_is_no_image_is_refused(image: fatbin.Image, words: str):
     with pytest.raises(ValueError, match=words):
-        render_fatbin((image,))
+        fatbin.render_fatbin((image,))
 
 
 def test_the_program_takes_what_clang_says(tmp_path: Path):
@@ -235,5 +233,5 @@ def test_the_program_takes_what_clang_says(tmp_path: Path):
     ],
 )
 def test_the_program_says_what_is_wrong(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
-    assert main(arguments) == 1
+    assert fatbin.main(arguments) == 1
     assert words in capsys.readouterr().err

@@ -12,10 +12,8 @@ import pytest
 import be_runtime
 from be_runtime import LoadError
 from be_runtime.jax import exporting
-from be_runtime.ship.build import build_package
-from be_runtime.ship.package import package_in
-from be_runtime.store.artifact import unpack
-from be_runtime.store.index import render_index
+from be_runtime.ship import build, package
+from be_runtime.store import artifact, index
 from be_toolchain.arch import Arch
 from tests.support.cuda import ARCH
 
@@ -25,7 +23,7 @@ from tests.support.gpu_program import gpu_function
 
 
 def table(path: Path) -> Any:
-    return json.loads(render_index(unpack(path.read_bytes(), str(path)).table))
+    return json.loads(index.render_index(artifact.unpack(path.read_bytes(), str(path)).table))
 
 
 def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: Path):
@@ -70,7 +68,7 @@ def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path
     function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
     path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")
     found = table(path)
-    program = unpack(path.read_bytes(), str(path)).image(found["program"]["image"])
+    program = artifact.unpack(path.read_bytes(), str(path)).image(found["program"]["image"])
     text = jax.export.deserialize(bytearray(program)).mlir_module()
     (target,), (kernel,) = found["targets"], found["kernels"]
     assert {arch for image in found["images"].values() for arch in image["archs"]} == {str(Arch.parse(ARCH))}
@@ -94,7 +92,7 @@ def test_a_package_in_a_folder_with_a_space_in_its_name(tmp_path: Path):
     (root / "kernels.toml").write_text('[modules.ops]\nsources = "ops.cu"')
     (root / "factor.h").write_text("#define FACTOR 2\n")
     (root / "ops.cu").write_text(OPS)
-    built = build_package(package_in(root), archs=[ARCH])
+    built = build.build_package(package.package_in(root), archs=[ARCH])
     (image,) = (built.folder / "images").iterdir()
     assert list(built.table.modules) == ["ops"]
     assert str(tmp_path).encode() not in image.read_bytes()

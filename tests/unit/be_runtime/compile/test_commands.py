@@ -12,30 +12,24 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.compile import flags, graph
-from be_runtime.compile.clang import Packer, split_clang, translate
-from be_runtime.compile.codegen import bind
-from be_runtime.compile.flags import link_flags
-from be_runtime.compile.graph import CudaCompiler, cuda_compiler
+from be_runtime.compile import clang, codegen, flags, graph
 from be_runtime.compile.plan import BuildPlan, Edge, UnitBuild, files_named, unit_files
 from be_runtime.load.identity import portable_request
 from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.signature import SourceText
 from be_runtime.store.index import Demand
-from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.arch import parse_archs
-from be_toolchain.values import CudaToolkit, HostCompiler
+from be_toolchain import ToolchainRequest, arch, resolve, values
 from tests.support.machines import MemorySystem
 from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden, edges_text, shell_text
 
 GOLDEN = Path(__file__).parent / "golden"
-CXX = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
+CXX = values.HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
 INCLUDES = ["-I", "/ours"]
 
 
 @cache
-def toolkit_of(kind: str) -> CudaToolkit:
+def toolkit_of(kind: str) -> values.CudaToolkit:
     machine = MemorySystem(environ={"PATH": "/usr/bin:/usr/local/cuda/bin", "HOME": "/home/ada"})
     if kind == "nvcc":
         machine.gxx("/usr/bin/g++")
@@ -48,10 +42,10 @@ def toolkit_of(kind: str) -> CudaToolkit:
     return found
 
 
-def compiler(kind: str, archs: str = "8.0,9.0a", **changed: Any) -> CudaCompiler:
+def compiler(kind: str, archs: str = "8.0,9.0a", **changed: Any) -> graph.CudaCompiler:
     toolkit = toolkit_of(kind)
     toolkit = toolkit._replace(compiler=toolkit.compiler._replace(**changed))
-    return cuda_compiler(BuildTools(toolkit.host_compiler, toolkit, parse_archs(archs), Path("/jaxlib")))
+    return graph.cuda_compiler(BuildTools(toolkit.host_compiler, toolkit, arch.parse_archs(archs), Path("/jaxlib")))
 
 
 def words(make: Callable[..., Iterable[str] | None], *arguments: Any) -> str:
@@ -111,7 +105,7 @@ NVCC_FLAGS = [
 
 
 def test_nvcc_s_flags_as_clang_takes_them_or_why_not():
-    lines = (f"{given}\n  {words(translate, shlex.split(given))}\n" for given in NVCC_FLAGS)
+    lines = (f"{given}\n  {words(clang.translate, shlex.split(given))}\n" for given in NVCC_FLAGS)
     check_golden(GOLDEN / "clang_flags.txt", "".join(lines))
 
 
@@ -124,10 +118,10 @@ SIDES: list[dict[str, Any]] = [
 
 def test_clang_compiles_both_sides_at_once_and_they_meet_in_the_object():
     """Each side is told what is its own, and both the same id."""
-    packer, text = Packer("/py/python", "/py/fatbin.py", "/usr/bin/objcopy"), ""
+    packer, text = clang.Packer("/py/python", "/py/fatbin.py", "/usr/bin/objcopy"), ""
     for options in SIDES:
         command = compiler("clang", "8.0,9.0").command(CompileOptions(**options), INCLUDES)
-        build = split_clang(command, files_named("m", "cuda"), "/cuda/bin/ptxas", packer)
+        build = clang.split_clang(command, files_named("m", "cuda"), "/cuda/bin/ptxas", packer)
         assert [(file.path, file.text) for file in build.files] == [("obj/m.o.placeholder", "placeholder")]
         text += f"=== {options}\n{edges_text(build.edges)}"
     check_golden(GOLDEN / "clang_sides.txt", text)
@@ -166,7 +160,7 @@ def test_libraries_are_found_by_the_linker_and_by_the_loader():
     text = ""
     for given, folders, library_dirs in LINKS:
         listed = defaultdict(tuple, {Path(folder): tuple(names.split()) for folder, names in folders.items()})
-        found = link_flags(given.split(), [Path(each) for each in library_dirs.split()], listed.__getitem__)
+        found = flags.link_flags(given.split(), [Path(each) for each in library_dirs.split()], listed.__getitem__)
         text += f"{given}, {folders}, {library_dirs}\n  {shlex.join(found)}\n"
     for toolkit, ldflags in ((None, ("-lm",)), (None, ("-fsanitize=address",)), (toolkit_of("nvcc"), ())):
         command = flags.link(CXX, toolkit, ldflags, [Path("/cuda/lib")], lambda path: ())
@@ -184,7 +178,7 @@ def units_of(*stems: str, inline: bool = False) -> tuple[BuildRequest, dict[str,
         Unit(stem, (SourceText(f"/{stem}.cc", source),), None if inline else Path(f"/src/{stem}.cc")) for stem in stems
     )
     request = BuildRequest("m", "cpp", given, None, CompileOptions())
-    return request, graph.plan_units(request, bind(request), graph.compile_command(request, TOOLS))
+    return request, graph.plan_units(request, codegen.bind(request), graph.compile_command(request, TOOLS))
 
 
 def plan_of(*stems: str, handler: str | None = None, inline: bool = False) -> BuildPlan:
@@ -245,7 +239,7 @@ def test_files_of_a_build_have_plain_names_of_their_own(stems: tuple[str, ...]):
 def test_the_compilers_phases_take_the_place_of_the_whole_command():
     request, whole = units_of("a", "b")
     phases = UnitBuild(whole["a"].unit, whole["b"].edges)
-    units = graph.plan_units(request, bind(request), ("c++",), {"a": phases})
+    units = graph.plan_units(request, codegen.bind(request), ("c++",), {"a": phases})
     assert (units["a"].edges, units["a"].files) == (phases.edges, whole["a"].files)
     assert units["b"].edges[0].argv[0] == units["a"].command[0] == "c++"
 

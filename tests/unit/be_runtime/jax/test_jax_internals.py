@@ -19,9 +19,7 @@ from jax._src.custom_partitioning_sharding_rule import SdyShardingRule
 from packaging.version import Version
 
 import be_runtime
-from be_runtime.jax import internals
-from be_runtime.jax.coordination import JobStore, JobStoreError, find_job_store
-from be_runtime.jax.fault_names import FaultNames
+from be_runtime.jax import coordination, fault_names, internals
 from tests.support.runtime import run_python
 
 JAX = Version(jax.__version__)
@@ -86,12 +84,12 @@ def test_values_vary_alike_outside_of_shard_map():
     assert internals.varying(jax.typeof(one)) == frozenset()
 
 
-def store(error: str = "") -> JobStore:
+def store(error: str = "") -> coordination.JobStore:
     """The store of a client whose calls may end in an error."""
     client = Mock(**{"blocking_key_value_get_bytes.return_value": b"value"})
     if error:
         client.key_value_set_bytes.side_effect = client.blocking_key_value_get_bytes.side_effect = RuntimeError(error)
-    return JobStore(client, 0)
+    return coordination.JobStore(client, 0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,7 @@ def test_a_job_of_several_processes_has_a_store_and_what_is_not_as_expected_is_n
     known = {"client": Mock(), "process_id": 1, "num_processes": 2, **(state or {})}
     module = SimpleNamespace() if state is None else SimpleNamespace(global_state=SimpleNamespace(**known))
     monkeypatch.setitem(sys.modules, "jax._src.distributed", module)
-    found = find_job_store()
+    found = coordination.find_job_store()
     assert (found and found.process) == process
 
 
@@ -122,7 +120,7 @@ def test_what_errors_mean():
     assert store().get("a", 1.0) == b"value"
     assert not store("ALREADY_EXISTS: key a").put("a", b"")
     assert store("DEADLINE_EXCEEDED: a").get("a", 1.0) is None
-    with pytest.raises(JobStoreError, match=r"^UNAVAILABLE: no connection$"):
+    with pytest.raises(coordination.JobStoreError, match=r"^UNAVAILABLE: no connection$"):
         store("UNAVAILABLE: no connection\nmore").put("a", b"")
 
 
@@ -132,7 +130,7 @@ def told(library: Mock) -> dict[int, str]:
 
 
 def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
-    names, library = FaultNames(), Mock()
+    names, library = fault_names.FaultNames(), Mock()
     names.add_line("k.f")
     names.add_code("k.f", 16, library)
     first = told(library)[16]
@@ -146,7 +144,7 @@ def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
 
 
 def test_a_kernel_without_calls_has_its_name_and_one_with_many_the_first_lines():
-    names, library = FaultNames(), Mock()
+    names, library = fault_names.FaultNames(), Mock()
     names.add_code("k.f", 16, library)
     assert told(library) == {16: "k.f"}
     calls = "\n".join(["names.add_line('k.f')"] * 20)

@@ -16,15 +16,12 @@ from unittest.mock import Mock, call
 import pytest
 
 import be_runtime
+from be_runtime import errors, settings
 from be_runtime.call.function import KernelFunction
-from be_runtime.errors import CacheError, LoadError, RegistrationError
 from be_runtime.load.module import OWN, CompiledModule, ModuleDescription, ModuleInfo, Rebuilder
 from be_runtime.load.obtain import Attempts
 from be_runtime.load.registry import Registry, Session, Target
-from be_runtime.settings import Settings
-from be_runtime.store.cache import BuildOutput, Cache, Entry
-from be_runtime.store.index import Handlers
-from be_runtime.store.keys import make_key
+from be_runtime.store import cache, index, keys
 from be_toolchain.machine.local_system import LocalSystem
 
 
@@ -56,7 +53,7 @@ def test_targets_are_handed_over_once_and_their_handlers_not_made_again(registry
 
 def test_other_content_registers_nothing_at_all(registry: Registry, jax: Mock):
     add(registry, "other", "m.b")
-    with pytest.raises(RegistrationError, match=r"'m\.b' is already registered for cpu") as caught:
+    with pytest.raises(errors.RegistrationError, match=r"'m\.b' is already registered for cpu") as caught:
         add(registry, "one", "m.a", "m.b", "m.c")
     assert (registry.names(), jax.call_count) == (("m.b",), 1)
     assert caught.value.hints
@@ -68,7 +65,7 @@ def test_what_can_t_be_made_or_jax_refuses_registers_nothing_at_all(registry: Re
         registry.add(targets, {"m.a": lambda: "handler", "m.b": lambda: 1 / 0})
     assert not jax.called
     jax.side_effect = RuntimeError("Duplicate FFI handler registration")
-    with pytest.raises(RegistrationError, match=r"JAX refuses .*'m\.b'.*Duplicate"):
+    with pytest.raises(errors.RegistrationError, match=r"JAX refuses .*'m\.b'.*Duplicate"):
         add(registry, "one", "m.b")
     assert not registry.names()
 
@@ -99,38 +96,38 @@ def test_while_a_watch_is_on_names_keep_their_first_content_and_other_targets_ha
     assert {name: registry.get(name)[0].content for name in REGISTERED} == REGISTERED
     add(registry, "one", "m.f", by_name=True)
     assert keep_first.call_count == 1, "the first content again"
-    with pytest.raises(RegistrationError, match="already registered"):
+    with pytest.raises(errors.RegistrationError, match="already registered"):
         add(registry, "two", "be.0123")
 
 
 REGISTERED = {"m.f": "one", "be.0123": "one", "m.g": "two"}
 
 
-KEY = make_key("module", ("name", "kernels"))
+KEY = keys.make_key("module", ("name", "kernels"))
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
     return Session(
         system=LocalSystem(),
-        settings=Settings.from_environ({}),
-        cache=Cache(tmp_path / "cache"),
-        module_store=Cache(tmp_path / "cache"),
+        settings=settings.Settings.from_environ({}),
+        cache=cache.Cache(tmp_path / "cache"),
+        module_store=cache.Cache(tmp_path / "cache"),
         record_dir=tmp_path / "cache" / "toolchain",
         registry=Registry(lambda name, handler, platform: None),
     )
 
 
-def build(staging: Path) -> BuildOutput:
+def build(staging: Path) -> cache.BuildOutput:
     (staging / "text").write_text("made")
-    return BuildOutput(outputs=("text",))
+    return cache.BuildOutput(outputs=("text",))
 
 
-def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = False) -> str:
+def use_built(session: Session, use: Callable[[cache.Entry], str], *, force: bool = False) -> str:
     return use_attempts(session, use, lambda _anew: session.module_store.get_or_build(KEY, build, force=force))
 
 
-def use_attempts(session: Session, use: Callable[[Entry], str], find: Callable[[bool], Entry]) -> str:
+def use_attempts(session: Session, use: Callable[[cache.Entry], str], find: Callable[[bool], cache.Entry]) -> str:
     attempts = Attempts(session)
     while attempts.should_try():
         entry = find(attempts.must_rebuild)
@@ -139,14 +136,14 @@ def use_attempts(session: Session, use: Callable[[Entry], str], find: Callable[[
     return used
 
 
-def read(entry: Entry) -> str:
+def read(entry: cache.Entry) -> str:
     return entry.output("text").read_text()
 
 
 def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_again(session: Session):
     built = []
 
-    def read_too_late(entry: Entry) -> str:
+    def read_too_late(entry: cache.Entry) -> str:
         built.append(entry.built)
         if len(built) <= 2:
             session.module_store.clear()
@@ -156,7 +153,7 @@ def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_
     assert built == [True, True, True]
 
 
-@pytest.mark.parametrize("error", [LoadError("no such symbol"), FileNotFoundError("of another's")])
+@pytest.mark.parametrize("error", [errors.LoadError("no such symbol"), FileNotFoundError("of another's")])
 def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session, error: Exception):
     use = Mock(side_effect=error)
     with pytest.raises(type(error)):
@@ -164,16 +161,16 @@ def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session
     assert use.call_count == 1
 
 
-@pytest.mark.parametrize("error", [KeyError("images.json"), LoadError("file too short"), RecursionError()])
+@pytest.mark.parametrize("error", [KeyError("images.json"), errors.LoadError("file too short"), RecursionError()])
 def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
     session: Session, error: Exception, capsys: pytest.CaptureFixture[str]
 ):
-    def use(entry: Entry) -> str:
+    def use(entry: cache.Entry) -> str:
         if entry.manifest.made.source:
             raise error
         return read(entry)
 
-    def find(anew: bool) -> Entry:
+    def find(anew: bool) -> cache.Entry:
         if anew:
             return session.module_store.get_or_build(KEY, build, force=True)
         return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
@@ -183,25 +180,25 @@ def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
 
 
 def test_an_entry_that_is_removed_again_and_again_is_the_caches_error(session: Session):
-    def read_too_late(entry: Entry) -> str:
+    def read_too_late(entry: cache.Entry) -> str:
         session.module_store.clear()
         return read(entry)
 
-    with pytest.raises(CacheError, match="was removed before it was loaded, 5 times"):
+    with pytest.raises(errors.CacheError, match="was removed before it was loaded, 5 times"):
         use_built(session, read_too_late)
 
 
 def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_limits(session: Session):
-    def large(staging: Path) -> BuildOutput:
+    def large(staging: Path) -> cache.BuildOutput:
         (staging / "large").touch()
         os.truncate(staging / "large", 2 * 2**20)
-        return BuildOutput(outputs=("large",))
+        return cache.BuildOutput(outputs=("large",))
 
     both = (session.cache, session.toolchain_store)
     for store in both:
-        old = store.get_or_build(make_key("module", ("name", "old")), large)
+        old = store.get_or_build(keys.make_key("module", ("name", "old")), large)
         os.utime(old.path / "manifest.json", (time.time() - 600,) * 2)
-        store.get_or_build(make_key("module", ("name", "new")), build)
+        store.get_or_build(keys.make_key("module", ("name", "new")), build)
     limited = session._replace(settings=session.settings._replace(cache_max_size_mib=1))
     for _ in range(2):  # one finds out how large the cache is, the next removes what is too much
         use_built(limited, read, force=True)
@@ -224,7 +221,7 @@ def unused(*_: Any) -> Any:
 
 def module(*names: str) -> CompiledModule:
     more: dict[str, Any] = {"spec": ("arg", "ret"), "names": ("x", "y")}
-    functions = {name: Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
+    functions = {name: index.Handlers(f"be_ffi_{name}", f"be_graph_{name}", **more) for name in names}
     made = ModuleDescription("ops", "cpp", Path("/m.so"), functions, "content", "origin")
     info = ModuleInfo(made, ctypes.CDLL(None), Registry(unused), Mock(Rebuilder), captures_graphs=True)
     return CompiledModule(info)

@@ -10,27 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.errors import CacheError
+from be_runtime import errors, own_files
 from be_runtime.load import identity, prebuilt
-from be_runtime.load.identity import module_key
-from be_runtime.load.prebuilt import PrebuiltFolder
-from be_runtime.own_files import ABI
-from be_runtime.request.arguments import cuda_request, inline_units
-from be_runtime.request.build_tools import BuildTools
-from be_runtime.request.options import BuildRequest, CompileOptions, Unit
+from be_runtime.request import arguments, build_tools, options
 from be_runtime.signature import SourceText
-from be_runtime.store.artifact import Artifact, keep_library
-from be_runtime.store.cache import BuildOutput, Cache, Entry
-from be_runtime.store.eviction import EntryInfo
+from be_runtime.store import artifact, cache, eviction, keys
 from be_runtime.store.index import IMAGES, INDEX, CodeImage, Handlers, ModuleRecord, render_contents, serves
-from be_runtime.store.keys import CacheKey
-from be_toolchain.arch import parse_archs
-from be_toolchain.values import HostCompiler, Toolchain
+from be_toolchain import arch, values
 from tests.support.accounts import STRANGER, needs_root, open_place
 
 __all__ = ["open_place"]  # a fixture
 
-REQUEST = cuda_request("kernels", inline_units("kernels", "void f();", "sources"), None)
+REQUEST = arguments.cuda_request("kernels", arguments.inline_units("kernels", "void f();", "sources"), None)
 prebuilt_query = prebuilt.prebuilt_query
 KEY = prebuilt_query(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
@@ -38,12 +29,12 @@ FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 Fill = Callable[..., Path]
 
 
-def find(folder: Path, wanted: prebuilt.PrebuiltQuery = KEY, archs: str = "") -> Artifact | None:
-    return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).get(wanted)
+def find(folder: Path, wanted: prebuilt.PrebuiltQuery = KEY, archs: str = "") -> artifact.Artifact | None:
+    return prebuilt.PrebuiltFolder(folder, arch.parse_archs(archs) if archs else ()).get(wanted)
 
 
 def explain(folder: Path, wanted: prebuilt.PrebuiltQuery = KEY, archs: str = "") -> str:
-    return PrebuiltFolder(folder, parse_archs(archs) if archs else ()).explain(wanted)
+    return prebuilt.PrebuiltFolder(folder, arch.parse_archs(archs) if archs else ()).explain(wanted)
 
 
 @pytest.fixture
@@ -56,20 +47,24 @@ def header(tmp_path: Path) -> Path:
 @pytest.fixture
 def fill(tmp_path: Path, header: Path) -> Fill:
     """Builds modules into a cache with some compiler, and exports all of them."""
-    store, folder = Cache(tmp_path / "cache"), tmp_path / "prebuilt"
+    store, folder = cache.Cache(tmp_path / "cache"), tmp_path / "prebuilt"
 
-    def run(*archs: str, request: BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
-        cxx = HostCompiler(Path("/usr/bin/g++"), "gcc", version, "x86_64", "PATH")
+    def run(*archs: str, request: options.BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
+        cxx = values.HostCompiler(Path("/usr/bin/g++"), "gcc", version, "x86_64", "PATH")
         for text in archs:
-            image = CodeImage("library", "CUDA", 0, tuple(map(str, parse_archs(text))))
+            image = CodeImage("library", "CUDA", 0, tuple(map(str, arch.parse_archs(text))))
 
-            def build(staging: Path, image: CodeImage = image) -> BuildOutput:
+            def build(staging: Path, image: CodeImage = image) -> cache.BuildOutput:
                 (staging / "module.so").write_bytes(b"code")
                 record = ModuleRecord("cuda", "", render_contents(FUNCTIONS), {})
-                return BuildOutput(keep_library(staging, "module.so", image, {request.name: record}), (header,))
+                return cache.BuildOutput(
+                    artifact.keep_library(staging, "module.so", image, {request.name: record}), (header,)
+                )
 
-            tools = BuildTools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
-            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
+            tools = build_tools.BuildTools(
+                cxx=cxx, cuda=None, archs=arch.parse_archs(text), ffi_include=Path("/site/jaxlib/include")
+            )
+            store.get_or_build(identity.module_key(request, tools, values.Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
         return folder
 
@@ -88,7 +83,7 @@ NOT_SERVING = (
 
 @pytest.mark.parametrize(("built", "wanted"), [*SERVING, *NOT_SERVING])
 def test_code_serves_the_devices_that_can_run_it(built: str, wanted: str):
-    assert serves(parse_archs(built), parse_archs(wanted)) is ((built, wanted) in SERVING)
+    assert serves(arch.parse_archs(built), arch.parse_archs(wanted)) is ((built, wanted) in SERVING)
 
 
 def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_is_taken(fill: Fill):
@@ -115,20 +110,20 @@ def test_exporting_again_keeps_one_copy_that_every_user_can_read(fill: Fill):
 
 
 def test_code_for_one_cpu_is_not_exported(fill: Fill):
-    native = REQUEST._replace(compile=CompileOptions(native="a1"))
-    with pytest.raises(CacheError, match="kernels: compiled with native=True"):
+    native = REQUEST._replace(compile=options.CompileOptions(native="a1"))
+    with pytest.raises(errors.CacheError, match="kernels: compiled with native=True"):
         fill("9.0", request=native)
 
 
 @pytest.mark.parametrize(
     ("changed", "label"),
     [
-        (REQUEST._replace(compile=CompileOptions(use_fast_math=True)), "use_fast_math"),
+        (REQUEST._replace(compile=options.CompileOptions(use_fast_math=True)), "use_fast_math"),
         (REQUEST._replace(functions=["g"]), "functions"),
         (REQUEST._replace(language="cpp"), "language"),
     ],
 )
-def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
+def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: options.BuildRequest, label: str):
     folder, wanted = fill("9.0"), prebuilt_query(changed)
     assert find(folder, wanted) is None
     assert f"kernels is there with other {label}" in explain(folder, wanted)
@@ -139,15 +134,15 @@ def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill
     monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
     assert find(folder, prebuilt_query(REQUEST)) is not None
     (index,) = folder.rglob(INDEX)
-    index.write_text(index.read_text().replace(f'"abi": {ABI}', f'"abi": {ABI + 1}'))
+    index.write_text(index.read_text().replace(f'"abi": {own_files.ABI}', f'"abi": {own_files.ABI + 1}'))
     assert find(folder) is None
     assert "update brainevent-toolchain here" in explain(folder)
 
 
 def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
-    def request(folder: Path) -> BuildRequest:
-        unit = Unit(stem="a", sources=(SourceText(str(folder / "a.cu"), "void f();"),), path=folder / "a.cu")
-        return REQUEST._replace(units=(unit,), compile=CompileOptions(include_paths=(folder / "include",)))
+    def request(folder: Path) -> options.BuildRequest:
+        unit = options.Unit(stem="a", sources=(SourceText(str(folder / "a.cu"), "void f();"),), path=folder / "a.cu")
+        return REQUEST._replace(units=(unit,), compile=options.CompileOptions(include_paths=(folder / "include",)))
 
     folder = fill("9.0", request=request(tmp_path / "here"))
     assert find(folder, prebuilt_query(request(tmp_path / "there"))) is not None
@@ -155,17 +150,17 @@ def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
 
 def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
-    with pytest.raises(CacheError, match="nothing to export"):
+    with pytest.raises(errors.CacheError, match="nothing to export"):
         fill("9.0")
 
 
-def _reading(header: Path) -> BuildRequest:
-    return REQUEST._replace(compile=CompileOptions(include_paths=(header.parent,)))
+def _reading(header: Path) -> options.BuildRequest:
+    return REQUEST._replace(compile=options.CompileOptions(include_paths=(header.parent,)))
 
 
 @pytest.mark.parametrize("way", ["folder", "flag"])
 def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path, way: str):
-    by_flag = REQUEST._replace(compile=CompileOptions(cflags=(f"-include={header}",)))
+    by_flag = REQUEST._replace(compile=options.CompileOptions(cflags=(f"-include={header}",)))
     request = _reading(header) if way == "folder" else by_flag
     folder, wanted = fill("9.0", request=request), prebuilt_query(request)
     assert find(folder, wanted) is not None
@@ -230,7 +225,7 @@ def test_every_level_that_others_can_write_or_own_is_refused(fill: Fill, level: 
     else:
         os.chown(place, STRANGER, STRANGER)
         words = f"{place} belongs to another user"
-    with pytest.raises(CacheError, match=words) as caught:
+    with pytest.raises(errors.CacheError, match=words) as caught:
         find(folder)
     assert caught.value.hints[0] == f"chmod -R go-w {place}" or not mode
 
@@ -240,7 +235,7 @@ def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, 
     (tmp_path / "link").symlink_to(fill("9.0"))
     assert find(tmp_path / "link") is not None
     os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
-    with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
+    with pytest.raises(errors.CacheError, match="link is a symbolic link made by another user"):
         find(tmp_path / "link")
 
 
@@ -248,7 +243,9 @@ def test_a_folder_that_others_could_exchange_is_refused(fill: Fill, open_place: 
     (open_place / "open").mkdir()
     (open_place / "open").chmod(0o777)
     folder = shutil.copytree(fill("9.0"), open_place / "open" / "prebuilt")
-    with pytest.raises(CacheError, match=f"{folder} can't be trusted: {open_place}/open can be written") as caught:
+    with pytest.raises(
+        errors.CacheError, match=f"{folder} can't be trusted: {open_place}/open can be written"
+    ) as caught:
         find(folder)
     assert f"BE_SAFE_FOLDERS={open_place}/open" in caught.value.hints[0]
     (open_place / "open").chmod(0o755)
@@ -256,20 +253,20 @@ def test_a_folder_that_others_could_exchange_is_refused(fill: Fill, open_place: 
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):
-    with pytest.raises(CacheError, match="BE_PREBUILT_DIR"):
+    with pytest.raises(errors.CacheError, match="BE_PREBUILT_DIR"):
         find(tmp_path / "nowhere")
 
 
-class ClearedWhile(Cache):
+class ClearedWhile(cache.Cache):
     """A cache that another process clears while its entries are exported."""
 
-    def entries(self) -> Iterator[EntryInfo]:
+    def entries(self) -> Iterator[eviction.EntryInfo]:
         for info in super().entries():
             if self.root.name == "listed":
                 self.clear()
             yield info
 
-    def get(self, key: CacheKey) -> Entry | None:
+    def get(self, key: keys.CacheKey) -> cache.Entry | None:
         found = super().get(key)
         if self.root.name == "found":
             self.clear()
@@ -280,14 +277,14 @@ class ClearedWhile(Cache):
 def test_modules_that_are_removed_meanwhile_are_left_out(fill: Fill, tmp_path: Path, moment: str):
     fill("8.0")
     (tmp_path / "cache").rename(tmp_path / moment)
-    with pytest.raises(CacheError, match="there is nothing to export"):
+    with pytest.raises(errors.CacheError, match="there is nothing to export"):
         prebuilt.export(ClearedWhile(tmp_path / moment), tmp_path / "out")
 
 
 def test_an_empty_cache_and_a_folder_that_cannot_be_made_are_named(fill: Fill, tmp_path: Path):
-    with pytest.raises(CacheError, match="nothing to export"):
-        prebuilt.export(Cache(tmp_path / "empty"), tmp_path / "out")
+    with pytest.raises(errors.CacheError, match="nothing to export"):
+        prebuilt.export(cache.Cache(tmp_path / "empty"), tmp_path / "out")
     fill("9.0")
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="file/kernels can't be written: Not a directory"):
-        prebuilt.export(Cache(tmp_path / "cache"), tmp_path / "file")
+    with pytest.raises(errors.CacheError, match="file/kernels can't be written: Not a directory"):
+        prebuilt.export(cache.Cache(tmp_path / "cache"), tmp_path / "file")

@@ -10,22 +10,9 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError, SourceNotFoundError, SpecError
+from be_runtime.ship import build, declaration, kernels, package_store, wheel
 from be_runtime.ship import setuptools as hook
-from be_runtime.ship import wheel
-from be_runtime.ship.build import build_package
-from be_runtime.ship.declaration import Declaration, call_options, declared_function, parse_declaration, read_table
-from be_runtime.ship.kernels import build_function
 from be_runtime.ship.package import refuse_links_out, request_of
-from be_runtime.ship.package_store import MISSING, Package, changed_source, record_sources
-from be_runtime.ship.wheel import (
-    Needs,
-    WheelOptions,
-    parse_options,
-    parse_policies,
-    platform_tag,
-    project_table,
-    wheel_packages,
-)
 from tests.support.hostile_files import refused_at_once
 
 MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encoding="utf-8")
@@ -44,8 +31,8 @@ block = 256
 """
 
 
-def parsed(text: str) -> Declaration:
-    return parse_declaration(text, "p/kernels.toml", lambda _path: False)
+def parsed(text: str) -> declaration.Declaration:
+    return declaration.parse_declaration(text, "p/kernels.toml", lambda _path: False)
 
 
 def test_a_declaration_is_read():
@@ -54,13 +41,13 @@ def test_a_declaration_is_read():
     assert (found.archs, found.kernels["scale"]["block"]) == (("8.0", "9.0"), 256)
     assert (neurons.language, neurons.options) == ("cpp", {"extra_include_paths": ["include"]})
     assert (spikes.language, spikes.sources) == ("cuda", ("a.cu", "b/c.cu"))
-    found = parse_declaration(GOOD, "p", lambda path: path == "neurons")
+    found = declaration.parse_declaration(GOOD, "p", lambda path: path == "neurons")
     assert found.modules["neurons"].language == "cuda", "a folder with CUDA files"
 
 
 def mistake(text: str) -> str:
     with refused_at_once(), pytest.raises(ArgumentError) as caught:
-        [read_table(name, table) for name, table in parsed(text).kernels.items()]
+        [declaration.read_table(name, table) for name, table in parsed(text).kernels.items()]
     return str(caught.value).rpartition("\nsee ")[0]
 
 
@@ -99,11 +86,11 @@ def test_what_would_take_long_or_end_in_an_error_of_pythons_is_named(message: st
 def test_a_file_that_is_none_is_named(tmp_path: Path, data: bytes | None, message: str):
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
     with pytest.raises(ArgumentError, match=r"pyproject\.toml can't be read"):
-        project_table(tmp_path)
+        wheel.project_table(tmp_path)
     if data is not None:
         (tmp_path / "kernels.toml").write_bytes(data)
     with pytest.raises(ArgumentError, match=message):
-        Package("p", tmp_path).declaration()
+        package_store.Package("p", tmp_path).declaration()
 
 
 RAW: dict[str, Any] = {"source": "scale.cu", "signature": "arg[n] ret[n]:like(0)", "grid": "ceil(n/256)", "block": 256}
@@ -111,18 +98,20 @@ RAW: dict[str, Any] = {"source": "scale.cu", "signature": "arg[n] ret[n]:like(0)
 
 def test_a_kernels_table_has_the_options_of_the_public_function(tmp_path: Path):
     (tmp_path / "scale.cu").write_text("__global__ void scale(const float* x, float* y) {}")
-    read = read_table("scale", RAW | {"cluster": 2, "input_output_aliases": {"0": 0}, "use_fast_math": True})
+    read = declaration.read_table(
+        "scale", RAW | {"cluster": 2, "input_output_aliases": {"0": 0}, "use_fast_math": True}
+    )
     assert read.launch == {"grid": "ceil(n/256)", "block": 256, "cluster": 2}
     assert read.compiling == {"use_fast_math": True}
-    assert call_options(read.call).aliases == ((0, 0),)
-    assert declared_function("scale", RAW, tmp_path).__name__ == "scale"
+    assert declaration.call_options(read.call).aliases == ((0, 0),)
+    assert declaration.declared_function("scale", RAW, tmp_path).__name__ == "scale"
 
 
 def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def require_refused(kind: type[Exception], words: str, table: dict[str, Any]) -> Any:
         session: Any = None
         with pytest.raises(kind, match=words) as caught:
-            build_function("k", table, tmp_path, ["9.0"], "", session)
+            kernels.build_function("k", table, tmp_path, ["9.0"], "", session)
         return caught.value
 
     (tmp_path / "scale.cu").write_text("__global__ void k(const float* x, float* y) {}")
@@ -142,7 +131,7 @@ def test_cuda_code_is_not_built_for_no_architecture(tmp_path: Path):
     signature = 'signature = "arg[n] ret[n]"\ngrid = 1\nblock = 32'
     (tmp_path / "kernels.toml").write_text(f'[kernels.scale]\nsource = "scale.cu"\n{signature}')
     with pytest.raises(ArgumentError, match=r"p declares CUDA code \(scale\) and no architecture to build it for"):
-        build_package(Package("p", tmp_path))
+        build.build_package(package_store.Package("p", tmp_path))
 
 
 @pytest.fixture
@@ -194,10 +183,10 @@ def test_a_link_out_of_the_package_is_refused_by_name(root: Path, link: str, tar
 def test_a_kernels_source_is_a_file_of_the_package(root: Path):
     (root / "scale.cu").symlink_to("../outside/b.cc")
     with pytest.raises(ArgumentError, match=r"kernels.scale: scale.cu is a link to .*/b.cc, which is outside"):
-        declared_function("scale", RAW, root)
+        declaration.declared_function("scale", RAW, root)
     (root / "scale.cu").unlink()
     with pytest.raises(SourceNotFoundError, match=r"scale.cu can't be read: No such file"):
-        declared_function("scale", RAW, root)
+        declaration.declared_function("scale", RAW, root)
 
 
 def test_links_within_the_package_and_of_the_package_are_fine(root: Path):
@@ -223,17 +212,17 @@ def test_an_installer_may_make_each_file_a_link_to_its_copy(root: Path, tmp_path
 
 def test_what_changed_appeared_or_was_added_is_named_and_what_is_gone_is_not(root: Path):
     """The declaration is a source, and files elsewhere are none; a pipe in the place of a source does not block."""
-    sources = record_sources(root, [root / "src" / "a.cc", Path(os.__file__)])
+    sources = package_store.record_sources(root, [root / "src" / "a.cc", Path(os.__file__)])
     assert sorted(sources) == ["kernels.toml", "src/a.cc"]
-    sources |= {"src/a.h": MISSING, "src/": ".cc .cu"}
-    assert changed_source(root, sources) == changed_source(None, sources) == ""
+    sources |= {"src/a.h": package_store.MISSING, "src/": ".cc .cu"}
+    assert package_store.changed_source(root, sources) == package_store.changed_source(None, sources) == ""
     for name in ("src/a.h", "src/b.cu", "kernels.toml", "src/a.cc"):
         (root / name).write_text("edited")
-        assert changed_source(root, sources) == name
+        assert package_store.changed_source(root, sources) == name
         (root / name).unlink()
-        assert changed_source(root, sources) == ""
+        assert package_store.changed_source(root, sources) == ""
     os.mkfifo(root / "src" / "a.cc")
-    assert changed_source(root, sources) == ""
+    assert package_store.changed_source(root, sources) == ""
 
 
 KNOWN = "\nhint: known are: archs, exclude, package"
@@ -246,7 +235,7 @@ def test_a_wrong_option_is_named():
         ({"arch": ["9.0"]}, f"t: 'arch' is unknown\nhint: did you mean 'archs'?{KNOWN}"),
     ):
         with pytest.raises(ArgumentError) as raised:
-            parse_options(table, "t")
+            wheel.parse_options(table, "t")
         assert str(raised.value).startswith(message)
 
 
@@ -254,18 +243,18 @@ def test_packages_are_found_below_the_project_and_in_src(tmp_path: Path):
     for name in ("flat", "src/inner/deep", "lib/odd"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "kernels.toml").touch()
-    found = wheel_packages(parse_options({"packages": ["flat", "inner.deep", "lib/odd"]}, "t"), tmp_path)
+    found = wheel.wheel_packages(wheel.parse_options({"packages": ["flat", "inner.deep", "lib/odd"]}, "t"), tmp_path)
     assert list(map(wheel.place, found)) == ["flat/_kernels", "inner/deep/_kernels", "odd/_kernels"]
-    assert [each.name for each in wheel_packages(WheelOptions(), tmp_path)] == ["flat"]
+    assert [each.name for each in wheel.wheel_packages(wheel.WheelOptions(), tmp_path)] == ["flat"]
     with pytest.raises(ArgumentError, match="no package 'missing' below"):
-        wheel_packages(parse_options({"package": "missing"}, "t"), tmp_path)
+        wheel.wheel_packages(wheel.parse_options({"package": "missing"}, "t"), tmp_path)
 
 
 def test_an_sdist_gets_sources_and_nothing_that_was_built(tmp_path: Path):
     for name in ("kernels.toml", "a.cc", "include/a.h", "data.csv", "__init__.py", "_kernels/images/old.h"):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).touch()
-    (package,) = wheel_packages(WheelOptions(), tmp_path)
+    (package,) = wheel.wheel_packages(wheel.WheelOptions(), tmp_path)
     assert wheel.source_files(package, tmp_path) == ["p/a.cc", "p/include/a.h", "p/kernels.toml"]
 
 
@@ -303,11 +292,11 @@ ROWS = [
         ("manylinux_2_5", 100, ["2.2"], ["3.4"], []),
     )
 ]
-POLICIES = parse_policies(ROWS, "x86_64")
+POLICIES = wheel.parse_policies(ROWS, "x86_64")
 
 
-def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), **more: Any) -> Needs:
-    return Needs(libraries, frozenset(versions), **more)
+def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), **more: Any) -> wheel.Needs:
+    return wheel.Needs(libraries, frozenset(versions), **more)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +314,9 @@ def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), **more: A
         ([needs(run_paths=("$ORIGIN/../libs",))], "manylinux_2_5_x86_64"),
     ],
 )
-def test_the_platform_with_the_most_systems(images: list[Needs], tag: str):
+def test_the_platform_with_the_most_systems(images: list[wheel.Needs], tag: str):
     named = {f"modules.m{number}": each for number, each in enumerate(images)}
-    assert platform_tag(named, "x86_64", POLICIES, exclude=["libcublas.so.*"]) == tag
+    assert wheel.platform_tag(named, "x86_64", POLICIES, exclude=["libcublas.so.*"]) == tag
 
 
 @pytest.mark.parametrize(
@@ -337,6 +326,6 @@ def test_the_platform_with_the_most_systems(images: list[Needs], tag: str):
         (needs(run_paths=("$ORIGIN", "/opt/lib")), r"looks for libraries in /opt/lib.*\n.*-rpath=/opt/lib"),
     ],
 )
-def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_flag(image: Needs, words: str):
+def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_flag(image: wheel.Needs, words: str):
     with pytest.raises(ArgumentError, match=f"modules.blas of p {words}"):
-        platform_tag({"modules.blas of p": image}, "x86_64", POLICIES)
+        wheel.platform_tag({"modules.blas of p": image}, "x86_64", POLICIES)

@@ -17,24 +17,18 @@ from be_runtime.cli.main import main
 from be_runtime.errors import ArgumentError, LoadError, SourceNotFoundError
 from be_runtime.jax.exporting import read_program
 from be_runtime.load.prebuilt import PrebuiltFolder, prebuilt_query
-from be_runtime.request.arguments import cpp_request, file_units
-from be_runtime.request.options import Unit
-from be_runtime.ship.declaration import read_source, read_table
-from be_runtime.ship.package import find_package
-from be_runtime.ship.show import describe_file
-from be_runtime.store.artifact import open_folder, pack, unpack
+from be_runtime.request import arguments, options
+from be_runtime.ship import declaration, package, show
+from be_runtime.store import artifact, signing
 from be_runtime.store.index import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
-from be_runtime.store.signing import read_signer, read_verifier
 from be_runtime.tune.winners import write_package
 from be_toolchain.find.record import load_record, record_path
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust import LARGE
-from be_toolchain.machine.zips import MOST_FILES
+from be_toolchain.machine import local_system, trust, zips
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"
-RAW = read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1})
-WANTED = prebuilt_query(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
+RAW = declaration.read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1})
+WANTED = prebuilt_query(arguments.cpp_request("ops", (options.Unit(stem="ops", sources=()),), None))
 PREBUILT = f"prebuilt/ops/{WANTED.key.digest[:32]}-host/index.json"
 
 
@@ -64,20 +58,20 @@ def run(*words: str | Path) -> None:
 
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "a source": ("ops.cc", lambda root: file_units(root / "ops.cc")),
+    "a source": ("ops.cc", lambda root: arguments.file_units(root / "ops.cc")),
     "a source, when it is loaded": ("ops.cc", lambda root: be_runtime.load_cpp_file(root / "ops.cc")),
-    "a raw kernel's source": ("k.cu", lambda root: read_source("k", RAW, root)),
-    "a declaration": ("kernels.toml", lambda _root: find_package(NAME).declaration()),
+    "a raw kernel's source": ("k.cu", lambda root: declaration.read_source("k", RAW, root)),
+    "a declaration": ("kernels.toml", lambda _root: package.find_package(NAME).declaration()),
     "a package's index": ("_kernels/index.json", lambda _root: dir(be_runtime.package_kernels(NAME))),
-    "a bundle's index": ("_kernels/index.json", lambda root: open_folder(root / "_kernels")),
+    "a bundle's index": ("_kernels/index.json", lambda root: artifact.open_folder(root / "_kernels")),
     "a prebuilt module's index": (PREBUILT, load_prebuilt),
     "a package's choices": ("tuned.json", lambda root: write_package(root, ())),
     "an exported program": ("program.be", lambda root: be_runtime.load_exported(root / "program.be")),
     "show": ("program.be", lambda root: run("show", root / "program.be")),
     "show of a folder": ("_kernels/index.json", lambda root: run("show", root)),
     "cache import": ("a.zip", lambda root: run("cache", "import", root / "a.zip")),
-    "a private key": ("a.key", lambda root: read_signer(root / "a.key", "--key")),
-    "public keys": ("a.pub", lambda root: read_verifier(str(root / "a.pub"), "--public-key")),
+    "a private key": ("a.key", lambda root: signing.read_signer(root / "a.key", "--key")),
+    "public keys": ("a.pub", lambda root: signing.read_verifier(str(root / "a.pub"), "--public-key")),
 }
 
 
@@ -99,7 +93,7 @@ def test_it_is_refused_at_once_and_named(root: Path, reader: str, capsys: pytest
 def test_an_index_that_others_may_write_is_not_opened_and_a_toolchains_record_that_is_none_not_read(root: Path):
     for kind in KINDS:
         with refused_at_once():
-            assert load_record(plant(record_path(root, []), kind).parent, [], LocalSystem()) is None
+            assert load_record(plant(record_path(root, []), kind).parent, [], local_system.LocalSystem()) is None
     for kind in KINDS[:2]:
         plant(root / PREBUILT, kind).chmod(0o666)
         with refused_at_once(), pytest.raises(be_runtime.CacheError, match="can be written by other users"):
@@ -127,9 +121,9 @@ def zipped(index: str = render_index(INDEX), program: bytes = b"program", info: 
 
 
 def test_what_was_written_is_opened():
-    for data in (pack(INDEX, {DIGEST: CODE}), zipped()):
-        assert unpack(data, "here").image(DIGEST) == CODE
-    older = unpack(zipped(), "here")
+    for data in (artifact.pack(INDEX, {DIGEST: CODE}), zipped()):
+        assert artifact.unpack(data, "here").image(DIGEST) == CODE
+    older = artifact.unpack(zipped(), "here")
     assert older.image(older.table.program["image"]) == b"program"
 
 
@@ -137,7 +131,7 @@ def test_a_file_that_is_no_artifact_or_a_zip_of_very_many_files_is_no_program():
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("a", b"")
-        archive.filelist *= MOST_FILES + 1
+        archive.filelist *= zips.MOST_FILES + 1
     none = "is no exported program"
     for data, words in (
         (b"", none),
@@ -146,15 +140,15 @@ def test_a_file_that_is_no_artifact_or_a_zip_of_very_many_files_is_no_program():
         (out.getvalue(), "is damaged"),
     ):
         with refused_at_once(), pytest.raises(LoadError, match=words):
-            unpack(data, "here")
+            artifact.unpack(data, "here")
 
 
 @pytest.mark.parametrize(
     ("unit", "times", "info", "words"),
     [
-        (b"\0", LARGE + 1, (), f"it would have {LARGE + 1} bytes"),
+        (b"\0", trust.LARGE + 1, (), f"it would have {trust.LARGE + 1} bytes"),
         (os.urandom(4096) + bytes(4096 * 13), 1200, (), r"it would have \d+ bytes"),  # however well it is packed
-        (b"\0", LARGE + 1, (("file_size", 10),), "Bad CRC"),
+        (b"\0", trust.LARGE + 1, (("file_size", 10),), "Bad CRC"),
         (b"program", 1, (("flag_bits", 1),), r"here is damaged: the zip can't be read: File .* is encrypted"),
     ],
     ids=["large", "packed", "says less", "encrypted"],
@@ -162,7 +156,7 @@ def test_a_file_that_is_no_artifact_or_a_zip_of_very_many_files_is_no_program():
 def test_a_program_that_unpacks_to_gigabytes_is_damage(unit: bytes, times: int, info: Info, words: str):
     data = zipped(program=unit * times, info=info)
     with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=words):
-        unpack(data, "here")
+        artifact.unpack(data, "here")
 
 
 def test_an_index_of_more_than_it_may_have_is_neither_written_nor_read():
@@ -172,7 +166,7 @@ def test_an_index_of_more_than_it_may_have_is_neither_written_nor_read():
     with refused_at_once(), pytest.raises(LoadError, match="it has more than 4 MiB"):
         parse_index("[" * (LARGEST_INDEX + 1), "here")
     with pytest.raises(LoadError, match=r"the zip can't be read: it would have \d+ bytes"):
-        unpack(zipped(index=" " * (LARGEST_INDEX + 1)), "here")
+        artifact.unpack(zipped(index=" " * (LARGEST_INDEX + 1)), "here")
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\0" * 4096], ids=["empty", "text", "zeros"])
@@ -182,13 +176,13 @@ def test_a_program_that_is_none_is_an_error_of_ours(data: bytes):
 
 
 def test_an_image_in_a_wheel_is_not_unpacked_to_gigabytes(tmp_path: Path):
-    size = LARGE + 1
+    size = trust.LARGE + 1
     digest = hashlib.sha256(bytes(size)).hexdigest()
     index = Index("x86_64", {digest: CodeImage("library", "cpu", size)})
     with zipfile.ZipFile(tmp_path / "a.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("pkg/_kernels/index.json", render_index(index))
         wheel.writestr(f"pkg/_kernels/{image_file(digest, index.images[digest])}", bytes(size))
     with refused_at_once(most_bytes=32 << 20), pytest.raises(LoadError, match=f"it would have {size} bytes"):
-        describe_file(tmp_path / "a.whl")
+        show.describe_file(tmp_path / "a.whl")
     with pytest.raises(LoadError, match="damaged index"):
         parse_index(render_index(Index("x86_64", {digest: CodeImage("library", "cpu", 1 << 40)})), "here")

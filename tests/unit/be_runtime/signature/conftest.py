@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from be_runtime.signature import SourceText
-from be_runtime.signature.discovery import discover
-from be_runtime.signature.grammar import render_spec
-from be_runtime.signature.model import EntryPoint
+from be_runtime.signature import SourceText, discovery, grammar, model
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 
@@ -17,15 +14,15 @@ def each(table: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(text, expected) for expected, texts in table.items() for text in texts.split(" | ")]
 
 
-def found(text: str, functions: Functions = None) -> tuple[EntryPoint, ...]:
+def found(text: str, functions: Functions = None) -> tuple[model.EntryPoint, ...]:
     """Discovery on one source called ``k.cu``."""
-    return discover([SourceText(name="k.cu", text=text)], functions)
+    return discovery.discover([SourceText(name="k.cu", text=text)], functions)
 
 
 def tokens_of(text: str, functions: Functions = None) -> str:
     """The rendered arg_spec of the one entry point."""
     (entry,) = found(text, functions)
-    return " ".join(render_spec(entry.params))
+    return " ".join(grammar.render_spec(entry.params))
 
 
 def inferred(params: str, before: str = "") -> str:

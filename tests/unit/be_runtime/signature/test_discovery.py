@@ -10,18 +10,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.dtypes import ATTR_TYPES, BY_NAME
-from be_runtime.errors import BeRuntimeError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
-from be_runtime.signature import SourceText, discovery
+from be_runtime import dtypes, errors
+from be_runtime.signature import SourceText, discovery, grammar, model
+from be_runtime.signature.cpp import lexer, program
 from be_runtime.signature.cpp import macros as macros_module
 from be_runtime.signature.cpp import params as types_module
-from be_runtime.signature.cpp import program
-from be_runtime.signature.cpp.lexer import Token, significant
 from be_runtime.signature.cpp.macros import Macros, parse_define
 from be_runtime.signature.cpp.params import CppTypes, Shape, parse_params
 from be_runtime.signature.discovery import discover
-from be_runtime.signature.grammar import MOST, parse_spec, render_spec
-from be_runtime.signature.model import EntryPoint
 from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
 from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
@@ -38,39 +34,39 @@ SPELLINGS = {
 
 @pytest.mark.parametrize(("written", "first_spelling"), each(SPELLINGS))
 def test_spellings(written: str, first_spelling: str) -> None:
-    assert " ".join(render_spec(parse_spec(written.split()))) == first_spelling
+    assert " ".join(grammar.render_spec(grammar.parse_spec(written.split()))) == first_spelling
 
 
-@pytest.mark.parametrize("name", sorted(set(BY_NAME).difference(ATTR_TYPES)))
+@pytest.mark.parametrize("name", sorted(set(dtypes.BY_NAME).difference(dtypes.ATTR_TYPES)))
 def test_a_type_for_arrays_only_is_refused_by_name(name: str) -> None:
-    assert parse_spec([f"ret[3]:{name}"])[0].dtype is BY_NAME[name]
+    assert grammar.parse_spec([f"ret[3]:{name}"])[0].dtype is dtypes.BY_NAME[name]
     instead = "float32" if "float" in name else "int32"
     for spelt in (name, f"{name}[]", f"{{a:{name}}}"):
-        with pytest.raises(SpecError, match=f"XLA has no attributes of {name}; take an? {instead}"):
-            parse_spec([f"attr.x:{spelt}", "ret"])
+        with pytest.raises(errors.SpecError, match=f"XLA has no attributes of {name}; take an? {instead}"):
+            grammar.parse_spec([f"attr.x:{spelt}", "ret"])
 
 
 @pytest.mark.parametrize("text", ["1or 2", "0x1for", "2if n else 3", "'\\d'", "1.real"])
 def test_arithmetic_of_which_python_would_warn_is_refused_in_silence(text: str) -> None:
     with (
         warnings.catch_warnings(record=True, action="always") as said,
-        pytest.raises(SpecError, match="is not an axis"),
+        pytest.raises(errors.SpecError, match="is not an axis"),
     ):
-        parse_spec(["arg[n]", f"ret[({text})]"])
+        grammar.parse_spec(["arg[n]", f"ret[({text})]"])
     assert said == []
 
 
 def test_a_token_of_any_length_is_no_work() -> None:
-    with pytest.raises(SpecError, match="a token has more than 10000 characters: 'arg"):
-        parse_spec([f"arg[{'(' * 30_000}{'(b)' * 10_000}]", "ret"])
+    with pytest.raises(errors.SpecError, match="a token has more than 10000 characters: 'arg"):
+        grammar.parse_spec([f"arg[{'(' * 30_000}{'(b)' * 10_000}]", "ret"])
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("false", False), ("False", False)])
 def test_a_truth_value_is_written_as_in_cpp_or_python(text: str, value: bool):
     for kind in ("", ":bool"):
-        params = parse_spec(["ret", f"attr.a{kind}={text}"])
+        params = grammar.parse_spec(["ret", f"attr.a{kind}={text}"])
         assert params[1].default is value
-        assert render_spec(params)[1] == f"attr.a{kind}={'true' if value else 'false'}"
+        assert grammar.render_spec(params)[1] == f"attr.a{kind}={'true' if value else 'false'}"
 
 
 F = "void f(BE::Tensor y) {}"
@@ -88,18 +84,18 @@ def test_an_annotation_means_the_function_of_its_own_source_or_else_of_another(f
 @pytest.mark.parametrize(("functions", "place"), [(None, "1:8"), (["f"], "2:6")])
 def test_two_sources_that_define_or_annotate_one_name(functions: list[str] | None, place: str) -> None:
     sources = [SourceText(name=name, text=f"// @BE f\n{F}") for name in ("a.cu", "b.cu")]
-    with pytest.raises(DuplicateEntryPointError, match=rf"first at a\.cu:{place}") as caught:
+    with pytest.raises(errors.DuplicateEntryPointError, match=rf"first at a\.cu:{place}") as caught:
         discover(sources, functions)
     assert caught.value.span is not None
     assert caught.value.span.file == "b.cu"
-    with pytest.raises(EntryPointNotFoundError):
+    with pytest.raises(errors.EntryPointNotFoundError):
         discover([], None)
 
 
 @pytest.mark.parametrize("returns", ["std::vector<int>", "Alias", "auto", "std::enable_if_t<(sizeof(int) > 2)>"])
 def test_what_may_be_void_is_left_to_the_compiler(returns: str) -> None:
     text = f"{returns} f(BE::Tensor y) {{}}"
-    with pytest.raises(SpecError, match="an entry point returns void"):
+    with pytest.raises(errors.SpecError, match="an entry point returns void"):
         found(text, ["f"])
     assert tokens_of(text, {"f": ["ret"]}) == "ret"
 
@@ -113,16 +109,16 @@ def answer(case: str) -> str:
     source = SourceText(name="k.cu", text=text.replace("\\r\n", "\r\n"))
     try:
         entries = discover([source], ast.literal_eval(given))
-    except BeRuntimeError as error:
+    except errors.BeRuntimeError as error:
         return f"{type(error).__name__}: {error}".rpartition("\nsee ")[0]
-    written = discover([source], {entry.name: render_spec(entry.params) for entry in entries})
+    written = discover([source], {entry.name: grammar.render_spec(entry.params) for entry in entries})
     assert [entry.call_name for entry in written] == [entry.call_name for entry in entries]
     return "\n".join(map(told, entries))
 
 
-def told(entry: EntryPoint) -> str:
+def told(entry: model.EntryPoint) -> str:
     """The line of an entry point, the tokens of its call, whether it launches out of order, and its documentation."""
-    line = f"line {entry.line}, {entry.name}: {entry.call_name} {' '.join(render_spec(entry.params))}"
+    line = f"line {entry.line}, {entry.name}: {entry.call_name} {' '.join(grammar.render_spec(entry.params))}"
     marks = ["launches out of order"] if entry.launches_out_of_order else []
     return "\n".join([line, *marks, *(f"/// {text}" for text in entry.doc.splitlines())])
 
@@ -150,7 +146,7 @@ HOSTILE = (
 def test_hostile_text_takes_no_time(text: str) -> None:
     started = time.process_time()
     for functions in (["f"], None):
-        with pytest.raises(BeRuntimeError):
+        with pytest.raises(errors.BeRuntimeError):
             discover([SourceText(name="k.cu", text=text)], functions)
     assert usual_seconds(time.process_time() - started) < 20
 
@@ -167,7 +163,7 @@ def test_many_overloads_take_no_time(overload: str, line: int) -> None:
 
 
 def test_a_long_argument_that_is_often_repeated_takes_no_memory() -> None:
-    macros, tokens = Macros(), list[Token]()
+    macros, tokens = Macros(), list[lexer.Token]()
     macros.define(parse_define("#define D(a) " + "a " * 5_000))
     for _ in range(2):
         macros.expand(f"void g(D({'w' * 5_000}))", 0, tokens, [])
@@ -187,11 +183,11 @@ def test_a_macro_that_is_too_long_is_read_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_type_of_many_spellings_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Mock(wraps=significant)
+    read = Mock(wraps=lexer.significant)
     monkeypatch.setattr(types_module, "significant", read)
     for text in ("enum E { a, b };", "struct E { int a; };"):
         types = CppTypes([(0, text, text)], ())
-        params = parse_params(significant(",".join(f"const n{number}::E& a" for number in range(20))))
+        params = parse_params(lexer.significant(",".join(f"const n{number}::E& a" for number in range(20))))
         assert {types.resolve(param).shape for param in params} <= {Shape.ENUM, Shape.STRUCT}
     assert read.call_count == 2
 
@@ -202,13 +198,13 @@ def test_types_within_each_other_are_read_up_to_a_limit(end: str, monkeypatch: p
     monkeypatch.setattr(types_module, "significant", read)
     text = "".join(f"enum E{number} {{" for number in range(1000)) + "a " * 50_000 + end
     types = CppTypes([(0, text, text)], ())
-    params = parse_params(significant(",".join(f"E{number} a" for number in range(1000))))
+    params = parse_params(lexer.significant(",".join(f"E{number} a" for number in range(1000))))
     assert {types.resolve(param).shape for param in params} == {Shape.UNKNOWN}
     assert sum(len(call.args[0]) for call in read.call_args_list) <= 1 << 19
 
 
 def test_a_name_in_very_many_declarations_is_refused() -> None:
-    with pytest.raises(BeRuntimeError, match="or 20,000 mention it") as caught:
+    with pytest.raises(errors.BeRuntimeError, match="or 20,000 mention it") as caught:
         discover([SourceText(name="k.cu", text="f();" * 20_001)], ["f"])
     assert "another name" in caught.value.hints[0]
 
@@ -216,13 +212,13 @@ def test_a_name_in_very_many_declarations_is_refused() -> None:
 def test_names_of_enumerations_are_counted_for_each_parameter() -> None:
     text = "enum E { " + ", ".join(f"a{number}" for number in range(1000)) + " };\n"
     text += "".join(f"// @BE f{number}\nvoid f{number}(BE::Tensor y, E e) {{}}\n" for number in range(201))
-    with pytest.raises(BeRuntimeError, match=r"up to f200 .* 200,000 names of enumerations"):
+    with pytest.raises(errors.BeRuntimeError, match=r"up to f200 .* 200,000 names of enumerations"):
         discover([SourceText(name="k.cu", text=text)])
 
 
 def test_the_page_names_the_limits() -> None:
     page = (ROOT / "docs" / "arg-spec.md").read_text(encoding="utf-8")
-    limits = [program.LARGEST, program.MOST_OF_A_NAME, program.MOST_OF_A_WORD, macros_module.LIMIT, MOST]
+    limits = [program.LARGEST, program.MOST_OF_A_NAME, program.MOST_OF_A_WORD, macros_module.LIMIT, grammar.MOST]
     for module, names in {
         macros_module: ("_MOST_OF_ALL", "_MOST_CHARACTERS"),
         types_module: ("_MOST_CHARACTERS",),

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from be_toolchain import errors, terminal
 from be_toolchain.cli import install_commands
 from be_toolchain.cli import main as cli
 from be_toolchain.doctor.doctor import examine_machine
-from be_toolchain.errors import InstallError
-from be_toolchain.install.apply import gather_situation, parse_minimums, parse_present
-from be_toolchain.install.installers import Pip, Uv, explain_failure, find_installer, parse_pip_report, parse_uv_compile
+from be_toolchain.install import apply, installers
 from be_toolchain.machine.system import RunResult
-from be_toolchain.terminal import USAGE_ERROR
 from tests.support.machines import SITE, MemorySystem, with_compiler
 
 PATCHES = {"cuda-nvcc": "88", "nvvm": "88", "cuda-crt": "88", "cuda-runtime": "96", "cuda-cccl": "85"}
@@ -97,7 +95,7 @@ def test_fix_repairs_what_is_wrong_alone(capsys: pytest.CaptureFixture[str]):
     assert "nothing to repair" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         run(made, "doctor", "--fix", "--json")
-    assert caught.value.code == USAGE_ERROR
+    assert caught.value.code == terminal.USAGE_ERROR
 
 
 def test_the_situation():
@@ -108,14 +106,14 @@ def test_the_situation():
         'Requires-Dist: nvidia-cuda-runtime>=13.0.48; extra == "with-cuda"\nRequires-Dist: nvidia-cublas>=13.0.0.19\n',
     )
     made.write("/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
-    found = gather_situation(made, site=Path(SITE))
+    found = apply.gather_situation(made, site=Path(SITE))
     assert dict(found.present)["nvidia-nvvm"].startswith("13.5")
     assert (found.jax_cuda, found.minimums) == ("13", (("nvidia-cuda-runtime", "13.0.48"),))
     assert (found.distribution, found.is_virtual, found.is_conda, found.interrupted) == ("debian", True, False, "")
     made.write(f"{SITE}/.be-toolchain-installing.json", '{"version": "13.0.2"}')
-    assert gather_situation(made, site=Path(SITE)).interrupted == "13.0.2"
+    assert apply.gather_situation(made, site=Path(SITE)).interrupted == "13.0.2"
     made.write(f"{SITE}/.be-toolchain-installing.json", "")
-    assert gather_situation(made, site=Path(SITE)).interrupted == "unknown"
+    assert apply.gather_situation(made, site=Path(SITE)).interrupted == "unknown"
 
 
 def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.CaptureFixture[str]):
@@ -128,28 +126,28 @@ def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.Capt
 def test_pip_then_uv_then_what_to_do():
     made = machine()
     python = Path(sys.executable)
-    assert isinstance(find_installer(made, python, None), Pip)
+    assert isinstance(installers.find_installer(made, python, None), installers.Pip)
     made.program(sys.executable, lambda _, argv: RunResult(argv=argv, returncode=1, stderr="No module named pip"))
-    with pytest.raises(InstallError, match="no pip, and no uv") as caught:
-        find_installer(made, python, None)
+    with pytest.raises(errors.InstallError, match="no pip, and no uv") as caught:
+        installers.find_installer(made, python, None)
     assert "ensurepip" in caught.value.hints[0]
     made.program("/usr/bin/uv", lambda _, argv: RunResult(argv=argv, returncode=0, stdout="ziglang==1 \\\n --hash=h\n"))
-    found = find_installer(made, python, Path("/w"))
-    assert isinstance(found, Uv)
+    found = installers.find_installer(made, python, Path("/w"))
+    assert isinstance(found, installers.Uv)
 
 
 def test_a_report_without_hashes_is_refused():
     text = report_of(VERSIONS).replace("sha256", "md5")
-    with pytest.raises(InstallError, match="no SHA-256"):
-        parse_pip_report(text, MemorySystem())
+    with pytest.raises(errors.InstallError, match="no SHA-256"):
+        installers.parse_pip_report(text, MemorySystem())
     wrong = '{"install": [{"metadata": {"name": "a", "version": "1"}, "download_info": 3}]}'
     for broken in ("", "{}", '{"install": [{}]}', wrong, "[" * 100_000):
-        with pytest.raises(InstallError, match="report can't be read"):
-            parse_pip_report(broken, MemorySystem())
+        with pytest.raises(errors.InstallError, match="report can't be read"):
+            installers.parse_pip_report(broken, MemorySystem())
 
 
 def test_what_pip_and_uv_answer_is_normalized():
-    (found,) = parse_pip_report(report_of({"Nvidia_NVVM": "13.1.0-RC1"}), MemorySystem())
+    (found,) = installers.parse_pip_report(report_of({"Nvidia_NVVM": "13.1.0-RC1"}), MemorySystem())
     assert found[:2] == ("nvidia-nvvm", "13.1.0rc1")
     text = """
 --index-url https://example.org
@@ -164,7 +162,7 @@ epoch==1!2.0
 floating>=1
 other @ https://example.org/other-1.0-py3-none-any.whl
 """
-    assert [(wheel.name, wheel.version, wheel.hashes) for wheel in parse_uv_compile(text)] == [
+    assert [(wheel.name, wheel.version, wheel.hashes) for wheel in installers.parse_uv_compile(text)] == [
         ("torch", "2.9.0+cu130", ("sha256:aa", "sha256:bb")),
         ("cuda-toolkit", "13.0.2", ("sha256:cc",)),
         ("nvidia-nvvm", "13.1.0rc1", ()),
@@ -184,19 +182,19 @@ Requires-Dist: nvidia-cublas>=13.0
 
 Requires-Dist: nvidia-cuda-cccl>=13.0, says the description
 """
-    assert parse_minimums(metadata) == (("nvidia-cuda-nvcc", "13.0.0rc1"), ("nvidia-cuda-runtime", "1!13.0"))
+    assert apply.parse_minimums(metadata) == (("nvidia-cuda-nvcc", "13.0.0rc1"), ("nvidia-cuda-runtime", "1!13.0"))
 
 
 def test_wheels_are_found_twice_and_in_other_spellings():
     names = ("nvidia_nvvm-13.0.88.dist-info", "Nvidia.NVVM-13.1.0rc1.dist-info", "~vidia_nvvm-13.0.88.dist-info")
-    assert parse_present(names) == (("nvidia-nvvm", "13.0.88"), ("nvidia-nvvm", "13.1.0rc1"))
+    assert apply.parse_present(names) == (("nvidia-nvvm", "13.0.88"), ("nvidia-nvvm", "13.1.0rc1"))
 
 
 def test_the_newest_plugin_of_jax_counts_however_it_is_spelt():
     made = machine()
     for name in ("jax_cuda12_plugin-0.6.0", "Jax-Cuda13.Plugin-0.10.2", "jax_cuda_plugin-1.0", "jax_cuda13_pjrt-9.0"):
         made.write(f"{SITE}/{name}.dist-info/METADATA", "Requires-Dist: nvidia-nvvm>=13.0.1\n" if "13" in name else "")
-    found = gather_situation(made, site=Path(SITE))
+    found = apply.gather_situation(made, site=Path(SITE))
     assert (found.jax_cuda, found.minimums) == ("13", (("nvidia-nvvm", "13.0.1"),))
 
 
@@ -204,8 +202,8 @@ def test_a_failing_pip_is_quoted():
     made = machine()
     said = "WARNING: x\nERROR: No matching distribution found\n"
     made.program(sys.executable, lambda _, argv: RunResult(argv=argv, returncode=1, stderr=said))
-    with pytest.raises(InstallError, match="No matching distribution found") as caught:
-        Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
+    with pytest.raises(errors.InstallError, match="No matching distribution found") as caught:
+        installers.Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
     assert "WARNING" not in str(caught.value)
     assert "has no such version" in caught.value.hints[0]
 
@@ -229,4 +227,4 @@ UV_RETRIED = "error: Request failed after 3 retries in 10.7s\n  cause: Failed to
     ],
 )
 def test_no_such_version_and_no_network_are_told_apart(said: str, wheels: Path | None, hint: str):
-    assert hint in explain_failure(said, wheels)
+    assert hint in installers.explain_failure(said, wheels)

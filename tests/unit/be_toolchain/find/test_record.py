@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.errors import ToolchainError
+from be_toolchain import Toolchain, ToolchainRequest, errors, resolve, settings
 from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
 from be_toolchain.known import layouts
-from be_toolchain.machine.files import seal, unseal
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.settings import RECORD_VARIABLES
+from be_toolchain.machine import files, local_system
 from tests.support.machines import SITE, MemorySystem, cuda_of, healthy
 from tests.support.requirements import OPTIONAL
 
@@ -110,9 +107,9 @@ def test_each_request_has_its_own_record(machine: MemorySystem, tmp_path: Path):
 
 
 def damage_field(text: str) -> str:
-    data = unseal(text)
+    data = files.unseal(text)
     del data["toolchain"]["cuda"]["ptxas"]
-    return seal(data)
+    return files.seal(data)
 
 
 DAMAGES: list[Callable[[str], str]] = [
@@ -139,7 +136,7 @@ def test_a_damaged_record_is_ignored_and_replaced(machine: MemorySystem, tmp_pat
 def test_a_folder_that_cannot_be_written_is_no_error_and_errors_are_not_recorded(machine: MemorySystem, tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
     assert again(machine, tmp_path / "file" / "records")[0].cuda is not None
-    with pytest.raises(ToolchainError):
+    with pytest.raises(errors.ToolchainError):
         resolve(CUDA, system=MemorySystem(), record_dir=tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -165,7 +162,7 @@ def test_every_variable_that_the_search_reads_is_part_of_the_record(machine: Mem
     machine.environ = watched
     resolve(CUDA, system=machine)
     assert watched.read
-    assert watched.read <= set(RECORD_VARIABLES)
+    assert watched.read <= set(settings.RECORD_VARIABLES)
 
 
 @pytest.mark.parametrize("name", layouts.COMPILE_VARIABLES)
@@ -208,11 +205,11 @@ def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, nam
     """As rsync, tar and cp -p do, of a file and of a folder that gets a new name."""
     (tmp_path / "g++").write_text("one")
     (tmp_path / "bin").mkdir()
-    observed = ObservingSystem(LocalSystem())
+    observed = ObservingSystem(local_system.LocalSystem())
     observed.stat(tmp_path / "g++")
     observed.list_dir(tmp_path / "bin")
     save_record(tmp_path / "records", [], Toolchain(cxx=None, cuda=None), observed)
-    assert load_record(tmp_path / "records", [], LocalSystem()) is not None
+    assert load_record(tmp_path / "records", [], local_system.LocalSystem()) is not None
 
     changed = (tmp_path / name).parent if "/" in name else tmp_path / name
     times = changed.stat()
@@ -220,12 +217,12 @@ def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, nam
     (tmp_path / name).write_text("two")
     os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    assert load_record(tmp_path / "records", [], LocalSystem()) is None
+    assert load_record(tmp_path / "records", [], local_system.LocalSystem()) is None
 
 
 @pytest.mark.parametrize("kind", ["mine", "a stranger's", "a link", "a pipe"])
 def test_only_a_record_of_the_users_own_is_believed(tmp_path: Path, kind: str):
-    save_record(tmp_path, [], Toolchain(cxx=None, cuda=None), ObservingSystem(LocalSystem()))
+    save_record(tmp_path, [], Toolchain(cxx=None, cuda=None), ObservingSystem(local_system.LocalSystem()))
     (record,) = tmp_path.iterdir()
     if kind == "a stranger's":
         if os.geteuid() != 0:
@@ -234,7 +231,7 @@ def test_only_a_record_of_the_users_own_is_believed(tmp_path: Path, kind: str):
     elif kind != "mine":
         record.rename(tmp_path / "real")
         record.symlink_to("real") if kind == "a link" else os.mkfifo(record)
-    assert (load_record(tmp_path, [], LocalSystem()) is not None) == (kind == "mine")
+    assert (load_record(tmp_path, [], local_system.LocalSystem()) is not None) == (kind == "mine")
 
 
 def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machine: MemorySystem, tmp_path: Path):

@@ -20,15 +20,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.compile import execute
-from be_runtime.compile.execute import Runner, Step, render_log, resolve_ninja
-from be_runtime.compile.parallel import run_parallel
+from be_runtime.compile import execute, parallel
 from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.runtime import PRINTING, processes_with
 
-NINJA = resolve_ninja(LocalSystem())
+NINJA = execute.resolve_ninja(LocalSystem())
 BEGIN = """
 import sys, os, time, json
 def await_file(name):
@@ -42,11 +40,11 @@ def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), descrip
     return Edge(argv=argv, inputs=inputs, outputs=(name,), description=description or f"making {name}", tool="compile")
 
 
-def runner(folder: Path, **options: Any) -> Runner:
-    return Runner(folder, **{"ninja": NINJA, "jobs": 2, "timeout_s": 60, "environ": os.environ, **options})
+def runner(folder: Path, **options: Any) -> execute.Runner:
+    return execute.Runner(folder, **{"ninja": NINJA, "jobs": 2, "timeout_s": 60, "environ": os.environ, **options})
 
 
-def run(folder: Path, *edges: Edge, **options: Any) -> tuple[Step, ...]:
+def run(folder: Path, *edges: Edge, **options: Any) -> tuple[execute.Step, ...]:
     return runner(folder, **options).run(BuildPlan(files=(), edges=edges))
 
 
@@ -174,10 +172,10 @@ def test_what_ninja_can_not_run_and_no_ninja(tmp_path: Path, monkeypatch: pytest
         run(tmp_path, edge("a", "", inputs=("b",)), edge("b", "", inputs=("a",)))
     assert "root nodes" in caught.value.output
     with pytest.raises(BuildError, match="ninja can't be started"):
-        Runner(tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ).run(BuildPlan(files=(), edges=()))
+        execute.Runner(tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ).run(BuildPlan(files=(), edges=()))
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(BuildError, match="ninja is not installed") as caught:
-        resolve_ninja(LocalSystem({"PATH": str(tmp_path)}))
+        execute.resolve_ninja(LocalSystem({"PATH": str(tmp_path)}))
     assert "pip install ninja" in caught.value.hints[0]
 
 
@@ -245,14 +243,14 @@ def test_an_interrupt_ends_parallel_builds_whichever_thread_receives_it(tmp_path
             list(steps)
 
     with pytest.raises(KeyboardInterrupt):
-        run_parallel(build, ["first", "second"])
+        parallel.run_parallel(build, ["first", "second"])
     assert not processes_with(mark)
 
 
 def test_the_log_can_be_pasted_into_a_shell(tmp_path: Path):
     argv = ("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'")
     plain = Edge(argv=argv, inputs=(), outputs=("a b",), description="x", tool="compile")
-    title, command, said = render_log(run(tmp_path, plain)).splitlines()
+    title, command, said = execute.render_log(run(tmp_path, plain)).splitlines()
     assert re.fullmatch(r"# x: \d+\.\d\d s", title)
     assert shlex.split(command.removeprefix("$ ")) == list(argv)
     assert said == "said"

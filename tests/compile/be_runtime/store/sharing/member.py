@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 import jax
 
 from be_runtime.jax.coordination import JobStore, find_job_store
+from be_runtime.store import job, keys, sharing
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.job import MOST_BYTES, Job
-from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.sharing import Query
 from tests.support import jobs
 from tests.support.artifacts import artifact as came
 
@@ -44,7 +42,7 @@ class Plan(NamedTuple):
     until: str = ""
     seconds: float = 0.0
     size: int = 5 << 18
-    most_bytes: int = MOST_BYTES
+    most_bytes: int = job.MOST_BYTES
     patience_s: float = 60.0
     stale_s: float = 3.0
     damages: bool = False
@@ -85,12 +83,12 @@ class Member:
         faulty = store._replace(client=FaultyClient(store.client, plan))
         limits = {"patience_s": plan.patience_s, "stale_s": plan.stale_s, "most_bytes": plan.most_bytes}
         find = find_job_store if plan.in_child else lambda: faulty
-        self.job = Job(find, self.said.append, self.whispered.append, **limits)  # type: ignore[arg-type]
+        self.job = job.Job(find, self.said.append, self.whispered.append, **limits)  # type: ignore[arg-type]
 
     def load(self, name: str, source: str, arch: str) -> None:
-        key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
+        key = keys.make_key("module", ("name", name), ("source", source), ("archs", [arch]))
         shared = self.folder / key.digest
-        wanted = Query(key, name, lambda: self.plan.is_shared and shared.exists())
+        wanted = sharing.Query(key, name, lambda: self.plan.is_shared and shared.exists())
         began = time.monotonic()
         try:
             artifact = self.job.get(wanted)
@@ -113,7 +111,7 @@ class Member:
         digest = artifact.table.image if artifact else hashlib.sha256(b"").hexdigest()
         self.results.append([name, how, digest[:8], time.monotonic() - began])
 
-    def build(self, name: str, key: CacheKey) -> Artifact:
+    def build(self, name: str, key: keys.CacheKey) -> Artifact:
         (self.folder / f"building-{name}-{self.number}").write_text(str(os.getpid()))
         time.sleep(self.plan.seconds)
         if self.plan.until:

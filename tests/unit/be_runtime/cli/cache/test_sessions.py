@@ -18,16 +18,12 @@ import pytest
 
 import be_runtime
 from be_runtime.cli import cache_common as cache_text
-from be_runtime.cli import cache_show
+from be_runtime.cli import cache_show, parser
 from be_runtime.cli import main as cli
-from be_runtime.cli.parser import build_parser
 from be_runtime.load.identity import own_code_digest
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.store.artifact import write_images
-from be_runtime.store.cache import BuildOutput, Cache, Entry
-from be_runtime.store.keys import make_key
+from be_runtime.store import artifact, cache, keys, places
 from be_runtime.store.manifest import parse_manifest, render_manifest
-from be_runtime.store.places import ExportWriter
 from tests.support.artifacts import CODE, packed, table
 from tests.unit.be_runtime.compile.codegen.golden_files import check_golden
 
@@ -49,12 +45,12 @@ def test_a_command_is_required_and_a_limit_a_whole_number(words: list[str]):
 
 @pytest.mark.parametrize(("generator", "goes"), [("", True), ("another release", False)])
 def test_headers_of_another_release_are_in_an_environment_of_its_own(shell: Shell, generator: str, goes: bool):
-    def build(staging: Path) -> BuildOutput:
+    def build(staging: Path) -> cache.BuildOutput:
         (staging / "m.so").touch()
-        return BuildOutput(("m.so",), absent=(INCLUDE_DIR / "none.h",))
+        return cache.BuildOutput(("m.so",), absent=(INCLUDE_DIR / "none.h",))
 
-    key = make_key("module", ("name", "add"), ("generator", generator or own_code_digest()))
-    Cache(shell.root).get_or_build(key, build)
+    key = keys.make_key("module", ("name", "add"), ("generator", generator or own_code_digest()))
+    cache.Cache(shell.root).get_or_build(key, build)
     manifest = next(shell.root.rglob("manifest.json"))
     changed = parse_manifest(manifest.read_bytes())
     rows = tuple(row._replace(mtime_ns=0, names=("brainevent/common.h",)) for row in changed.absent)
@@ -97,7 +93,7 @@ def test_a_name_with_control_characters_stays_in_its_row(shell: Shell):
 def test_the_page_shows_every_command():
     page = (Path(__file__).parents[5] / "docs" / "caching.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m be_runtime (cache .*)", page, re.MULTILINE)
-    shown = [build_parser().parse_args(shlex.split(line, comments=True)).subcommand for line in lines]
+    shown = [parser.build_parser().parse_args(shlex.split(line, comments=True)).subcommand for line in lines]
     assert sorted(f"cache {name}" for name in shown) == sorted(name for name in cli.COMMANDS if "cache " in name)
 
 
@@ -115,7 +111,7 @@ def test_each_command_works_beside_a_process_that_clears_the_cache(shell: Shell)
         while not over.is_set():
             shell.put("a")
             shell.put("b")
-            Cache(shell.root).clear()
+            cache.Cache(shell.root).clear()
 
     thread = threading.Thread(target=build_and_clear)
     thread.start()
@@ -137,7 +133,7 @@ class Shell:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
         self.root, self.header = folder / "cache", folder / "x.h"
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, cache.Entry] = {}
         self.digests: list[str] = []
         self.began_s = self.now_s = time.time()
         monkeypatch.setenv("BE_CACHE_DIR", str(self.root))
@@ -174,19 +170,19 @@ class Shell:
         self.digests += [digest] * (digest not in self.digests)
         return f"digest-{self.digests.index(digest) + 1:05}"
 
-    def put(self, name: str, kind: str = "module", size: str = "4", *flags: str) -> Entry:
+    def put(self, name: str, kind: str = "module", size: str = "4", *flags: str) -> cache.Entry:
         """Put an entry into the cache."""
 
-        def build(staging: Path) -> BuildOutput:
+        def build(staging: Path) -> cache.BuildOutput:
             (staging / "m.so").write_bytes(b"x" * int(size))
-            return BuildOutput(outputs=("m.so",), dependencies=(self.header,))
+            return cache.BuildOutput(outputs=("m.so",), dependencies=(self.header,))
 
-        store = Cache(self.root / "toolchain" if kind == "handler" else self.root)
+        store = cache.Cache(self.root / "toolchain" if kind == "handler" else self.root)
         fields = (("name", name), ("flags", flags), ("sources", ["int f();\n" * 40]), ("archs", ["sm_80", "sm_90"]))
-        self.entries[name] = entry = store.get_or_build(make_key(kind, *fields), build)
+        self.entries[name] = entry = store.get_or_build(keys.make_key(kind, *fields), build)
         if threading.current_thread() is threading.main_thread() and not (entry.path / "images").exists():
-            index = table(make_key(kind))._replace(inputs=None)
-            write_images(entry.path, index, {index.image: CODE})  # no output: the sizes are the bytes of m.so
+            index = table(keys.make_key(kind))._replace(inputs=None)
+            artifact.write_images(entry.path, index, {index.image: CODE})  # no output: the sizes are the bytes of m.so
         self.use(name, "0")
         return self.entries[name]
 
@@ -233,9 +229,9 @@ class Shell:
     def packed(self, *names: str) -> None:
         """Write kernels.be, as an export of another machine, of the same size whatever the zlib."""
         self.monkeypatch.setattr(zlib, "compress", partial(zlib.compress, level=0))
-        with ExportWriter(self.folder / "kernels.be") as export:
+        with places.ExportWriter(self.folder / "kernels.be") as export:
             for name in names:
-                key = make_key("module", ("name", name))
+                key = keys.make_key("module", ("name", name))
                 export.add(key.digest, packed(key, b"code", host="ci", seconds=0.5))
 
 

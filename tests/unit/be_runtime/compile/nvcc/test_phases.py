@@ -11,34 +11,19 @@ from pathlib import Path, PurePath
 import pytest
 
 import be_runtime
-from be_runtime.compile.nvcc import is_embeddable, parse_dryrun, rename, split_phases
-from be_runtime.compile.nvcc_preamble import (
-    are_left,
-    checks,
-    header_macros,
-    headers_text,
-    is_shadowed,
-    is_understood,
-    make_preamble,
-    names_in_headers,
-    preprocessing,
-    probes,
-    use_kept_headers,
-    use_preamble,
-)
-from be_runtime.compile.plan import UnitBuild, files_named
+from be_runtime.compile import nvcc, nvcc_preamble, plan
 from tests.unit.be_runtime.compile.codegen.golden_files import check_golden, edges_text
 
 RECORDED = Path(__file__).parent / "recorded"
 TOOLS = {name: f"/opt/cuda/bin/{name}" for name in ("cudafe++", "cicc", "ptxas", "fatbinary")}
 
 
-def split(text: str) -> UnitBuild | None:
-    dry = parse_dryrun(text)
-    return None if dry is None else split_phases(dry, TOOLS, files_named("k", "cuda"), "_1_k_cu_2")
+def split(text: str) -> plan.UnitBuild | None:
+    dry = nvcc.parse_dryrun(text)
+    return None if dry is None else nvcc.split_phases(dry, TOOLS, plan.files_named("k", "cuda"), "_1_k_cu_2")
 
 
-def recorded(name: str) -> UnitBuild:
+def recorded(name: str) -> plan.UnitBuild:
     phases = split((RECORDED / f"{name}.txt").read_text())
     assert phases is not None
     return phases
@@ -55,18 +40,18 @@ def test_the_commands_of_the_phases(name: str):
 
 def test_commands_with_kept_headers_and_a_kept_beginning():
     phases = recorded("cuda13_one")
-    with_headers = use_kept_headers(phases, "/s.sh", "/kept", [".cpp1.ii", ".other.ii"])
-    with_preamble = use_preamble(phases, "/s.sh", "/kept")
-    assert use_kept_headers(phases, "/s.sh", "/kept", []) == phases
+    with_headers = nvcc_preamble.use_kept_headers(phases, "/s.sh", "/kept", [".cpp1.ii", ".other.ii"])
+    with_preamble = nvcc_preamble.use_preamble(phases, "/s.sh", "/kept")
+    assert nvcc_preamble.use_kept_headers(phases, "/s.sh", "/kept", []) == phases
     changed = [edge for build in (with_headers, with_preamble) for edge in build.edges if edge not in phases.edges]
-    asked = "".join(f"{shlex.join(argv)}\n" for argv in probes(phases))
-    text = f"{edges_text(changed)}{asked}{edges_text(checks(preprocessing(phases)))}"
-    making = make_preamble(phases, ["-I/opt/cuda/bin/../targets/x86_64-linux/include"])
+    asked = "".join(f"{shlex.join(argv)}\n" for argv in nvcc_preamble.probes(phases))
+    text = f"{edges_text(changed)}{asked}{edges_text(nvcc_preamble.checks(nvcc_preamble.preprocessing(phases)))}"
+    making = nvcc_preamble.make_preamble(phases, ["-I/opt/cuda/bin/../targets/x86_64-linux/include"])
     check_golden(RECORDED / "cuda13_one_kept.txt", f"{text}{edges_text(making.edges)}{making.files[-1].text}")
 
 
 def test_a_failing_compiler_leaves_no_preamble_and_no_failure(tmp_path: Path):
-    making = make_preamble(recorded("cuda13_one"), ["-I/mine"])
+    making = nvcc_preamble.make_preamble(recorded("cuda13_one"), ["-I/mine"])
     for file in making.files:
         path = tmp_path / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +64,8 @@ def test_a_failing_compiler_leaves_no_preamble_and_no_failure(tmp_path: Path):
 
 
 def test_a_path_that_an_assembler_misreads_runs_nvcc_as_a_whole():
-    assert is_embeddable("obj/k.fatbin")
-    assert not any(map(is_embeddable, ('a"b', "a\\b", "a%sb", "")))
+    assert nvcc.is_embeddable("obj/k.fatbin")
+    assert not any(map(nvcc.is_embeddable, ('a"b', "a\\b", "a%sb", "")))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +89,8 @@ def test_what_is_not_understood_runs_nvcc_as_a_whole(damage: Callable[[str], str
 
 
 def test_renaming_reaches_every_name():
-    renamed = rename(recorded("cuda13_one"), "k", "kernel")
-    assert renamed.unit == files_named("kernel", "cuda")
+    renamed = nvcc.rename(recorded("cuda13_one"), "k", "kernel")
+    assert renamed.unit == plan.files_named("kernel", "cuda")
     assert renamed.edges[-1].outputs == ("obj/kernel.o",)
     assert all("kernel" in output for edge in renamed.edges for output in edge.outputs)
 
@@ -117,7 +102,7 @@ GCC10 = GCC12.replace("# 0", "# 1").replace('# 1 "<command-line>" 2', '# 1 "<com
 def test_the_text_is_all_between_the_two_lines_that_name_the_source():
     for preprocessed in (GCC12, GCC10):
         first, rest = preprocessed.split("\n", 1)
-        assert f'{headers_text(preprocessed, "src/k.cu")}# 1 "src/k.cu"\n\n' == rest, first
+        assert f'{nvcc_preamble.headers_text(preprocessed, "src/k.cu")}# 1 "src/k.cu"\n\n' == rest, first
 
 
 NOT_KEPT = {
@@ -131,7 +116,7 @@ NOT_KEPT = {
 
 
 def test_text_that_is_not_of_the_headers_alone_is_not_kept():
-    assert [why for why, text in NOT_KEPT.items() if headers_text(text, "src/k.cu") is not None] == []
+    assert [why for why, text in NOT_KEPT.items() if nvcc_preamble.headers_text(text, "src/k.cu") is not None] == []
 
 
 DEFINES = """\
@@ -156,15 +141,15 @@ int a;
 
 
 def test_macros_are_kept_in_order_at_their_places_and_read_back():
-    assert header_macros(DEFINES) == (
+    assert nvcc_preamble.header_macros(DEFINES) == (
         '# 2 "/usr/include/x.h" 3\n#define A 1\n#define B(x) (x)\n# 6 "/usr/include/x.h" 3\n#undef A\n'
         '# 9 "/cuda/c.h"\n#define C "a\x0cb\u2028"\n'
     )
     left = '#define GIVEN 1\n#define __GNUC__ 12\n#define B(x) (x)\n#define C "a\x0cb\u2028"\n#define GIVEN_TOO\n'
-    assert are_left(DEFINES, left)
-    assert not are_left(DEFINES, f"{left}#define A 1\n")
-    assert not are_left(DEFINES, left.replace("(x) (x)", "(x) x"))
-    assert not any(are_left(DEFINES, found) for found in ("#define MORE\n", ""))
+    assert nvcc_preamble.are_left(DEFINES, left)
+    assert not nvcc_preamble.are_left(DEFINES, f"{left}#define A 1\n")
+    assert not nvcc_preamble.are_left(DEFINES, left.replace("(x) (x)", "(x) x"))
+    assert not any(nvcc_preamble.are_left(DEFINES, found) for found in ("#define MORE\n", ""))
 
 
 LEFT: dict[str, tuple[str, ...] | None] = {
@@ -176,13 +161,13 @@ LEFT: dict[str, tuple[str, ...] | None] = {
 
 
 def test_headers_that_leave_more_than_text_and_macros_are_not_kept():
-    assert {text: names_in_headers(["int a;", text]) for text in LEFT} == LEFT
+    assert {text: nvcc_preamble.names_in_headers(["int a;", text]) for text in LEFT} == LEFT
 
 
 def test_commands_that_may_read_other_headers_are_not_understood():
     def understood(flags: str) -> bool:
         argv = ["/usr/bin/g++", "-E", *flags.split(), "-include", "cuda_runtime.h", "src/k.cu"]
-        return is_understood(argv, {"/a", "/b"}.__contains__)
+        return nvcc_preamble.is_understood(argv, {"/a", "/b"}.__contains__)
 
     assert understood("-I/a -I /b -isystem /a -isystem/b -DX=-I/c -MD -MF k.d -m64")
     refused = "-I/c|-isystem /c|-include mine.h|-includemine.h|-imacros mine.h|-iquote /a|--include-directory=/a|"
@@ -211,7 +196,7 @@ def test_a_folder_that_may_hold_another_header_is_noticed(files: list[str], shad
     def stat(path: str) -> str | None:
         return path.replace("/mine/cuda", "/cuda") if path in [*files, *headers] else None
 
-    assert is_shadowed(("/empty", "/mine/"), headers, list_dir, stat) is shadowed, why
+    assert nvcc_preamble.is_shadowed(("/empty", "/mine/"), headers, list_dir, stat) is shadowed, why
 
 
 PREAMBLE = '#pragma GCC diagnostic ignored "-Wx"\n# 1 "/cuda/cuda_runtime.h"\nint a;\nint b;\n'

@@ -14,18 +14,7 @@ import rich.console
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.compile import progress
-from be_runtime.compile.execute import (
-    JOB_BYTES,
-    available_memory_bytes,
-    escape_path,
-    escape_value,
-    job_count,
-    parse_ninja_log,
-    render_ninja,
-    shell_command,
-)
-from be_runtime.compile.plan import Edge
+from be_runtime.compile import execute, plan, progress
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.machines import MemorySystem
 from tests.support.terminals import Terminal
@@ -46,8 +35,8 @@ COUNTS: dict[tuple[int, int | None, int | None, int | None], int] = {
 
 
 def test_count():
-    assert {each: job_count(*each) for each in COUNTS} == COUNTS
-    assert job_count(16, 8 * GIB) * JOB_BYTES <= 8 * GIB, "sixteen heavy files fit into what is free"
+    assert {each: execute.job_count(*each) for each in COUNTS} == COUNTS
+    assert execute.job_count(16, 8 * GIB) * execute.JOB_BYTES <= 8 * GIB, "sixteen heavy files fit into what is free"
 
 
 def group(folder: str, limit: object, used: int, names: str = "max current") -> dict[str, object]:
@@ -71,16 +60,16 @@ JOB = group("memory/slurm/job_7/", 6 * GIB, GIB, V1) | group("memory/", 2**63 - 
 )
 def test_available_memory(own: str, groups: dict[str, object], expected: int):
     machine = MemorySystem()
-    assert available_memory_bytes(machine) is None, "nothing can be read"
+    assert execute.available_memory_bytes(machine) is None, "nothing can be read"
     machine.write("/proc/meminfo", "MemTotal:  24689732 kB\nMemFree:    812312 kB\nMemAvailable:   16777216 kB\n")
     machine.write("/proc/self/cgroup", f"{own}\n")
     for name, content in groups.items():
         machine.write(f"/sys/fs/cgroup/{name}", f"{content}\n")
-    assert available_memory_bytes(machine) == expected
+    assert execute.available_memory_bytes(machine) == expected
 
 
 def test_this_machine_says_how_much_it_has():
-    assert (available_memory_bytes(LocalSystem()) or 0) > 2**20
+    assert (execute.available_memory_bytes(LocalSystem()) or 0) > 2**20
 
 
 ARGUMENTS = st.text(alphabet=st.characters(exclude_characters="\0"))
@@ -94,8 +83,8 @@ def unescape(text: str) -> str:
 @settings(deadline=None)
 @given(ARGUMENTS, st.text(alphabet="ab./$ :-_ü"))
 def test_values_and_paths_are_read_back(text: str, path: str):
-    assert unescape(escape_value(text)) == text
-    escaped = escape_path(path)
+    assert unescape(execute.escape_value(text)) == text
+    escaped = execute.escape_path(path)
     assert unescape(escaped) == path
     assert not re.search(r"(?<!\$)(?:\$\$)*[ :]", escaped)
 
@@ -103,7 +92,7 @@ def test_values_and_paths_are_read_back(text: str, path: str):
 @settings(deadline=None)
 @given(st.lists(ARGUMENTS))
 def test_a_command_is_one_line(argv: list[str]):
-    command = shell_command(argv)
+    command = execute.shell_command(argv)
     assert not set(command) & {"\n", "\r"}
     if not any(set(argument) & {"\n", "\r"} for argument in argv):
         assert shlex.split(command) == argv
@@ -111,10 +100,10 @@ def test_a_command_is_one_line(argv: list[str]):
 
 def test_the_text():
     edges = [
-        Edge(("cc", "a b", "$HOME"), ("src/a b.cc",), ("obj/a:b.o",), "compiling $a", "compile"),
-        Edge(("ld",), ("/a|b/kept.o", "/a\nb/c.o", "obj/a:b.o"), ("a.so",), "linking", "link"),
+        plan.Edge(("cc", "a b", "$HOME"), ("src/a b.cc",), ("obj/a:b.o",), "compiling $a", "compile"),
+        plan.Edge(("ld",), ("/a|b/kept.o", "/a\nb/c.o", "obj/a:b.o"), ("a.so",), "linking", "link"),
     ]
-    assert render_ninja(edges).splitlines() == [
+    assert execute.render_ninja(edges).splitlines() == [
         *("ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""),
         *("build obj/a$:b.o: run ", "  argv = cc 'a b' '$$HOME'", "  number = 0", ""),
         *("build a.so: run obj/a$:b.o", "  argv = ld", "  number = 1"),
@@ -124,11 +113,11 @@ def test_the_text():
 def test_the_last_line_of_an_output_counts_and_a_damaged_one_is_passed_over():
     text = "# ninja log v7\n0\t100\t5\tobj/a b.o\tff\n10\t30\t5\tx\tff\n0\t250\t6\tobj/a b.o\tfe\n"
     damaged = f"0\t1\nzero\t1\t2\tx\tf\n\n3\t4\t5\ty\tf\textra\n0\t{'9' * 5000}\t5\ty\tf\n"
-    assert parse_ninja_log(text + damaged) == {"obj/a b.o": 0.25, "x": 0.02}
+    assert execute.parse_ninja_log(text + damaged) == {"obj/a b.o": 0.25, "x": 0.02}
 
 
 def build(name: str, work: Callable[[], object]) -> None:
-    with progress.Progress(name, [Edge(("true",), (), (), description=f"compiling {name}", tool="compile")]):
+    with progress.Progress(name, [plan.Edge(("true",), (), (), description=f"compiling {name}", tool="compile")]):
         work()
 
 

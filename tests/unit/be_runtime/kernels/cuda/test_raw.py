@@ -12,46 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.call.attributes import convert_attributes
-from be_runtime.call.resolve import Resolved
-from be_runtime.call.signature import read_signature
-from be_runtime.dtypes import BY_NAME
-from be_runtime.errors import ArgumentError
+from be_runtime import dtypes, errors
+from be_runtime.call import attributes, resolve, signature
 from be_runtime.jax.arrays import ArraySpec, Split, check_aliases, check_outs, check_vmap_method, match_aliases
-from be_runtime.kernels import launcher
-from be_runtime.kernels.geometry import (
-    automatic_block,
-    automatic_geometry,
-    choose_geometry,
-    explicit_geometry,
-    scalar_param,
-)
-from be_runtime.kernels.launcher import (
-    Compiled,
-    Form,
-    Kernel,
-    KernelImage,
-    KernelParam,
-    Origin,
-    kernel_of,
-    obtain_kernel,
-)
-from be_runtime.kernels.nvrtc import Nvrtc, find_headers, libraries, missing_header_hints, places
-from be_runtime.kernels.raw import Sizes, bind_params, cuda_kernel, read_sizes, scalar_params
-from be_runtime.kernels.raw_compiler import (
-    RawKernel,
-    compile_raw,
-    entry_in_cubin,
-    for_nvrtc,
-    instantiated,
-    named_paths,
-    parse_name,
-    read_prototype,
-)
+from be_runtime.kernels import geometry, launcher, nvrtc, raw, raw_compiler
 from be_runtime.load.process import PROCESS
 from be_runtime.signature.model import Param, Role
-from be_runtime.store.cache import BuildOutput, Cache
-from be_runtime.store.keys import make_key
+from be_runtime.store import cache, keys
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.machine.local_system import LocalSystem
@@ -59,7 +26,8 @@ from tests.support.machines import SITE, File, MemorySystem
 from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 X, Y, BYTES = (
-    ArraySpec(BY_NAME[name], shape) for name, shape in (("float32", (3, 4)), ("float64", (5,)), ("uint8", (256,)))
+    ArraySpec(dtypes.BY_NAME[name], shape)
+    for name, shape in (("float32", (3, 4)), ("float64", (5,)), ("uint8", (256,)))
 )
 GOLDEN = Path(__file__).parent / "golden"
 PARAMS = "const float* x, int n, double* y, float by"
@@ -67,11 +35,11 @@ PARAMS = "const float* x, int n, double* y, float by"
 
 def bound(params: str = PARAMS, inputs: Any = (X,), outs: Any = (Y,), scratch: Any = (), **scalars: Any) -> list[Any]:
     """The parameters of a call, whose scalars are checked as those of every call."""
-    prototype = read_prototype(f"__global__ void f({params}) {{}}", parse_name("f"))
+    prototype = raw_compiler.read_prototype(f"__global__ void f({params}) {{}}", raw_compiler.parse_name("f"))
     given = ({"n": 7, "by": 0.5} | scalars) if params is PARAMS else scalars
-    converted = dict(convert_attributes("f", scalar_params(prototype), given))
-    call = Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()))
-    return [*bind_params("f", prototype, call, converted)]
+    converted = dict(attributes.convert_attributes("f", raw.scalar_params(prototype), given))
+    call = resolve.Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()))
+    return [*raw.bind_params("f", prototype, call, converted)]
 
 
 CALLS: list[dict[str, Any]] = [
@@ -102,7 +70,7 @@ def test_params_follow_the_source_or_the_error_says_what_does_not_fit():
         rows.append(f"{', '.join(given)}\n  {answer(bound, **call)}\n")
     for pair in SMALL.strip().replace("\n", "; ").split("; "):
         pointer, dtype = pair.split("* ")
-        array = (ArraySpec(BY_NAME[dtype], (13,)),)
+        array = (ArraySpec(dtypes.BY_NAME[dtype], (13,)),)
         rows.append(f"{pair}\n  {answer(bound, f'const {pointer}* x, {pointer}* y', array, array)}\n")
     check_golden(GOLDEN / "raw_calls.txt", "".join(rows))
     for complex_ in (np.complex64(7), np.complex64(1 + 2j)):
@@ -119,12 +87,14 @@ def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: 
 def test_headers_of_flags_are_included_by_the_source():
     """NVRTC looks for those in the process's folder too."""
     flags = ("-include", "a.h", "-DX=1", "--pre-include=b.h", "-include=/c/c.h", "--pre-include", "d.h", "-I/inc")
-    asked = for_nvrtc(RawKernel("SOURCE", parse_name("f"), flags))
+    asked = raw_compiler.for_nvrtc(raw_compiler.RawKernel("SOURCE", raw_compiler.parse_name("f"), flags))
     assert asked.flags == ("-DX=1", "-I/inc")
     included = "".join(f'#include "{name}"\n' for name in ("a.h", "b.h", "/c/c.h", "d.h"))
     assert asked.source == f'{included}#line 1 "f.cu"\nSOURCE'
-    assert instantiated("s", parse_name("f")) == "s"
-    assert "&f<float>" in instantiated("s", parse_name("f<float>")), "only instances need help from the source"
+    assert raw_compiler.instantiated("s", raw_compiler.parse_name("f")) == "s"
+    assert "&f<float>" in raw_compiler.instantiated("s", raw_compiler.parse_name("f<float>")), (
+        "only instances need help from the source"
+    )
 
 
 ENTRIES = [
@@ -145,7 +115,9 @@ def test_the_one_entry_is_found_by_its_mangled_name():
     rows = []
     for entries, names in ENTRIES:
         cubin = b"".join(b".text." + entry.encode() + b"\0" for entry in entries.split())
-        found = {name: answer(entry_in_cubin, cubin, parse_name(name)) for name in names.split()}
+        found = {
+            name: answer(raw_compiler.entry_in_cubin, cubin, raw_compiler.parse_name(name)) for name in names.split()
+        }
         rows += [f"{name} in {entries}\n  {text}\n" for name, text in found.items()]
     check_golden(GOLDEN / "entries.txt", "".join(rows))
 
@@ -153,8 +125,8 @@ def test_the_one_entry_is_found_by_its_mangled_name():
 def test_bad_arguments():
     unnamed, misnamed = (f"__global__ void f({params}) {{}}" for params in ("float* y", "float* y, int outs"))
     sources = ("kernel.cu", Path("kernel.cu"), "/a/kernel.cuh", unnamed)
-    rows = [answer(cuda_kernel, source, "f", grid=1, block=1) for source in sources]
-    rows.append(answer(cuda_kernel, misnamed, "f", lambda: np.zeros(1), grid=1, block=1))
+    rows = [answer(raw.cuda_kernel, source, "f", grid=1, block=1) for source in sources]
+    rows.append(answer(raw.cuda_kernel, misnamed, "f", lambda: np.zeros(1), grid=1, block=1))
     rows += [answer(check_aliases, aliases) for aliases in ({0: -1}, {"a": 0}, {0: True}, [0], 3)]
     rows += [answer(match_aliases, *each) for each in (({0: 0}, [X], [X]), ({0: 0}, [X], [Y]), ({1: 0}, [X], [X]))]
     rows += [*(answer(check_outs, outs) for outs in ([], [3])), answer(check_vmap_method, "all")]
@@ -164,7 +136,7 @@ def test_bad_arguments():
 @pytest.mark.parametrize("what", ["outs", "grid", "block", "shared_mem"])
 def test_a_function_that_does_not_take_the_inputs_is_named(what: str):
     arguments: dict[str, Any] = {"outs": np.ones(3, np.float32), "grid": 1, "block": 1, what: lambda x, y: 1}
-    kernel = cuda_kernel("__global__ void scale(const float* x, float* y) {}", "scale", **arguments)
+    kernel = raw.cuda_kernel("__global__ void scale(const float* x, float* y) {}", "scale", **arguments)
     with pytest.raises(TypeError, match=f"^{what} of scale: .*missing 1 required positional argument: 'y'"):
         kernel(np.ones(3, np.float32))
 
@@ -177,7 +149,9 @@ def test_a_toolkit_for_clang_has_nothing_for_raw_kernels(tmp_path: Path):
     session = PROCESS.session()._replace(system=machine, record_dir=tmp_path)
     message = r"neither NVRTC nor nvcc.*sm_90\nhint: .*nvrtc; .*nvidia-cuda-nvrtc-cu12"
     with pytest.raises(CudaNotFoundError, match=message):
-        compile_raw(RawKernel("", parse_name("f")), (Arch(9, 0),), session, tmp_path)
+        raw_compiler.compile_raw(
+            raw_compiler.RawKernel("", raw_compiler.parse_name("f")), (Arch(9, 0),), session, tmp_path
+        )
 
 
 SOURCE = """
@@ -218,22 +192,22 @@ twice<float>; alias::twice<float>; over; chosen
 
 
 def shown(name: str) -> str:
-    def one(param: KernelParam) -> str:
+    def one(param: launcher.KernelParam) -> str:
         kind = ("const*" if param.is_const else "*") if param.is_pointer else ""
         return f"{param.dtype.name if param.dtype is not None else 'any'}{kind} {param.name}"
 
-    return ", ".join(map(one, read_prototype(SOURCE, parse_name(name))))
+    return ", ".join(map(one, raw_compiler.read_prototype(SOURCE, raw_compiler.parse_name(name))))
 
 
 def test_parameters_of_kernels_or_why_they_can_not_be_launched():
     names = [name.strip() for name in NAMES.strip().replace("\n", ";").split(";")]
     rows = "".join(f"{name}\n  {answer(shown, name)}\n" for name in names)
     check_golden(GOLDEN / "prototypes.txt", rows)
-    assert parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
+    assert raw_compiler.parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
 
 
-def find(source: str, *folders: Path, own: tuple[Path, ...] = ()) -> BuildOutput:
-    return find_headers(source, "k.cu", folders, own, LocalSystem())
+def find(source: str, *folders: Path, own: tuple[Path, ...] = ()) -> cache.BuildOutput:
+    return nvrtc.find_headers(source, "k.cu", folders, own, LocalSystem())
 
 
 def write(path: Path, text: str = "") -> Path:
@@ -264,9 +238,11 @@ SPELLINGS = (
 def test_every_spelling_is_found_and_words_that_are_no_directive_are_not(tmp_path: Path):
     header = write(tmp_path / "x.h")
     for spelling in SPELLINGS:
-        assert find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == BuildOutput((), (header,))
+        assert (
+            find(spelling.format("x.h"), tmp_path) == find(spelling.format(header)) == cache.BuildOutput((), (header,))
+        )
     for line in ("// we include HEADER", "include HEADER", 'puts("#include HEADER");', "#ifdef include"):
-        assert find(line) == BuildOutput(())
+        assert find(line) == cache.BuildOutput(())
 
 
 def test_a_header_in_any_folder_may_be_meant(tmp_path: Path):
@@ -301,13 +277,13 @@ def test_cudas_own_headers_are_read_but_not_waited_for(tmp_path: Path):
 
 
 def test_flags_that_are_not_understood_may_name_a_folder():
-    found = named_paths(("-isystem=/a b", "--new-option", "/c", "-x/d", "plain"))
+    found = raw_compiler.named_paths(("-isystem=/a b", "--new-option", "/c", "-x/d", "plain"))
     assert found == (Path("/a b"), Path("/c"), Path("/d"))
 
 
 @pytest.mark.parametrize(("machine", "target"), [("x86_64", "x86_64-linux"), ("aarch64", "sbsa-linux")])
 def test_places_are_those_of_the_machine(machine: str, target: str):
-    found = list(places(MemorySystem(machine=machine, prefixes=(Path("/conda"),)), [Path("/opt/cuda")]))
+    found = list(nvrtc.places(MemorySystem(machine=machine, prefixes=(Path("/conda"),)), [Path("/opt/cuda")]))
     folders = [str(place.folder) for place in found]
     assert folders[0] == f"{SITE}/nvidia/cu13/lib"
     assert folders.index("/conda/lib") < folders.index("/opt/cuda/lib64") < folders.index("/usr/local/cuda/lib64")
@@ -323,7 +299,7 @@ def test_places_are_those_of_the_machine(machine: str, target: str):
 def test_libraries_are_the_newest_first():
     names = ("libnvrtc.so.9", "libnvrtc.so.13", "libnvrtc.so", "libnvrtc-builtins.so.13.0")
     system = MemorySystem(files={f"/lib/{name}": File() for name in names})
-    assert [path.name for path in libraries(Path("/lib"), system)] == ["libnvrtc.so.13", "libnvrtc.so.9"]
+    assert [path.name for path in nvrtc.libraries(Path("/lib"), system)] == ["libnvrtc.so.13", "libnvrtc.so.9"]
 
 
 def test_a_missing_header_of_cuda_names_its_wheel():
@@ -333,19 +309,19 @@ def test_a_missing_header_of_cuda_names_its_wheel():
     for header in (*cuda, "mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"):
         log = f'f.cu(1): catastrophic error: cannot open source file "{header}"\n'
         for folder, version in (("nvidia/cu13", (13, 0)), ("nvidia/cuda_nvrtc", (12, 9)), ("/conda", (13, 0))):
-            found = Nvrtc(Path(SITE, folder, f"lib/libnvrtc.so.{version[0]}"), version, (), None)
-            rows.append(f"{header}, {Path(folder).name}: {'; '.join(missing_header_hints(found, log))}\n")
+            found = nvrtc.Nvrtc(Path(SITE, folder, f"lib/libnvrtc.so.{version[0]}"), version, (), None)
+            rows.append(f"{header}, {Path(folder).name}: {'; '.join(nvrtc.missing_header_hints(found, log))}\n")
     check_golden(GOLDEN / "missing_headers.txt", "".join(rows))
 
 
 def explicit(**given: Any) -> str:
-    return str(explicit_geometry(**({"grid": 4, "block": 32} | given)).encode())
+    return str(geometry.explicit_geometry(**({"grid": 4, "block": 32} | given)).encode())
 
 
 def choose(**given: Any) -> str:
     """With the defaults of `numba_cuda_kernel`."""
     arguments = {"grid": None, "block": None, "launch_dims": None, "threads_per_block": 256, "shared_mem": 0} | given
-    return str(choose_geometry(**arguments, is_empty=False).encode())
+    return str(geometry.choose_geometry(**arguments, is_empty=False).encode())
 
 
 EXPLICIT: list[dict[str, Any]] = [
@@ -370,7 +346,7 @@ def test_numbers_become_a_geometry_or_are_refused():
     rows += [f"{given}\n  {answer(choose, **given)}\n" for given in CHOSEN]
     for launch in ({"grid": 0}, {"block": 2048}, {"shared_mem": 10**6}, {"shared_mem": "48k"}):
         arguments = {"outs": lambda: np.zeros(1), "grid": 1, "block": 32} | launch
-        made = answer(cuda_kernel, "__global__ void f(float* y) {}", "f", **arguments)
+        made = answer(raw.cuda_kernel, "__global__ void f(float* y) {}", "f", **arguments)
         rows.append(f"a raw kernel of {launch}\n  {made}\n")
     check_golden(GOLDEN / "geometries.txt", "".join(rows))
     assert explicit(block=np.int64(64)) == explicit(block=64)
@@ -378,7 +354,7 @@ def test_numbers_become_a_geometry_or_are_refused():
 
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=3), st.integers(1, 1024))
 def test_automatic_grids_cover_the_dimensions(dims: list[int], threads: int):
-    found = automatic_geometry(tuple(dims), threads)
+    found = geometry.automatic_geometry(tuple(dims), threads)
     for size, blocks, width in zip(dims, found.grid, found.block, strict=False):
         assert blocks * width >= size
         assert (blocks - 1) * width < max(size, 1)
@@ -387,27 +363,29 @@ def test_automatic_grids_cover_the_dimensions(dims: list[int], threads: int):
 
 @given(st.integers(1, 3), st.integers(0, 10))
 def test_powers_of_two_are_used_up(ndim: int, bits: int):
-    assert np.prod(automatic_block(ndim, 2**bits)) == 2**bits
+    assert np.prod(geometry.automatic_block(ndim, 2**bits)) == 2**bits
 
 
-SCALARS = tuple(Param(role=Role.ATTR, name=n, dtype=BY_NAME[t]) for n, t in (("bins", "int32"), ("by", "float32")))
-SIGNATURE = read_signature("f", "arg[n k] ret[n]", scalars=SCALARS)
+SCALARS = tuple(
+    Param(role=Role.ATTR, name=n, dtype=dtypes.BY_NAME[t]) for n, t in (("bins", "int32"), ("by", "float32"))
+)
+SIGNATURE = signature.read_signature("f", "arg[n k] ret[n]", scalars=SCALARS)
 EXPRESSIONS = {"grid": ("ceil(n/16)", 2), "block": "min(n,64)", "shared_mem": "4*attr.bins"}
 
 
-def sizes(**given: Any) -> Sizes:
-    return read_sizes("f", {"grid": 1, "block": 32, "shared_mem": 0} | given, SIGNATURE, explicit_geometry)
+def sizes(**given: Any) -> raw.Sizes:
+    return raw.read_sizes("f", {"grid": 1, "block": 32, "shared_mem": 0} | given, SIGNATURE, geometry.explicit_geometry)
 
 
-def launch_dims(*dims: object) -> Sizes:
+def launch_dims(*dims: object) -> raw.Sizes:
     given = {"grid": None, "block": None, "launch_dims": dims, "shared_mem": 0}
-    return read_sizes("f", given, SIGNATURE, partial(choose_geometry, threads_per_block=256))
+    return raw.read_sizes("f", given, SIGNATURE, partial(geometry.choose_geometry, threads_per_block=256))
 
 
-def call(n: int, k: int = 7) -> Resolved:
-    f32 = BY_NAME["float32"]
+def call(n: int, k: int = 7) -> resolve.Resolved:
+    f32 = dtypes.BY_NAME["float32"]
     values = {"n": n, "k": k, "attr.bins": 5}
-    return Resolved([], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()))
+    return resolve.Resolved([], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()))
 
 
 SIZES: list[tuple[int, dict[str, Any]]] = [
@@ -425,14 +403,14 @@ def test_expressions_follow_the_call_and_an_error_has_their_values():
         return str(sizes(**given).geometry(call(n)).encode())
 
     rows = [f"{given} with n = {n}\n  {answer(encoded, n, given)}\n" for n, given in SIZES]
-    rows.append(f"no signature\n  {answer(read_sizes, 'f', {'grid': 'n'}, None, explicit_geometry)}\n")
+    rows.append(f"no signature\n  {answer(raw.read_sizes, 'f', {'grid': 'n'}, None, geometry.explicit_geometry)}\n")
     check_golden(GOLDEN / "sizes.txt", "".join(rows))
     assert launch_dims("n", "k").geometry(call(100)).grid == (7, 1, 1)
 
 
 def test_sizes_that_never_change_are_checked_at_once():
     for never in ({"grid": 0}, {"block": 2048}):
-        with pytest.raises(ArgumentError):
+        with pytest.raises(errors.ArgumentError):
             sizes(**never).check(None)
     sizes(grid="n-n").check(None)
 
@@ -446,40 +424,46 @@ def test_sizes_of_one_device_are_arithmetic():
     assert computed == {"launch": list(found.geometry(call(17)).encode())}
     found = launch_dims("n", 32)
     assert (found.local(found.geometry(call(100))) or ())[:6] == ("ceil((n)/16)", "2", "1", "16", "16", "1")
-    assert sizes(grid=lambda x: x.shape[0]).local(explicit_geometry(7, 32)) is None, "a function's are not known"
+    assert sizes(grid=lambda x: x.shape[0]).local(geometry.explicit_geometry(7, 32)) is None, (
+        "a function's are not known"
+    )
 
 
 IMAGES = (
-    KernelImage(Arch(9, 0, "a"), "f", b"\x7fELF"),
-    KernelImage(Arch(9, 0, "a"), "g", b"// PTX", is_ptx=True, form=Form.BATCH, batch_axis=2, is_cooperative=True),
+    launcher.KernelImage(Arch(9, 0, "a"), "f", b"\x7fELF"),
+    launcher.KernelImage(
+        Arch(9, 0, "a"), "g", b"// PTX", is_ptx=True, form=launcher.Form.BATCH, batch_axis=2, is_cooperative=True
+    ),
 )
 SAID = ("NVRTC 13.0", "Cuda compilation tools, release 13.0, V13.0.88")
-MADE = Compiled(IMAGES, compiler=SAID)
+MADE = launcher.Compiled(IMAGES, compiler=SAID)
 
 
-def obtain(place: Path, made: Compiled = MADE, *, source: str = "f", folder: Path | None = None) -> Kernel:
+def obtain(
+    place: Path, made: launcher.Compiled = MADE, *, source: str = "f", folder: Path | None = None
+) -> launcher.Kernel:
     """A kernel out of a cache and by a key that belong to a place."""
-    session = PROCESS.session()._replace(module_store=Cache(place / "cache"))
-    origin = Origin(make_key("kernel", ("source", source)), () if folder is None else (folder,))
-    key = make_key("kernel", ("place", str(place)))
-    return obtain_kernel(key, origin, lambda _staging: made, "f", session)
+    session = PROCESS.session()._replace(module_store=cache.Cache(place / "cache"))
+    origin = launcher.Origin(keys.make_key("kernel", ("source", source)), () if folder is None else (folder,))
+    key = keys.make_key("kernel", ("place", str(place)))
+    return launcher.obtain_kernel(key, origin, lambda _staging: made, "f", session)
 
 
 def test_images_come_back_as_they_were(tmp_path: Path):
     found = obtain(tmp_path)
     assert found.images == IMAGES
-    assert obtain(tmp_path, Compiled(())) == found, "from the cache"
+    assert obtain(tmp_path, launcher.Compiled(())) == found, "from the cache"
 
 
 @pytest.mark.parametrize("field", ["entry", "batch_axis", "is_ptx", "is_cooperative", "form"])
 def test_a_row_of_other_types_is_no_image(field: str):
     row = {"name": "k", "images": [{"image": "00", "arch": "9.0", "entry": "k", field: ["x"]}]}
     with pytest.raises((TypeError, ValueError)):
-        kernel_of("id", row, lambda digest: b"")
+        launcher.kernel_of("id", row, lambda digest: b"")
 
 
 def test_the_id_holds_the_source_and_what_the_compiler_says_but_not_the_place(tmp_path: Path):
-    newer = Compiled(IMAGES, compiler=(SAID[0], SAID[1].replace("88", "89")))
+    newer = launcher.Compiled(IMAGES, compiler=(SAID[0], SAID[1].replace("88", "89")))
     first, second, *others = (
         obtain(tmp_path / "a").id,
         obtain(tmp_path / "b").id,
@@ -497,14 +481,19 @@ def test_the_id_holds_headers_by_their_content_and_their_name_below_a_folder(tmp
         header = folder / name
         header.parent.mkdir(parents=True)
         header.write_text(text)
-        ids.append(obtain(tmp_path / str(number), Compiled(IMAGES, BuildOutput((), (header,))), folder=folder).id)
+        ids.append(
+            obtain(
+                tmp_path / str(number), launcher.Compiled(IMAGES, cache.BuildOutput((), (header,))), folder=folder
+            ).id
+        )
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
 
 
 def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
     made = (
-        Compiled((KernelImage(Arch(9, 0), "f", code),), BuildOutput((), unknown=("a header",))) for code in (b"a", b"b")
+        launcher.Compiled((launcher.KernelImage(Arch(9, 0), "f", code),), cache.BuildOutput((), unknown=("a header",)))
+        for code in (b"a", b"b")
     )
     one, other = (obtain(tmp_path / str(number), each) for number, each in enumerate(made))
     assert one.id != other.id
@@ -512,18 +501,18 @@ def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
 
 @given(st.binary(min_size=1, max_size=8))
 def test_a_scalar_keeps_its_bytes(value: bytes):
-    assert struct.pack("<q", scalar_param(value)[1])[: len(value)] == value
+    assert struct.pack("<q", geometry.scalar_param(value)[1])[: len(value)] == value
 
 
 @given(st.tuples(st.text(max_size=4), st.binary(max_size=4)), st.tuples(st.text(max_size=4), st.binary(max_size=4)))
 def test_content_tells_images_apart(one: tuple[str, bytes], other: tuple[str, bytes]):
-    ids = [launcher.content_id([KernelImage(Arch(9, 0), *each)]) for each in (one, other)]
+    ids = [launcher.content_id([launcher.KernelImage(Arch(9, 0), *each)]) for each in (one, other)]
     assert (ids[0] == ids[1]) == (one == other)
     assert all(len(each) == 32 for each in ids)
 
 
 def test_a_batch_needs_the_same_axis_on_every_architecture():
-    single = [KernelImage(arch, "f", b"x") for arch in (Arch(9, 0), Arch(8, 0))]
-    batch = [image._replace(form=Form.BATCH, batch_axis=2) for image in single]
+    single = [launcher.KernelImage(arch, "f", b"x") for arch in (Arch(9, 0), Arch(8, 0))]
+    batch = [image._replace(form=launcher.Form.BATCH, batch_axis=2) for image in single]
     for images, axis in ((single, 0), ((*single, *batch), 2), ((*single, batch[0]), 0)):
-        assert Kernel("0", "f", tuple(images)).batch_axis == axis
+        assert launcher.Kernel("0", "f", tuple(images)).batch_axis == axis

@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import CacheError
-from be_runtime.store.cache import BuildOutput, Cache, Recorded
-from be_runtime.store.folder import variant_name
-from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.publish import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, GRACE_NS, is_abandoned, superseded
+from be_runtime.store import cache, folder, keys, publish
 from be_toolchain.machine.files import seal, unseal
 from tests.unit.be_runtime.store.cache.conftest import Bench, tree
 
@@ -32,7 +29,7 @@ def test_a_miss_builds_and_then_hits(bench: Bench):
     first = bench.make()
     assert (first.built, first.reason, first.output("m.so").read_bytes()) == (True, "it was not in the cache", b"one")
     assert (tree(first.path), bench.staged()) == (["key.json", "m.so", "manifest.json"], [])
-    assert CacheKey.from_json((first.path / "key.json").read_text()) == bench.key
+    assert keys.CacheKey.from_json((first.path / "key.json").read_text()) == bench.key
     with pytest.raises(KeyError):
         first.output("other.so")
     os.utime(first.path / "manifest.json", (1e9, 1e9))
@@ -48,11 +45,11 @@ def test_outputs_may_be_in_folders_and_hard_linked(bench: Bench):
     shared.write_bytes(b"object")
     mode = stat.S_IMODE(shared.stat().st_mode)
 
-    def build(staging: Path) -> BuildOutput:
+    def build(staging: Path) -> cache.BuildOutput:
         (staging / "a" / "b").mkdir(parents=True)
         (staging / "a" / "b" / "x.bin").write_bytes(b"x")
         os.link(shared, staging / "y.o")
-        return BuildOutput(outputs=("a/b/x.bin", "y.o", "y.o"))
+        return cache.BuildOutput(outputs=("a/b/x.bin", "y.o", "y.o"))
 
     entry = bench.make(build)
     assert (entry.output("a/b/x.bin").read_bytes(), entry.output("y.o").read_bytes()) == (b"x", b"object")
@@ -63,7 +60,7 @@ def test_outputs_may_be_in_folders_and_hard_linked(bench: Bench):
 
 
 def test_dependencies_inside_the_staging_folder_are_left_out(bench: Bench):
-    def build(staging: Path) -> BuildOutput:
+    def build(staging: Path) -> cache.BuildOutput:
         own = (staging / "scratch.o", Path("scratch.o"), Path("./scratch.o"))
         return bench.build(staging, dependencies=(*own, bench.header, bench.header))
 
@@ -79,15 +76,15 @@ def test_force_builds_into_a_new_folder(bench: Bench):
 
 
 def test_entries_of_one_key_are_bounded_once_nobody_can_be_about_to_load_them():
-    folders = [f"/k/{variant_name(number * GRACE_NS, '00000000')}" for number in range(9, 0, -1)]
-    assert superseded(folders, 6 * GRACE_NS + 1) == folders[4:]
-    assert superseded(folders, 6 * GRACE_NS) == folders[5:]
-    assert superseded(folders[:4], 100 * GRACE_NS) == []
+    folders = [f"/k/{folder.variant_name(number * publish.GRACE_NS, '00000000')}" for number in range(9, 0, -1)]
+    assert publish.superseded(folders, 6 * publish.GRACE_NS + 1) == folders[4:]
+    assert publish.superseded(folders, 6 * publish.GRACE_NS) == folders[5:]
+    assert publish.superseded(folders[:4], 100 * publish.GRACE_NS) == []
 
 
 def test_superseded_entries_go_at_the_next_build(bench: Bench):
     paths = [bench.make(force=True).path for _ in range(6)]
-    paths[:3] = [path.rename(path.with_name(variant_name(n, "0" * 8))) for n, path in enumerate(paths[:3])]
+    paths[:3] = [path.rename(path.with_name(folder.variant_name(n, "0" * 8))) for n, path in enumerate(paths[:3])]
     bench.make(force=True)
     assert [path.exists() for path in paths] == [False] * 3 + [True] * 3
 
@@ -97,7 +94,7 @@ def test_a_failed_build_leaves_the_old_state(bench: Bench, error: BaseException)
     bench.make()
     before = tree(bench.store.root)
 
-    def fail(staging: Path) -> BuildOutput:
+    def fail(staging: Path) -> cache.BuildOutput:
         bench.build(staging)
         raise error
 
@@ -120,7 +117,7 @@ def test_a_failed_build_leaves_the_old_state(bench: Bench, error: BaseException)
     ],
 )
 def test_bad_outputs_are_refused(bench: Bench, message: str, lists: list[tuple[str, ...]]):
-    def build(staging: Path, outputs: tuple[str, ...]) -> BuildOutput:
+    def build(staging: Path, outputs: tuple[str, ...]) -> cache.BuildOutput:
         (staging / "folder").mkdir()
         (staging / "link.so").symlink_to("/etc/passwd")
         return bench.build(staging, outputs=outputs)
@@ -133,7 +130,7 @@ def test_bad_outputs_are_refused(bench: Bench, message: str, lists: list[tuple[s
 
 def test_folders_and_files_are_the_users_alone(bench: Bench):
     """Also those that lead to a new cache."""
-    bench.store = Cache(bench.folder / "a" / "b" / "cache")
+    bench.store = cache.Cache(bench.folder / "a" / "b" / "cache")
     old = os.umask(0)
     try:
         bench.make()
@@ -144,7 +141,7 @@ def test_folders_and_files_are_the_users_alone(bench: Bench):
 
 
 def test_a_store_in_an_impossible_place_says_so(bench: Bench):
-    bench.store = Cache(bench.header / "cache")
+    bench.store = cache.Cache(bench.header / "cache")
     assert bench.is_missing()
     with pytest.raises(CacheError, match=r"x\.h/cache") as caught:
         bench.make()
@@ -152,12 +149,12 @@ def test_a_store_in_an_impossible_place_says_so(bench: Bench):
 
 
 def test_a_vanished_cache_is_a_cache_error_and_a_cleared_one_does_not_matter(bench: Bench):
-    def clear(staging: Path) -> BuildOutput:
+    def clear(staging: Path) -> cache.BuildOutput:
         bench.store.clear()
         bench.store.prune(max_size_bytes=0)
         return bench.build(staging)
 
-    def vanish(staging: Path) -> BuildOutput:
+    def vanish(staging: Path) -> cache.BuildOutput:
         output = bench.build(staging)
         bench.store.root.rename(bench.folder / "elsewhere")
         return output
@@ -169,8 +166,8 @@ def test_a_vanished_cache_is_a_cache_error_and_a_cleared_one_does_not_matter(ben
 
 
 def test_explain_compares_with_the_newest_of_the_name(bench: Bench):
-    def key(name: str, flag: str) -> CacheKey:
-        return make_key("module", ("name", name), ("flags", (flag,)))
+    def key(name: str, flag: str) -> keys.CacheKey:
+        return keys.make_key("module", ("name", name), ("flags", (flag,)))
 
     for each in (key("add", "-O1"), key("add", "-O2"), key("mul", "-O9")):
         entry = bench.store.get_or_build(each, bench.build)
@@ -181,9 +178,9 @@ def test_explain_compares_with_the_newest_of_the_name(bench: Bench):
 
 
 def test_an_entry_says_who_made_it_how_long_that_took_and_why(bench: Bench):
-    def build(staging: Path) -> BuildOutput:
+    def build(staging: Path) -> cache.BuildOutput:
         now_ns = time.time_ns()
-        recorded = Recorded(now_ns - 7_000_000_000, now_ns, {})
+        recorded = cache.Recorded(now_ns - 7_000_000_000, now_ns, {})
         return bench.build(staging, source="process 0 of the job", recorded=recorded)
 
     made = bench.make().manifest.made
@@ -196,7 +193,7 @@ def test_an_entry_says_who_made_it_how_long_that_took_and_why(bench: Bench):
 
 
 def test_a_build_may_find_that_the_entry_has_come(bench: Bench):
-    other = Cache(bench.folder / "other")
+    other = cache.Cache(bench.folder / "other")
     other.get_or_build(bench.key, bench.build)
     with bench.store.building(bench.key) as building:
         assert not building.is_there()
@@ -208,7 +205,7 @@ def test_a_build_may_find_that_the_entry_has_come(bench: Bench):
     assert (entry.built, entry.reason, entry.output("m.so").read_bytes()) == (False, "", b"one")
     assert bench.staged() == []
     elsewhere = pytest.raises(CacheError, match=r"mul was built by another machine, .*: it was not in the cache")
-    with elsewhere, bench.store.building(make_key("module", ("name", "mul"))) as building:
+    with elsewhere, bench.store.building(keys.make_key("module", ("name", "mul"))) as building:
         building.take()
 
 
@@ -217,7 +214,7 @@ def test_a_build_may_find_that_the_entry_has_come(bench: Bench):
     [
         *(("m.so", damage) for damage in (b"O", b"ONE", "the same size and time", "none", "a folder")),
         *(("manifest.json", damage) for damage in (b"\xff{garbage", b"", "cut", "none", "a folder", "a link")),
-        *(("manifest.json", damage) for damage in ({"schema": 0}, {"digest": make_key("k").digest})),
+        *(("manifest.json", damage) for damage in ({"schema": 0}, {"digest": keys.make_key("k").digest})),
         ("*", "none"),
     ],
 )
@@ -262,39 +259,39 @@ def test_a_touched_output_and_an_older_one_are_still_good_and_other_names_are_ig
 DAY_S = 86_400.0
 
 
-def build(staging: Path) -> BuildOutput:
+def build(staging: Path) -> cache.BuildOutput:
     (staging / "m.so").write_bytes(b"x" * 1000)
-    return BuildOutput(outputs=("m.so",))
+    return cache.BuildOutput(outputs=("m.so",))
 
 
-def key(name: str, number: int = 0) -> CacheKey:
-    return make_key("module", ("name", name), ("number", str(number)))
+def key(name: str, number: int = 0) -> keys.CacheKey:
+    return keys.make_key("module", ("name", name), ("number", str(number)))
 
 
 KEYS = [*(key("add", number) for number in range(3)), *(key("mul", number) for number in range(2))]
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Cache:
-    store = Cache(tmp_path / "cache")
+def filled(tmp_path: Path) -> cache.Cache:
+    store = cache.Cache(tmp_path / "cache")
     for each in KEYS:
         store.get_or_build(each, build)
     return store
 
 
-def names(store: Cache) -> str:
+def names(store: cache.Cache) -> str:
     """The first letters of the names of all entries."""
     return "".join(sorted(info.name[0] for info in store.entries()))
 
 
-def age(store: Cache, wanted: CacheKey, age_s: float = 100 * DAY_S) -> None:
+def age(store: cache.Cache, wanted: keys.CacheKey, age_s: float = 100 * DAY_S) -> None:
     """Say that an entry was used last so long ago."""
     entry = store.get(wanted)
     assert entry is not None
     os.utime(entry.path / "manifest.json", (time.time() - age_s,) * 2)
 
 
-def test_entries_are_listed_and_those_of_one_module_cleared(filled: Cache):
+def test_entries_are_listed_and_those_of_one_module_cleared(filled: cache.Cache):
     assert names(filled) == "aaamm"
     assert {(info.kind, info.size_bytes, info.is_damaged) for info in filled.entries()} == {("module", 1000, False)}
     assert all(abs(info.last_used_s - time.time()) < 60 for info in filled.entries())
@@ -302,7 +299,7 @@ def test_entries_are_listed_and_those_of_one_module_cleared(filled: Cache):
     assert (filled.get(key("add")), names(filled)) == (None, "mm")
 
 
-def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: Cache):
+def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: cache.Cache):
     base = filled.root / "kernels-v1"
     fan = next(path for path in base.iterdir() if len(path.name) == 2)
     in_key = next(fan.glob("?" * 64)) / "notes.txt"
@@ -318,7 +315,7 @@ def test_clearing_all_leaves_foreign_files_and_a_cache_that_works_on(filled: Cac
     assert names(filled) == "a"
 
 
-def test_damaged_entries_are_cleared_and_pruned(filled: Cache):
+def test_damaged_entries_are_cleared_and_pruned(filled: cache.Cache):
     paths = [Path(info.path) for info in filled.entries()]
     (paths[0] / "manifest.json").write_text("garbage")
     assert sum(info.is_damaged for info in filled.entries()) == 1
@@ -331,7 +328,7 @@ def test_damaged_entries_are_cleared_and_pruned(filled: Cache):
 @pytest.mark.parametrize(
     ("limit", "left"), [(5000, "aaamm"), (4999, "aam"), (3000, "aam"), (2999, "am"), (1000, "m"), (0, "m")]
 )
-def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Cache, limit: int, left: str):
+def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: cache.Cache, limit: int, left: str):
     """What was used in the same minute goes together, and the newest stays."""
     for minutes, each in zip((10, 20, 30, 30), KEYS, strict=False):
         age(filled, each, minutes * 60)
@@ -340,7 +337,7 @@ def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Cache, lim
     assert names(filled) == left
 
 
-def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_it(filled: Cache):
+def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_it(filled: cache.Cache):
     age(filled, KEYS[0])
     assert filled.prune(max_age_days=90)
     assert names(filled) == "aamm"
@@ -353,7 +350,7 @@ def test_what_is_old_goes_in_one_round_which_goes_on_where_the_last_build_left_i
     assert names(filled) == "mm"
 
 
-def test_rounds_begin_a_day_apart(filled: Cache):
+def test_rounds_begin_a_day_apart(filled: cache.Cache):
     now_s = time.time()
     assert filled.prune(max_age_days=90)
     age(filled, key("add"))
@@ -367,7 +364,7 @@ SIZES = ('{"sizes": 3}', '{"sizes": {"x": 1}}', '{"used_before_s": Infinity, "si
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\0", '{"a": 1}', "[" * 100_000, *SIZES])
-def test_a_damaged_note_begins_a_round(filled: Cache, text: str):
+def test_a_damaged_note_begins_a_round(filled: cache.Cache, text: str):
     age(filled, key("add"))
     (filled.root / "kernels-v1" / "pruning.json").write_text(text)
     filled.prune(max_age_days=90)
@@ -375,7 +372,7 @@ def test_a_damaged_note_begins_a_round(filled: Cache, text: str):
     assert len(names(filled)) == 4
 
 
-def test_what_killed_writers_left_goes_when_it_is_old(filled: Cache):
+def test_what_killed_writers_left_goes_when_it_is_old(filled: cache.Cache):
     """Files that had not got their names yet, of a round's progress and of a refreshed manifest."""
     base = filled.root / "kernels-v1"
     entry = next(base.glob("*/*/*/manifest.json")).parent
@@ -390,7 +387,7 @@ def test_what_killed_writers_left_goes_when_it_is_old(filled: Cache):
 
 
 HERE, ELSEWHERE = "0123456789abcdef.cafecafe.4242.01234567", "0123456789abcdef.beefbeef.4242.01234567"
-DEAD_S, ANY_S = DEAD_OWNER_AGE_S, ANY_OWNER_AGE_S
+DEAD_S, ANY_S = publish.DEAD_OWNER_AGE_S, publish.ANY_OWNER_AGE_S
 
 
 @pytest.mark.parametrize(
@@ -404,4 +401,4 @@ DEAD_S, ANY_S = DEAD_OWNER_AGE_S, ANY_OWNER_AGE_S
 )
 def test_when_a_staging_folder_is_abandoned(owners: str, ages: tuple[tuple[str, float], ...], abandoned: bool):
     for name, age_s in ages:
-        assert is_abandoned(name, age_s, host="cafecafe", is_alive=lambda _: owners == "alive") is abandoned
+        assert publish.is_abandoned(name, age_s, host="cafecafe", is_alive=lambda _: owners == "alive") is abandoned

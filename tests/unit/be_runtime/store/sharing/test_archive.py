@@ -13,23 +13,8 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError, LoadError
-from be_runtime.store import artifact
-from be_runtime.store.artifact import MAGIC, keep_library, resigned, unpack
-from be_runtime.store.cache import BuildOutput, Cache
-from be_runtime.store.index import CodeImage, Index
+from be_runtime.store import artifact, cache, index, places, sharing, signing
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.places import ExportWriter, read_export
-from be_runtime.store.sharing import (
-    Roots,
-    Shareable,
-    key_roots,
-    movable_key,
-    naming_flags,
-    pack_entry,
-    unnamed_paths,
-    unpack_entry,
-)
-from be_runtime.store.signing import Verifier
 from tests.support.artifacts import CODE, packed, table
 from tests.support.artifacts import artifact as came
 from tests.support.hostile_files import KINDS, full_disk, plant, refused_at_once
@@ -47,7 +32,7 @@ def trusts(data: bytes, signature: bytes) -> bool:
     return seal(data) == signature
 
 
-TRUSTED = Verifier(trusts, "SETTING")
+TRUSTED = signing.Verifier(trusts, "SETTING")
 KEY = make_key("module", ("name", "k"))
 FILES: dict[str, Any] = {
     "dependencies": (("<site>/a.h", "00"),),
@@ -60,8 +45,8 @@ TABLE = table(KEY, **FILES)
 PACKED, SIGNED = packed(KEY, **FILES), packed(KEY, sign=seal, **FILES)
 
 
-def read(data: bytes, verify: Verifier | None = None) -> tuple[Index, bytes]:
-    found = unpack(data, "here", verify)
+def read(data: bytes, verify: signing.Verifier | None = None) -> tuple[index.Index, bytes]:
+    found = artifact.unpack(data, "here", verify)
     return found.table, found.image(found.table.image)
 
 
@@ -70,17 +55,19 @@ def flipped(data: bytes, at: int, mask: int) -> bytes:
 
 
 def test_what_is_packed_is_unpacked():
-    assert read(PACKED) == read(SIGNED, TRUSTED) == read(resigned(PACKED, "here", seal), TRUSTED) == (TABLE, CODE)
+    assert (
+        read(PACKED) == read(SIGNED, TRUSTED) == read(artifact.resigned(PACKED, "here", seal), TRUSTED) == (TABLE, CODE)
+    )
 
 
 def test_each_flipped_byte_and_each_other_length_is_noticed():
     shorter = (PACKED[:end] for end in range(len(PACKED)))
     for data in (*(flipped(SIGNED, at, 1 << at % 8) for at in range(len(SIGNED))), *shorter, PACKED + b"\0"):
         with pytest.raises(LoadError):
-            unpack(data, "here", TRUSTED if len(data) == len(SIGNED) else None)
+            artifact.unpack(data, "here", TRUSTED if len(data) == len(SIGNED) else None)
     for at in range(len(PACKED)):
         with pytest.raises(LoadError):
-            unpack(flipped(PACKED, at, 1 << at % 8), "here")
+            artifact.unpack(flipped(PACKED, at, 1 << at % 8), "here")
 
 
 def test_an_untrusted_artifact_is_refused_before_its_index_is_read(monkeypatch: pytest.MonkeyPatch):
@@ -88,7 +75,7 @@ def test_an_untrusted_artifact_is_refused_before_its_index_is_read(monkeypatch: 
     other = packed(KEY, sign=lambda _: b"x" * 64)
     for data, words in ((PACKED, "here is not signed\n"), (other, "not signed by a key that is trusted here")):
         with pytest.raises(LoadError, match=words):
-            unpack(data, "here", TRUSTED)
+            artifact.unpack(data, "here", TRUSTED)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +93,12 @@ def test_an_untrusted_artifact_is_refused_before_its_index_is_read(monkeypatch: 
 def test_inputs_of_other_types_or_sizes_are_refused(field: str, values: list[Any]):
     for value in values:
         with pytest.raises(LoadError, match="here has a damaged index"):
-            unpack(packed(KEY, **{field: value}), "here")
+            artifact.unpack(packed(KEY, **{field: value}), "here")
 
 
 def sealed(text: bytes) -> bytes:
     framed = len(text).to_bytes(8, "little") + text
-    return MAGIC + b"h" + hashlib.sha512(framed).digest() + framed
+    return artifact.MAGIC + b"h" + hashlib.sha512(framed).digest() + framed
 
 
 def test_an_index_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
@@ -120,7 +107,7 @@ def test_an_index_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(artifact, "parse_index", lambda text, _where: texts.append(text))
     text = zlib.compress(b'{"outputs":[[]' + b",[]" * (1 << 23) + b"]}")
     with pytest.raises(LoadError, match="can't be read: its end is missing, or it is too large"):
-        unpack(sealed(text), "here")
+        artifact.unpack(sealed(text), "here")
     assert texts == []
 
 
@@ -131,32 +118,32 @@ def test_another_format_is_told_from_another_file():
         (b"<html>not found</html>", "here is no exported program or artifact"),
     ):
         with pytest.raises(LoadError, match=words):
-            unpack(data, "here")
+            artifact.unpack(data, "here")
 
 
 def export(path: Path, *archives: bytes) -> bytes:
-    with ExportWriter(path) as file:
+    with places.ExportWriter(path) as file:
         for data in archives:
             file.add(KEY.digest, data)
     return path.read_bytes()
 
 
-def require_refused(path: Path, words: str | None = None, verify: Verifier | None = None) -> None:
+def require_refused(path: Path, words: str | None = None, verify: signing.Verifier | None = None) -> None:
     with pytest.raises(ArgumentError, match=words):
-        list(read_export(path, verify))
+        list(places.read_export(path, verify))
 
 
 def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
     path = tmp_path / "kernels.be"
     whole = export(path, SIGNED, b"another of the same entry")
-    assert [(each.table, each.packed) for each in read_export(path, TRUSTED)] == [(TABLE, SIGNED)]
+    assert [(each.table, each.packed) for each in places.read_export(path, TRUSTED)] == [(TABLE, SIGNED)]
     begin = whole.index(SIGNED)
     damaged = [flipped(whole, at, 1) for at in range(begin, begin + len(SIGNED), 97)]
     for data in (*damaged, *(whole[:size] for size in range(0, len(whole), 41))):
         path.write_bytes(data)
         require_refused(path)
     export(path, PACKED)
-    assert len(list(read_export(path))) == 1
+    assert len(list(places.read_export(path))) == 1
     require_refused(path, "is not signed", TRUSTED)
 
 
@@ -180,7 +167,7 @@ def test_a_zip_of_other_things_is_refused(tmp_path: Path, files: dict[str, str |
 def test_an_export_appears_when_it_is_whole_and_is_written_through_no_link(tmp_path: Path):
     path = tmp_path / "kernels.be"
     path.write_bytes(b"older")
-    with pytest.raises(ZeroDivisionError), ExportWriter(path):
+    with pytest.raises(ZeroDivisionError), places.ExportWriter(path):
         raise ZeroDivisionError
     with full_disk(), pytest.raises(ArgumentError, match="can't be written: File too large"):
         export(path)
@@ -193,14 +180,14 @@ def test_an_export_appears_when_it_is_whole_and_is_written_through_no_link(tmp_p
     assert (tmp_path / "mine").read_bytes() == b"mine"
 
 
-NO_ROOTS = Roots(())
+NO_ROOTS = sharing.Roots(())
 
 
-def take(folder: Path, share: Shareable, **fields: Any) -> list[str]:
+def take(folder: Path, share: sharing.Shareable, **fields: Any) -> list[str]:
     """Unpack an artifact with such inputs, and return the paths that it depends on."""
     shutil.rmtree(folder / "staging", ignore_errors=True)
     (folder / "staging").mkdir()
-    output = unpack_entry(came(KEY, **fields), share, folder / "staging", "elsewhere")
+    output = sharing.unpack_entry(came(KEY, **fields), share, folder / "staging", "elsewhere")
     return [*map(str, output.dependencies), *map(str, output.absent)]
 
 
@@ -223,24 +210,24 @@ def test_files_that_no_build_here_reads_are_refused(
         file.truncate(1 << 40)
     for name in names:
         with pytest.raises(LoadError, match=f"^the artifact ({words})"):
-            take(tmp_path, Shareable(KEY, NO_ROOTS), **{field: ((name.format(tmp_path), *row),)})
+            take(tmp_path, sharing.Shareable(KEY, NO_ROOTS), **{field: ((name.format(tmp_path), *row),)})
 
 
 def test_a_list_of_functions_that_a_build_here_would_not_write_is_refused(tmp_path: Path):
     with pytest.raises(LoadError, match="its list of functions is not what a build here would write"):
-        take(tmp_path, Shareable(KEY, NO_ROOTS, '{"functions": {}}'))
+        take(tmp_path, sharing.Shareable(KEY, NO_ROOTS, '{"functions": {}}'))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_image_any_more_is_not_packed(tmp_path: Path, kind: str):
-    def make(staging: Path) -> BuildOutput:
+    def make(staging: Path) -> cache.BuildOutput:
         (staging / "module.so").write_bytes(b"code")
-        return BuildOutput(keep_library(staging, "module.so", CodeImage("library", "cpu", 0), {}))
+        return cache.BuildOutput(artifact.keep_library(staging, "module.so", index.CodeImage("library", "cpu", 0), {}))
 
-    entry = Cache(tmp_path / "cache").get_or_build(KEY, make)
+    entry = cache.Cache(tmp_path / "cache").get_or_build(KEY, make)
     library = plant(entry.path / f"images/{digest(b'code')}.so", kind)
     with refused_at_once(), pytest.raises(LoadError, match=rf"{library.name} can't be read: "):
-        pack_entry(entry.path, entry.manifest, Shareable(KEY, NO_ROOTS))
+        sharing.pack_entry(entry.path, entry.manifest, sharing.Shareable(KEY, NO_ROOTS))
 
 
 def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_path: Path):
@@ -248,8 +235,8 @@ def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_pat
     for name in ("a", "b"):
         (tmp_path / name / "pkg").mkdir(parents=True)
     (tmp_path / "link").symlink_to("b")
-    roots = Roots(tuple((str(tmp_path / name), "<site>") for name in ("a", "b", "link")))
-    share, header = Shareable(KEY, roots), ("<site>/pkg/a.h", digest(b"1"))
+    roots = sharing.Roots(tuple((str(tmp_path / name), "<site>") for name in ("a", "b", "link")))
+    share, header = sharing.Shareable(KEY, roots), ("<site>/pkg/a.h", digest(b"1"))
     (tmp_path / "b/pkg/a.h").write_text("1")
     assert take(tmp_path, share, dependencies=(header,)) == [str(tmp_path / "b/pkg/a.h")]
     with pytest.raises(LoadError, match=r"where there is no .*/b/pkg/a.h"):
@@ -274,54 +261,57 @@ def module(home: str, *cflags: str, source: str = "void f();", language: str = "
     )
 
 
-def roots(key: CacheKey, home: str) -> Roots:
-    return key_roots(key, [(f"{home}/env", "<python>")])
+def roots(key: CacheKey, home: str) -> sharing.Roots:
+    return sharing.key_roots(key, [(f"{home}/env", "<python>")])
 
 
 def moved(home: str, *cflags: str, **more: str) -> CacheKey:
     key = module(home, *cflags, **more)
-    return movable_key(key, roots(key, home))
+    return sharing.movable_key(key, roots(key, home))
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda"])
 def test_the_flags_that_name_folders_are_no_part_of_it(language: str):
     """Neither of this environment nor of another one."""
-    flags = naming_flags(roots(module("/home/ada", language=language), "/home/ada"), is_cuda=language == "cuda")
+    flags = sharing.naming_flags(roots(module("/home/ada", language=language), "/home/ada"), is_cuda=language == "cuda")
     assert flags
     assert moved("/home/ada", *flags, "-O1", language=language) == moved("/home/bob", "-O1", language=language)
-    there = Roots((("/mnt/o'hara/env", "<python>"), ("/mnt/x/src", "<source 0>")))
-    flags = naming_flags(there, is_cuda=language == "cuda")
+    there = sharing.Roots((("/mnt/o'hara/env", "<python>"), ("/mnt/x/src", "<source 0>")))
+    flags = sharing.naming_flags(there, is_cuda=language == "cuda")
     own = ("-Xcompiler", "-O1") if language == "cuda" else ("-O1", "-ffile-prefix-map=/x=<python>")
     assert moved("/home/ada", *flags, *own, language=language).texts("cflags") == own
     assert moved("/home/ada", "-ffile-prefix-map=/x=y").texts("cflags")
 
 
 def test_nvcc_gets_no_flag_that_it_would_split_at_a_comma():
-    both = Roots((("/home/a,b", "<source 0>"), ("/home/env", "<python>")))
-    assert naming_flags(both, is_cuda=True) == ("-Xcompiler", "'-ffile-prefix-map=/home/env=<python>'")
-    assert len(naming_flags(both, is_cuda=False)) == 2
+    both = sharing.Roots((("/home/a,b", "<source 0>"), ("/home/env", "<python>")))
+    assert sharing.naming_flags(both, is_cuda=True) == ("-Xcompiler", "'-ffile-prefix-map=/home/env=<python>'")
+    assert len(sharing.naming_flags(both, is_cuda=False)) == 2
     assert moved("/home/a,b", language="cuda") == moved("/home/ada", language="cuda"), "what names no folder is shared"
 
 
 @pytest.mark.parametrize("flag", ["-DHOME={}", "-Wl,-rpath,{}/env", "-include{}/src/a.h"])
 def test_two_homes_have_one_key_unless_a_flag_gets_a_path_into_the_code(flag: str):
     assert moved("/home/ada") == moved("/mnt/b b")
-    assert unnamed_paths(moved("/home/ada")) == ()
+    assert sharing.unnamed_paths(moved("/home/ada")) == ()
     assert moved("/home/ada", flag) != moved("/home/bob", flag)
-    assert any("/home/ada" in line for line in unnamed_paths(moved("/home/ada", flag)))
+    assert any("/home/ada" in line for line in sharing.unnamed_paths(moved("/home/ada", flag)))
 
 
 def test_the_text_of_a_source_keeps_its_paths_and_is_part_of_the_key_also_if_it_is_no_unicode():
     a, b = (moved(home, source=f'#include "{home}/src/a.h"') for home in ("/home/ada", "/home/bob"))
     assert a != b
-    keys = {movable_key(make_key("module", ("sources", ["k", "", "k.cc", text])), Roots(())) for text in "\udc80\udc81"}
+    keys = {
+        sharing.movable_key(make_key("module", ("sources", ["k", "", "k.cc", text])), sharing.Roots(()))
+        for text in "\udc80\udc81"
+    }
     assert len(keys) == 2
 
 
 @pytest.mark.parametrize("flag", ["-g", "-g3", "-ggdb", "-lineinfo", "-G", "--coverage"])
 def test_debugging_information_names_folders_so_they_stay(flag: str):
-    assert roots(module("/home/ada", flag), "/home/ada") == Roots(())
-    assert unnamed_paths(moved("/home/ada", flag))
+    assert roots(module("/home/ada", flag), "/home/ada") == sharing.Roots(())
+    assert sharing.unnamed_paths(moved("/home/ada", flag))
 
 
 def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own():
@@ -333,23 +323,23 @@ def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own():
         ("toolchain", ["env.CPATH", "/opt/x:/home/ada/p"], "/home/ada/p/in"),
         ("toolchain", ["cxx.path", "/home/ada/p/bin/g++"], "<compiler>/in"),
     ):
-        found = key_roots(make_key("kernel", (label, texts)), (), [Path("/home/ada/p/in")])
+        found = sharing.key_roots(make_key("kernel", (label, texts)), (), [Path("/home/ada/p/in")])
         assert found.name("/home/ada/p/in") == name
 
 
 def test_folders_that_all_machines_have_get_no_name_and_a_package_with_sources_one_of_its_own():
     key = make_key("module", ("toolchain", ["cuda.root", "/usr/local/cuda", "cxx.path", "/usr/bin/g++"]))
-    assert key_roots(key, [("/usr", "<python>")]).folders == (("/usr/local/cuda", "<toolkit>"),)
-    found = key_roots(make_key("kernel"), (), [Path("/usr/include/eigen3"), Path("/usr/share/h")])
+    assert sharing.key_roots(key, [("/usr", "<python>")]).folders == (("/usr/local/cuda", "<toolkit>"),)
+    found = sharing.key_roots(make_key("kernel"), (), [Path("/usr/include/eigen3"), Path("/usr/share/h")])
     assert found.folders == (("/usr/share/h", "<include 1>"),)
     assert (found.name("/usr/share/h/a.h"), found.name("/usr/share/hh/a.h")) == ("<include 1>/a.h", "/usr/share/hh/a.h")
     key = make_key("module", ("sources", ["k", "/env/site/pkg/k.cc", "k.cc", ""]))
-    assert key_roots(key, [("/env", "<python>")]).name("/env/site/pkg/k.cc") == "<source 0>/k.cc"
+    assert sharing.key_roots(key, [("/env", "<python>")]).name("/env/site/pkg/k.cc") == "<source 0>/k.cc"
 
 
 def test_a_folder_is_found_in_compiled_code_and_an_unknown_root_is_nowhere():
-    found = Roots((("/home/ada", "<source 0>"),))
+    found = sharing.Roots((("/home/ada", "<source 0>"),))
     assert found.named_in(b"\0/home/ada/k.cc\0") == found.named_in(b"assert\0/home/ada\0") == "/home/ada"
     assert not found.named_in(b"\0/home/adalbert/k.cc\0")
-    assert not Roots(()).named_in(b"/home/ada")
-    assert Roots(()).paths("<include 3>/a.h") == ()
+    assert not sharing.Roots(()).named_in(b"/home/ada")
+    assert sharing.Roots(()).paths("<include 3>/a.h") == ()

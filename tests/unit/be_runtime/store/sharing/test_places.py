@@ -14,15 +14,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.errors import ArgumentError, CacheError, LoadError
+from be_runtime import errors, settings
 from be_runtime.jax.coordination import JobStore
-from be_runtime.settings import Settings
-from be_runtime.store import signing
+from be_runtime.store import keys, places, sharing, signing
 from be_runtime.store.job import Job
-from be_runtime.store.keys import make_key
-from be_runtime.store.places import Exchange, Imported
 from be_runtime.store.remote import FsspecCache, Health, Link, RemoteCache, name_remote, open_remote
-from be_runtime.store.sharing import Query, Roots, Shareable, Store
 from be_toolchain.errors import PreferenceError
 from be_toolchain.remote import RemoteSource
 from tests.support.artifacts import artifact, packed
@@ -30,20 +26,20 @@ from tests.support.faulty_server import FaultyServer, faulty_server
 from tests.support.jobs import StoreClient
 from tests.support.machines import MemorySystem
 
-KEY = make_key("module", ("name", "add"))
-WANTED = Query(KEY, "add", lambda: False)
-OTHER = Query(make_key("module", ("name", "other")), "other", lambda: False)
+KEY = keys.make_key("module", ("name", "add"))
+WANTED = sharing.Query(KEY, "add", lambda: False)
+OTHER = sharing.Query(keys.make_key("module", ("name", "other")), "other", lambda: False)
 ARTIFACT = artifact(KEY)
 
 
-def given(store: Store, wanted: Query = WANTED) -> bytes | None:
+def given(store: sharing.Store, wanted: sharing.Query = WANTED) -> bytes | None:
     """Return what a store gives, as one file."""
     found = store.get(wanted)
     return found and found.packed
 
 
 def test_imported_artifacts_are_for_the_user_alone(tmp_path: Path):
-    place = Imported(tmp_path / "cache")
+    place = places.Imported(tmp_path / "cache")
     assert (place.is_there, given(place)) == (False, None)
     one, two = packed(KEY, b"one"), packed(KEY, b"two")
     for content in (one, two):
@@ -69,11 +65,11 @@ def test_imported_artifacts_are_for_the_user_alone(tmp_path: Path):
     assert given(place) is None
     place.folder.rename(tmp_path / "elsewhere")
     place.folder.touch()
-    with pytest.raises(CacheError):
+    with pytest.raises(errors.CacheError):
         place.store(KEY.digest, one)
     (tmp_path / "cache").chmod(0o777)
-    with pytest.raises(CacheError):
-        Imported(tmp_path / "cache")
+    with pytest.raises(errors.CacheError):
+        places.Imported(tmp_path / "cache")
 
 
 EMPTY = hashlib.sha256(b"").hexdigest()
@@ -172,8 +168,8 @@ def test_an_artifact_that_repeats_what_was_sent_is_described_without_it(tmp_path
     sent = "dXNlcjpTM0NSM1Q= user:S3CR3T S3CR3T"
     remote, said = Remote("https://user:S3CR3T@cache.example.org", writes=False), list[str]()
     remote.files[KEY.digest] = packed(KEY, dependencies=((f"<{sent}>/a", ""),))
-    share = Shareable(KEY, Roots(()))
-    exchange = Exchange(WANTED, share, [remote.place], offers=False, sign=None, say=said.append)
+    share = sharing.Shareable(KEY, sharing.Roots(()))
+    exchange = places.Exchange(WANTED, share, [remote.place], offers=False, sign=None, say=said.append)
     (tmp_path / "staging").mkdir()
     assert not exchange.get(Mock(folder=tmp_path / "staging"), force=False)
     problem = "was built with <...= ... ...>/a, and there is no such folder here; it is not used"
@@ -204,7 +200,7 @@ def server() -> Iterator[FaultyServer]:
 
 
 def opened(url: str, said: list[str], *, writes: bool = False, timeout_s: float = 30) -> RemoteCache:
-    found = Settings(remote_cache=url, remote_cache_timeout_s=timeout_s, remote_cache_write=writes)
+    found = settings.Settings(remote_cache=url, remote_cache_timeout_s=timeout_s, remote_cache_write=writes)
     place = open_remote(RemoteSource(url, "BE_REMOTE_CACHE"), found, said.append)
     assert place is not None
     return place
@@ -214,7 +210,7 @@ def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_sai
     said, url = list[str](), server.url.replace("://", "://ci:secret@")
     server.asked.clear()
     ways = ("good/", "miss", *["error500"] * 4)
-    with pytest.raises(LoadError, match="is no exported program or artifact"):
+    with pytest.raises(errors.LoadError, match="is no exported program or artifact"):
         given(opened(f"{url}/{ways[0]}", said))
     assert [given(opened(f"{url}/{way}", said)) for way in ways[1:]] == [None] * 5
     assert [path for _, path, _ in server.asked] == [f"/{way.rstrip('/')}/be-1/ac/{KEY.digest}" for way in ways[:4]]
@@ -267,11 +263,11 @@ def test_a_url_that_is_not_encrypted_or_means_nothing_is_named():
     assert [text.partition(": others")[0] for text in said] == [
         "remote cache: http://cache.example.org is not encrypted"
     ]
-    with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
+    with pytest.raises(errors.ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
         opened("https://u:secret@host/\u00fc", [])
     assert "secret" not in str(caught.value)
     pytest.importorskip("fsspec")
-    with pytest.raises(ArgumentError, match="nosuch"):
+    with pytest.raises(errors.ArgumentError, match="nosuch"):
         opened("nosuch://bucket/folder", [])
 
 
@@ -291,14 +287,14 @@ def machine(own: str = "", project: str = "") -> MemorySystem:
 def test_the_environment_comes_before_the_users_file_and_that_before_the_projects():
     own, project = 'remote-cache = "s3://own/x"\nremote-cache-public-key = "k"', 'remote-cache = "https://project"'
     system = machine(own, project)
-    source = name_remote(Settings(remote_cache="https://named"), system, print)
+    source = name_remote(settings.Settings(remote_cache="https://named"), system, print)
     assert (source.url, source.named_by, source.keys) == ("https://named", "BE_REMOTE_CACHE", "k")
     assert source.keys_named_by == f"remote-cache-public-key in {OWN}"
-    source = name_remote(Settings(remote_cache_public_key="v"), system, print)
+    source = name_remote(settings.Settings(remote_cache_public_key="v"), system, print)
     assert source[:3] + source[4:] == ("s3://own/x", f"remote-cache in {OWN}", "v", True, "")
-    source = name_remote(Settings(), machine('remote-cache-public-key = "k"', project), print)
+    source = name_remote(settings.Settings(), machine('remote-cache-public-key = "k"', project), print)
     assert (source.url, source.keys, source.may_write) == ("https://project", "k", False)
-    assert name_remote(Settings(), machine(), print) == RemoteSource()
+    assert name_remote(settings.Settings(), machine(), print) == RemoteSource()
 
 
 def test_a_projects_file_alone_names_no_place_to_load_code_from():
@@ -309,8 +305,8 @@ def test_a_projects_file_alone_names_no_place_to_load_code_from():
     ):
         said: list[str] = []
         system = machine(project=f'remote-cache = "{url}"')
-        source = name_remote(Settings(remote_cache_public_key=key), system, said.append)
-        assert open_remote(source, Settings(), said.append) is None
+        source = name_remote(settings.Settings(remote_cache_public_key=key), system, said.append)
+        assert open_remote(source, settings.Settings(), said.append) is None
         assert source.problem.startswith(f"remote-cache in {PROJECT} is passed over: ")
         assert says in source.problem
         assert said in ([f"remote cache: {source.problem}"], []), "once in a process"
@@ -320,10 +316,10 @@ def test_a_projects_file_alone_names_no_place_to_load_code_from():
 def test_the_users_file_has_to_mean_something_and_to_be_theirs(text: str):
     system = machine(text)
     with pytest.raises(PreferenceError, match=OWN) as caught:
-        name_remote(Settings(), system, print)
+        name_remote(settings.Settings(), system, print)
     assert caught.value.hints
     system.plant(OWN)
-    assert name_remote(Settings(), system, print) == RemoteSource()
+    assert name_remote(settings.Settings(), system, print) == RemoteSource()
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
@@ -333,6 +329,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
     }
     for (package, extra), use in uses.items():
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
+        with pytest.raises(errors.ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
             use()
         assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)

@@ -131,7 +131,8 @@ def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, chan
 
 def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill, monkeypatch: pytest.MonkeyPatch):
     folder = fill("9.0")
-    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    releases = iter(["another release"])
+    monkeypatch.setattr(identity, "own_code_digest", lambda: next(releases, "this release"))
     assert find(folder, prebuilt_query(REQUEST)) is not None
     (index,) = folder.rglob(INDEX)
     index.write_text(index.read_text().replace(f'"abi": {own_files.ABI}', f'"abi": {own_files.ABI + 1}'))
@@ -149,7 +150,8 @@ def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
 
 
 def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    releases = iter(["another release"])
+    monkeypatch.setattr(identity, "own_code_digest", lambda: next(releases, "this release"))
     with pytest.raises(errors.CacheError, match="nothing to export"):
         fill("9.0")
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from be_runtime import errors, frames
-from be_runtime.load import module, process
+from be_runtime.load import process
+from be_runtime.load.module import CompiledModule
 from be_runtime.request.arguments import (
     CppOptions,
     CudaOptions,
@@ -49,7 +50,7 @@ def load_cuda_inline(
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
     Parameters
@@ -118,7 +119,7 @@ def load_cuda_inline(
 @frames.public
 def load_cuda_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile a CUDA file and register its entry points as JAX FFI targets.
 
     Parameters
@@ -148,7 +149,7 @@ def load_cuda_file(
 @frames.public
 def load_cuda_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile every CUDA file of a folder into one module.
 
     The files are compiled separately, several at once. A name that several files define is private to each of them: an
@@ -200,7 +201,7 @@ def load_cpp_inline(
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
     Parameters
@@ -261,7 +262,7 @@ def load_cpp_inline(
 @frames.public
 def load_cpp_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     errors.refuse_unknown(options, CppOptions, "load_cpp_file")
     return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
@@ -270,7 +271,7 @@ def load_cpp_file(
 @frames.public
 def load_cpp_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
-) -> module.CompiledModule:
+) -> CompiledModule:
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
     errors.refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
@@ -284,6 +285,6 @@ def _load(
     functions: Functions,
     reread: Reread,
     options: Mapping[str, Any],
-) -> module.CompiledModule:
+) -> CompiledModule:
     make = cuda_request if language == "cuda" else cpp_request
     return process.PROCESS.load(make(name, units, functions, **options), load_options(name, **options), reread)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from be_runtime import errors, frames
 from be_runtime.checks import OnFinding, parse_checks
 from be_runtime.load import module, process, registry
-from be_runtime.request import arguments, options
+from be_runtime.request import options
+from be_runtime.request.arguments import StrPath
 from be_runtime.store.cache import Cache
 from be_toolchain.arch import parse_archs
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @frames.public
-def set_cache_dir(path: arguments.StrPath | None) -> None:
+def set_cache_dir(path: StrPath | None) -> None:
     """Keep compiled modules in another folder from now on.
 
     Parameters
@@ -64,7 +65,7 @@ def clear_cache(name: str | None = None) -> int:
 
 
 @frames.public
-def export_prebuilt(path: arguments.StrPath) -> tuple[Path, ...]:
+def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """Copy the modules of the cache into a folder from which they are loaded without a compiler.
 
     If the variable ``BE_PREBUILT_DIR`` names that folder, a load of the same sources with the same options finds its
@@ -144,7 +145,7 @@ def unwatch() -> None:
 
 
 @frames.public
-def write_compile_commands(path: arguments.StrPath = "compile_commands.json") -> Path:
+def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with every source file of the cached modules.
 
     Parameters

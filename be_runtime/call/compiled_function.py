@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from be_runtime import checks, errors, frames
 from be_runtime.call.attributes import Options
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument
+from be_runtime.checks import CheckedMode
 from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import Value, match_layouts
 
@@ -36,7 +37,7 @@ class CompiledFunction:
         Name of the function, beginning of every message, and description.
     """
 
-    mode: checks.CheckedMode | None = None
+    mode: CheckedMode | None = None
     """Checked mode of all its calls; without one, the checked mode of the thread counts."""
 
     _reporter: Report | None = None
@@ -142,7 +143,7 @@ class CompiledFunction:
             )
         return self._reporter(block_sizes)
 
-    def checked_by(self, mode: checks.CheckedMode | None) -> Self:
+    def checked_by(self, mode: CheckedMode | None) -> Self:
         """Set the checked mode of all calls, and return the function."""
         self.mode = mode
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -163,6 +164,8 @@ def test_type_checkers_see_the_public_names(package: ModuleType):
     for name, home in declared.items():
         if name not in (None, "__version__"):
             assert name in package._HOMES[home].split()  # noqa: SLF001
+    functions = [value for name in package.__all__ if inspect.isfunction(value := getattr(package, name))]
+    assert [each.__name__ for each in functions if re.search(r"'[a-z_]+\.[A-Z]", str(inspect.signature(each)))] == []
 
 
 SOURCE = """

@@ -50,7 +50,8 @@ def test_the_life_of_a_load_is_in_the_picture():
     module = ast.parse(MODULES["be_runtime/load/load.py"])
     load = next(each for each in module.body if isinstance(each, ast.FunctionDef) and each.name == "load")
     called = sorted((node for node in ast.walk(load) if isinstance(node, ast.Call)), key=lambda call: call.lineno)
-    functions = [call.func.id for call in called if isinstance(call.func, ast.Name) and call.func.id.islower()]
+    names = [ast.unparse(call.func).removeprefix("obtain.") for call in called]
+    functions = [name for name in names if name.isidentifier() and name.islower()]
     assert re.findall(r"^[├└]─ (\w+)", PAGES[ROOT / "ARCHITECTURE.md"], re.MULTILINE) == functions
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime import checks, errors, settings
 from be_runtime.jax import port
-from be_runtime.load import identity, obtain
+from be_runtime.load import identity
 from be_runtime.load.module import (
     BuiltLibrary,
     CompiledModule,
@@ -20,6 +20,7 @@ from be_runtime.load.module import (
     open_library,
     require_handlers,
 )
+from be_runtime.load.obtain import Attempts, find_or_build, machine_roots, say, say_output, shareable
 from be_runtime.load.registry import Registry, Session, Target
 from be_runtime.request.build_tools import BuildTools, gather_tools
 from be_runtime.request.options import BuildRequest, LoadOptions
@@ -49,11 +50,10 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loade
     """
     toolchain, tools = resolve_tools(request, session)
     recipe = module_recipe(request, toolchain, tools, options, session)
-    attempts = obtain.Attempts(session)
+    attempts = Attempts(session)
     while attempts.should_try():
-        entry = obtain.find_or_build(
-            recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
-        )
+        force = options.force_rebuild or attempts.must_rebuild
+        entry = find_or_build(recipe, session.module_store, session, force=force)
         with attempts.using(entry):
             module = open_module(entry, recipe.key, request, options, session)
     register_names(module, request, options, session.registry)
@@ -90,7 +90,7 @@ class ModuleRecipe(NamedTuple):
             return make_module(order, folder)
         except errors.BuildError as error:
             if order.verbose:
-                obtain.say_output(error)
+                say_output(error)
             raise
 
     def order(self) -> BuildOrder:
@@ -122,7 +122,7 @@ class ModuleRecipe(NamedTuple):
         from be_runtime.compile.codegen import bind, module_contents  # a warm load has no need of it
 
         functions = module_contents(bind(self.request), self.request.language)
-        return obtain.shareable(self.key, self.session)._replace(functions=functions)
+        return shareable(self.key, self.session)._replace(functions=functions)
 
 
 def resolve_tools(request: BuildRequest, session: Session) -> tuple[Toolchain, BuildTools]:
@@ -153,7 +153,7 @@ def module_recipe(
     if session.settings.shares and not request.compile.line_info:
         from be_runtime.store.sharing import key_roots, naming_flags
 
-        flags = naming_flags(key_roots(key, obtain.machine_roots(session.system)), is_cuda=request.language == "cuda")
+        flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
         request = request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
         key = identity.module_key(request, tools, toolchain)
     return ModuleRecipe(request, options, session, toolchain, tools, key)
@@ -182,11 +182,11 @@ def open_module(
 def _say_origin(entry: cache.Entry, key: keys.CacheKey, session: Session) -> None:
     """Report whether the module was in the cache, or the reason for its build."""
     if not entry.built:
-        obtain.say(f"{key.name}: from the cache, {entry.path}")
+        say(f"{key.name}: from the cache, {entry.path}")
     elif entry.reason:
         differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
         source = entry.manifest.made.source
-        obtain.say(f"{key.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
+        say(f"{key.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
 
 
 class SourceRebuilder:
@@ -235,11 +235,10 @@ def build_library(
     from be_runtime.store.images import read_image
 
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
-    attempts = obtain.Attempts(session)
+    attempts = Attempts(session)
     while attempts.should_try():
-        entry = obtain.find_or_build(
-            recipe, session.module_store, session, force=options.force_rebuild or attempts.must_rebuild
-        )
+        force = options.force_rebuild or attempts.must_rebuild
+        entry = find_or_build(recipe, session.module_store, session, force=force)
         with attempts.using(entry):
             artifact = entry.artifact()
             data = read_image(artifact.path(artifact.table.image))
@@ -258,7 +257,7 @@ def report_module(
     recipe = module_recipe(request, *resolve_tools(request, session), options, session)
     key = keys.CacheKey("report-loops" if loops else "report", recipe.key.fields)
     sources = {source.name for unit in request.units for source in unit.sources} if loops else set[str]()
-    attempts = obtain.Attempts(session)
+    attempts = Attempts(session)
     while attempts.should_try():
         entry = session.module_store.get(key)
         if entry is None:

@@ -56,7 +56,7 @@ def printed(kind: str) -> Lines:
     return {line["case"]: line for line in found}
 
 
-@pytest.fixture(params=["automatic", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.fixture(params=["automatic", "explicit"])
 def lines(request: pytest.FixtureRequest) -> Lines:
     return printed(request.param)
 

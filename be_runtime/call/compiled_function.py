@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from be_runtime import checks, errors, frames
 from be_runtime.call.attributes import Options
@@ -67,6 +67,21 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
+
+    def __copy__(self) -> Self:
+        """Return the function itself, as Python does for its own functions."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the function itself."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to pickle: the code is loaded in this process."""
+        raise TypeError(
+            f"{self.__qualname__} can't be pickled, since its code is loaded in this process alone: load it in the "
+            "other process, which finds it in the cache"
+        )
 
     def clear(self) -> None:
         """Forget the compiled programs, and all programs of JAX that may contain them."""

@@ -64,6 +64,8 @@ def gradcheck(
     """
     import numpy as np
 
+    if hasattr(args, "ndim"):
+        raise ArgumentError("gradcheck takes a sequence of arrays, not one array", hints=("pass [x]",))
     random = np.random.default_rng(seed)
     arrays = [port.as_array(each) for each in args]
     moving = [

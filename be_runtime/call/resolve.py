@@ -18,6 +18,7 @@ PRESENT = "be_present"
 
 _SCRATCH = BY_NAME["uint8"]
 _MOST_BYTES = 2**47
+_CONST = "or is a const missing? A BE::Tensor that is not const is a result"
 
 Argument = ArraySpec | None | Sequence[ArraySpec]
 """An array, None for an optional array that is left out, or the arrays of a parameter that takes any number."""
@@ -369,7 +370,7 @@ def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argu
         names = ", ".join(param.name or f"argument {index}" for index, param in enumerate(params))
         raise ArgumentError(
             f"{label} takes {takes} array{'s' * (takes != '1')} ({names}), but the call has {len(arguments)}",
-            hints=("attributes are passed by name",) * (len(arguments) > len(params)),
+            hints=("attributes are passed by name", _CONST) if len(arguments) > len(params) else (),
         )
     for number, (param, argument) in enumerate(zip(params, arguments, strict=False)):
         given = "an array" if isinstance(argument, ArraySpec) else "None" if argument is None else "a sequence"

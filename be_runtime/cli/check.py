@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from be_runtime.cli.main import Answer, refusal
 from be_runtime.debugging.check import as_json, check_program, choose_tools, lacking_tools, render
@@ -29,20 +33,38 @@ def run_check(arguments: argparse.Namespace) -> Answer:
         tools = choose_tools(wanted, found, has_gpu=has_gpu)
     except ArgumentError as error:
         return refusal(error)._replace(code=FAILED_BY_ITSELF)
-    outcome = check_program(
-        program,
-        tools,
-        found,
-        lacking={} if wanted else lacking_tools(found, has_gpu=has_gpu),
-        timeout_s=arguments.timeout,
-        say=lambda text: say(f"check: {text}", sys.stderr),
-    )
+    with _ending_with_us():
+        outcome = check_program(
+            program,
+            tools,
+            found,
+            lacking={} if wanted else lacking_tools(found, has_gpu=has_gpu),
+            timeout_s=arguments.timeout,
+            say=lambda text: say(f"check: {text}", sys.stderr),
+        )
     findings = outcome.findings
     text = render(outcome.runs, findings)
     if outcome.error:
         text = f"{text}\n{outcome.error}"
     code = FOUND if any(each.certain for each in findings) else FAILED_BY_ITSELF if outcome.error else WORKS
     return Answer(text, {**as_json(outcome.runs, findings), "error": outcome.error, "exit_code": code}, code)
+
+
+@contextlib.contextmanager
+def _ending_with_us() -> Iterator[None]:
+    """End the checked program, and remove its files, if a signal ends this process, as ``timeout`` does."""
+    signals = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in signals:
+        signal.signal(each, _end)
+    try:
+        yield
+    finally:
+        for each in signals:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _program(arguments: argparse.Namespace) -> Invocation:

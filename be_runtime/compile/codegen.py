@@ -195,7 +195,8 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
     check = _preparation(entry, binding.symbol, language) + check
-    call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}};"
+    called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
+    call = f"{check}static_cast<void>(({called}));"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"

@@ -213,7 +213,11 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
     if name is not None:
         return check_name(name)
     found = _existing_path(path, argument)
-    return check_name(found.name if found.is_dir() else found.stem)
+    try:
+        return check_name(found.name if found.is_dir() else found.stem)
+    except ArgumentError as error:
+        error.hints = (f"the module is named after {found}: pass another name=...", *error.hints)
+        raise
 
 
 def _existing_path(value: object, argument: str) -> Path:

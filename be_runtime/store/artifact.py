@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from be_runtime.store.signing import Sign, Verifier
 
 MAGIC = b"be-artifact-1\n"
+EXPORT_MARK = "be-export"
+"""Member of an export of the cache, a zip of artifacts, see `be_runtime.store.places`."""
 _SIGNED, _HASHED = b"s", b"h"
 _SEAL, _LENGTH = 65, 8
 
@@ -325,6 +327,9 @@ def _unpack_zip(data: bytes, where: str) -> Artifact:
 
     with _reading(where, "the zip"):
         archive = open_archive(io.BytesIO(data))
+        if EXPORT_MARK in archive.namelist():
+            hints = ("python -m be_runtime cache import takes it",)
+            raise LoadError(f"{where} is an export of the cache, not a program", hints=hints)
         table = parse_index(read_member(archive, INDEX, LARGEST_INDEX), where)
         names = {image_file(digest, image): image.size for digest, image in table.images.items()}
         parts = [read_member(archive, name, size) for name, size in names.items()]

@@ -21,7 +21,7 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.jax.coordination import find_job_store
 from be_runtime.settings import Settings
 from be_runtime.store import cache, folder, job, publish, sharing, signing
-from be_runtime.store.artifact import Artifact, unpack
+from be_runtime.store.artifact import EXPORT_MARK, MAGIC, Artifact, unpack
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
 from be_toolchain.machine import trust, zips
 from be_toolchain.machine.system import System
@@ -30,7 +30,7 @@ from be_toolchain.terminal import printable_line
 _LONGEST = 600
 """Most characters of a message about an artifact, which may contain a path of any length."""
 
-_MARK, _FORMAT = "be-export", b"1\n"
+_FORMAT = b"1\n"
 
 
 class Imported:
@@ -117,7 +117,7 @@ class ExportWriter:
             self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
             self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         try:
-            self._write(_MARK, _FORMAT)
+            self._write(EXPORT_MARK, _FORMAT)
         except ArgumentError as error:
             with contextlib.suppress(ArgumentError):  # closing writes, too
                 self.__exit__(type(error))
@@ -163,15 +163,19 @@ def read_export(path: Path, verify: signing.Verifier | None = None) -> Iterator[
         The file does not exist, is damaged, has another format, or has an artifact without a trusted signature.
     """
     try:
+        with trust.open_regular(path) as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                hints = ("be_runtime.load_exported loads it",)
+                raise ArgumentError(f"{path} is an exported program, not an export of the cache", hints=hints)
         with trust.open_regular(path) as file, zips.open_archive(file) as opened:
             members = opened.infolist()
             names = [member.filename for member in members]
-            if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):
+            if EXPORT_MARK not in names or opened.getinfo(EXPORT_MARK).file_size > len(_FORMAT):
                 raise ArgumentError(f"{path} is no export of the cache", hints=("python -m be_runtime cache export",))
-            if opened.read(_MARK) != _FORMAT:
+            if opened.read(EXPORT_MARK) != _FORMAT:
                 raise ArgumentError(f"{path} is of another release's format")
             for member in members:
-                if member.filename != _MARK:
+                if member.filename != EXPORT_MARK:
                     yield _read_artifact(opened, member, verify, path)
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"

@@ -97,7 +97,7 @@ def try_clang(clang: str, root: Path, work: Path, system: System) -> str:
 
 
 _COMPILER = """#!/bin/sh
-# zig's clang++, without the option that its linker lacks.
+# zig's clang++, without the option that its linker lacks, and with its names of x86-64's levels.
 #
 # The target is named: without that, zig looks for another C compiler on PATH and for the processor at hand, and
 # builds its C++ library anew whenever it finds something else. A link always has the same level of optimization for
@@ -108,6 +108,8 @@ count=$#
 while [ "$count" -gt 0 ]; do
   case $1 in
     -Wl,--exclude-libs,*) ;;
+    -march=x86-64) set -- "$@" -march=x86_64 ;;
+    -march=x86-64-v[234]) set -- "$@" "-march=x86_64_v${1##*-v}" ;;
     -c | -S | -E | -M | -MM | -fsyntax-only) level=; set -- "$@" "$1" ;;
     *) set -- "$@" "$1" ;;
   esac

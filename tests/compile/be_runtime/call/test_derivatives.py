@@ -157,6 +157,8 @@ def test_a_second_derivative_follows_arrays_that_the_first_one_keeps(m: Compiled
 def test_rules_are_kernels_or_functions(m: CompiledModule, forward: Any, backward: Any):
     m.cube.defvjp(forward, backward)
     gradcheck(m.cube, [X])
+    with pytest.raises(ArgumentError, match="a sequence of arrays, not one array"):
+        gradcheck(m.cube, X)  # type: ignore[arg-type]
     agree(jax.vmap(jax.grad(lambda x: m.cube(x).sum()))(BATCH_X), 3 * BATCH_X**2)
     agree(jax.grad(lambda x: jax.vmap(m.cube)(x).sum())(BATCH_X), 3 * BATCH_X**2)
 

@@ -68,6 +68,9 @@ def test_sources_and_cache_folders():
     for sources in ("", " \n\t", [], ["", " "], None, 3, b"int x;", [SOURCE, 3], [None]):
         with pytest.raises(ArgumentError, match="cpp_sources"):
             be_runtime.load_cpp_inline("bad", sources)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="name='my kern' is not allowed") as caught:
+        be_runtime.load_cpp_file("my kern.cc")
+    assert "pass another name=" in caught.value.hints[0]
     for call in (be_runtime.clear_cache, be_runtime.set_cache_dir, be_runtime.load_cpp_file, be_runtime.load_cpp_dir):
         for value in (3, b"x", ""):
             with pytest.raises(ArgumentError):

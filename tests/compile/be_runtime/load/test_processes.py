@@ -85,7 +85,9 @@ def test_a_module_stays_in_its_process():
     module = be_runtime.load_cpp_inline("stays", SOURCE, auto_register=False)
     with pytest.raises(TypeError, match=r"'stays' can't be pickled.* call the load function in the other process"):
         pickle.dumps(module)
-    assert copy.deepcopy([module]) == [module]
+    with pytest.raises(TypeError, match=r"stays.twice can't be pickled"):
+        pickle.dumps(module["twice"])
+    assert copy.deepcopy([module, module["twice"]]) == [module, module["twice"]]
     assert copy.copy(module) is module
 
 

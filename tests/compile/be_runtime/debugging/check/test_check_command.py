@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,21 @@ def test_a_script_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.full
+def test_a_signal_ends_the_program_with_the_command(tmp_path: Path):
+    (tmp_path / "waits.py").write_text(f"open({str(tmp_path / 'begun')!r}, 'x')\nimport time\ntime.sleep(600)\n")
+    environ = environment(TMPDIR=str(tmp_path))
+    command = [sys.executable, "-m", "be_runtime", "check", "--tools", "guard", str(tmp_path / "waits.py")]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not [*tmp_path.glob("be_check.*")]
+    running = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()]
+    assert not [each for each in running if str(tmp_path / "waits.py").encode() in each]
+
+
 def test_a_module_is_run_as_python_does(check: Check, tmp_path: Path):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "__main__.py").write_text("import sys\nprint('module', sys.argv[1:], __package__)\n")

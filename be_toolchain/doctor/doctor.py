@@ -382,9 +382,10 @@ def _report_passed_over(subject: str, probes: tuple[Probe, ...], used: Path) -> 
 def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
-        text = f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run"
+        what = "" if toolkit is None else "; CUDA kernels can be built here, but not run"
         step = 'compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here'
-        yield Remark("note", "GPU", text, step)
+        text = f"none ({devices.problem or 'the driver lists none'}){what}"
+        yield Remark("note", "GPU", text, "" if toolkit is None else step)
     for device in devices.devices:
         yield Remark("ok", f"GPU {device.index}", f"{device.name}, {device.arch.sm}")
     if devices.driver_version is None:

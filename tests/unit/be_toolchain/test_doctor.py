@@ -32,6 +32,8 @@ def test_a_report_is_short_and_names_an_error_once(capsys: pytest.CaptureFixture
     code, text = doctor(healthy(), capsys)
     assert code == 0
     assert max(map(len, text.splitlines())) < 240
+    assert "CUDA kernels can be built here, but not run" in text
+    assert "can be built here" not in doctor(with_compiler(), capsys)[1]
     code, text = doctor(MemorySystem(), capsys)
     assert (code, text.count("explain TC301")) == (2, 1)
 

@@ -177,6 +177,10 @@ _RULES: tuple[_Rule, ...] = (
         "start Python with LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0",
     ),
     _Rule(
+        rf"{_UNDEFINED}(?:__cxa_|__gxx_|std::|operator (?:new|delete))",
+        "the compiler does not link C++'s library: name g++ or clang++ instead of gcc or clang, as in BE_CXX=g++",
+    ),
+    _Rule(
         _UNDEFINED,
         "a function is declared but never defined: define it in the source, or link its library with "
         "extra_ldflags=['-lNAME']",

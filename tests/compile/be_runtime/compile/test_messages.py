@@ -21,7 +21,7 @@ from be_runtime.load.obtain import Waiting
 from be_runtime.store.lock import THIS_PROCESS
 from tests.compile.be_runtime.load.sources import source, value
 from tests.support.requirements import in_full
-from tests.support.runtime import PRINTING, call, forwarding_compiler, libraries
+from tests.support.runtime import PRINTING, call, forwarding_compiler, libraries, real_compiler
 from tests.support.terminals import Terminal
 
 HEAD = '#include "brainevent/common.h"\n'
@@ -182,6 +182,13 @@ def test_a_symbol_that_is_defined_nowhere_is_told_in_the_author_s_names():
     assert "BE::detail" not in str(error)
     assert any("extra_ldflags" in hint for hint in error.hints)
     assert "unlinked.f" not in be_runtime.list_registered_targets()
+
+
+def test_a_c_compiler_in_place_of_the_cpp_one_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_CXX", re.sub(r"g\+\+(?=[^/]*$)", "gcc", real_compiler()))
+    with pytest.raises(BuildError, match="linking failed") as caught:
+        be_runtime.load_cpp_inline("c_driver", source("", f="1"))
+    assert "as in BE_CXX=g++" in caught.value.hints[0]
 
 
 def test_a_mistake_in_a_dispatch_macro_is_one_screen():

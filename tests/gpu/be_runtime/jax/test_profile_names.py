@@ -93,9 +93,8 @@ GRAPHS = {
 WAYS = ("in_turn", "split", "a_thread_each", "both_each")
 CODE = "import sys; from tests.support.many_calls import main; main(*sys.argv[1:])"
 
-pytestmark = pytest.mark.skipif(device_count() < 2, reason=OPTIONAL + "a second device")
 
-
+@pytest.mark.skipif(device_count() < 2, reason=OPTIONAL + "a second device")
 @pytest.mark.parametrize("graphs", GRAPHS)
 def test_no_call_hangs_or_is_wrong(graphs: str):
     found: Any = run_json(CODE, "gpu", str(CALLS), XLA_FLAGS=GRAPHS[graphs])

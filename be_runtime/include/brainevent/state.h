@@ -128,10 +128,14 @@ void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
   else return new T();
 }
 
+/// Delete a state. be_runtime/debugging/sanitizers.py knows the end of a state by this name.
+template <class T>
+void be_delete_state(void* be_state) { delete static_cast<T*>(be_state); }
+
 template <class Result, class... Params>
 constexpr StateRecord be_record_of(Result (*)(Params...)) noexcept {
   using T = typename StateIn<Params...>::Type;
-  return {be_make_state<T>, [](void* be_state) { delete static_cast<T*>(be_state); }, {}};
+  return {be_make_state<T>, be_delete_state<T>, {}};
 }
 
 }  // namespace detail

@@ -11,6 +11,7 @@ import pytest
 
 from be_runtime import ArgumentError, Findings, checks
 from be_runtime.checks import CHECKS, Checks, Finding, call_text, parse_checks
+from be_runtime.debugging import sanitizers
 from be_runtime.debugging.check import as_json, choose_tools, offset_of, render
 from be_runtime.debugging.sanitizers import (
     TOOLS,
@@ -26,6 +27,7 @@ from be_runtime.debugging.sanitizers import (
     with_callers,
     with_names,
 )
+from be_runtime.own_files import INCLUDE_DIR
 from tests.unit.be_runtime.compile.codegen.golden_files import answer, check_golden
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -190,3 +192,8 @@ def test_a_report_of_findings_that_are_fetched_when_they_are_read():
     assert repr(found) == found.report(), "a notebook shows it"
     place = Finding("bounds", "m.f", "m.f: k.cu:7: index 0 is 6", source="k.cu:7")
     assert str(place) == "m.f: k.cu:7: index 0 is 6", "a place that the message names is not repeated"
+
+
+def test_the_end_of_a_state_has_the_name_that_reports_are_searched_for():
+    header = (INCLUDE_DIR / "brainevent" / "state.h").read_text()
+    assert f"void {sanitizers._END_OF_STATE}(" in header  # noqa: SLF001

@@ -1,8 +1,9 @@
-"""The command line: ``python -m release check | dist | feedstock``."""
+"""The command line: ``python -m release check | dist | native | feedstock``."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from release import ROOT
 from release.check import REMAINING, find_problems, read_state
 from release.dist import build_twice, source_date_epoch
 from release.feedstock import feedstock_recipe, sha256_of
+from release.native import FOLDER, MACHINES, Compilers, build_native
 from release.problems import ReleaseError
 
 
@@ -23,8 +25,14 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--tag", default="", help="the tag that is released, such as v1.2.3; without it nothing is strict"
     )
-    dist = commands.add_parser("dist", help="build sdist and wheel, twice, and compare them")
+    dist = commands.add_parser("dist", help="build sdist and wheels, twice, and compare them")
     dist.add_argument("folder", type=Path, help="where they are put")
+    dist.add_argument("--pure", action="store_true", help="without the wheels that have compiled files")
+    native = commands.add_parser("native", help="compile our own libraries, for this checkout or another folder")
+    native.add_argument("folder", type=Path, nargs="?", default=ROOT / FOLDER, help="by default, this checkout's")
+    native.add_argument("--machine", choices=MACHINES, default=os.uname().machine, help="by default, this one")
+    native.add_argument("--cc", default="", help="the C compiler; by default zig, for an old glibc")
+    native.add_argument("--cxx", default="", help="the C++ compiler, with --cc; by default g++ and zig")
     feedstock = commands.add_parser("feedstock", help="write the recipe for conda-forge")
     feedstock.add_argument("folder", type=Path, help="where it is put")
     feedstock.add_argument("--sdist", type=Path, required=True, help="the released sdist")
@@ -52,7 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return _check(arguments.tag)
         if arguments.command == "dist":
-            _dist(arguments.folder)
+            _dist(arguments.folder, () if arguments.pure else MACHINES)
+        elif arguments.command == "native":
+            is_chosen = arguments.cc and arguments.cxx
+            machine = arguments.machine
+            compilers = Compilers.one(arguments.cc, arguments.cxx) if is_chosen else Compilers.for_wheels(machine)
+            print(build_native(ROOT, arguments.folder, machine, compilers))
         else:
             _feedstock(arguments)
     except ReleaseError as error:
@@ -69,15 +82,15 @@ def _check(tag: str) -> int:
     if tag and problems:
         return 1
     with tempfile.TemporaryDirectory(prefix="be-release-") as folder:
-        _dist(Path(folder))
+        _dist(Path(folder), ())
     print("\nLeft for the machine that releases:")
     for step in REMAINING:
         print(f"  - {step}")
     return 0
 
 
-def _dist(folder: Path) -> None:
-    for path in build_twice(ROOT, folder, source_date_epoch(ROOT)):
+def _dist(folder: Path, machines: Sequence[str]) -> None:
+    for path in build_twice(ROOT, folder, source_date_epoch(ROOT), machines):
         print(f"{sha256_of(path)}  {path.name}")
 
 

@@ -1,4 +1,4 @@
-"""The sdist and the wheel, made so that the same source gives the same bytes anywhere."""
+"""The sdist and the wheels, made so that the same source and compilers give the same bytes anywhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from release.native import platform_wheel
 from release.problems import ReleaseError
 
 SOURCES = ("be_toolchain", "be_runtime", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")
@@ -41,22 +43,24 @@ def source_date_epoch(root: Path) -> int:
     return int(text)
 
 
-def build(root: Path, out: Path, epoch: int) -> tuple[Path, Path]:
-    """Build the sdist, and the wheel from that sdist.
+def build(root: Path, out: Path, epoch: int, machines: Sequence[str] = ()) -> tuple[Path, ...]:
+    """Build the sdist, and the wheels from that sdist: one without compiled files, and one for each kind of machine.
 
     Parameters
     ----------
     root : Path
         The checkout.
     out : Path
-        Where the two files are put; made if need be.
+        Folder of the files; made if need be.
     epoch : int
         The time stamp of every file, in seconds since 1970; a wheel's can't be before 1980.
+    machines : sequence of str
+        Kinds of machines, as in `release.native.MACHINES`.
 
     Returns
     -------
     tuple of Path
-        The sdist and the wheel.
+        The sdist and the wheels.
 
     Raises
     ------
@@ -75,7 +79,8 @@ def build(root: Path, out: Path, epoch: int) -> tuple[Path, Path]:
             archive.extractall(folder / "unpacked", filter="data")
         (unpacked,) = (folder / "unpacked").iterdir()
         wheel = _run_build("--wheel", unpacked, folder / "wheel", epoch)
-        return sdist, Path(shutil.copy2(wheel, out))
+        pure = Path(shutil.copy2(wheel, out))
+        return sdist, pure, *(platform_wheel(pure, unpacked, machine, epoch) for machine in machines)
 
 
 def copy_sources(root: Path, tree: Path) -> None:
@@ -97,7 +102,7 @@ def copy_sources(root: Path, tree: Path) -> None:
             shutil.copy2(source, tree / name)
 
 
-def build_twice(root: Path, out: Path, epoch: int) -> tuple[Path, Path]:
+def build_twice(root: Path, out: Path, epoch: int, machines: Sequence[str] = ()) -> tuple[Path, ...]:
     """Build, and once more elsewhere, and compare.
 
     Raises
@@ -105,9 +110,9 @@ def build_twice(root: Path, out: Path, epoch: int) -> tuple[Path, Path]:
     ReleaseError
         The build failed, or gave other bytes the second time.
     """
-    made = build(root, out, epoch)
+    made = build(root, out, epoch, machines)
     with tempfile.TemporaryDirectory(prefix="be-again-") as folder:
-        for first, second in zip(made, build(root, Path(folder), epoch), strict=True):
+        for first, second in zip(made, build(root, Path(folder), epoch, machines), strict=True):
             if first.read_bytes() != second.read_bytes():
                 raise ReleaseError(f"{first.name} is not reproducible: a second build gave other bytes")
     return made

@@ -203,8 +203,25 @@ def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequenc
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 
 
-def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
-    """Make the host compiler's command for the handler, without flags of the author."""
+_CXX_LIBRARY = "-stdlib="
+
+
+def uses_libstdcxx(compiler: HostCompiler, cflags: Sequence[str]) -> bool:
+    """Return whether a module uses GNU's C++ library; zig brings libc++, and clang takes it by a flag.
+
+    Examples
+    --------
+    >>> gcc = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0", "x86_64-linux-gnu", "PATH")
+    >>> uses_libstdcxx(gcc, ["-O2"]), uses_libstdcxx(gcc, ["-stdlib=libc++"])
+    (True, False)
+    """
+    return "zig" not in compiler.banner and not any(flag.startswith(f"{_CXX_LIBRARY}libc++") for flag in cflags)
+
+
+def handler_compile(
+    compiler: HostCompiler, include_paths: Sequence[Path], cflags: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Make the host compiler's command for the handler; of the author's flags, only the C++ library's name counts."""
     return (
         str(compiler.path),
         f"-std={STANDARD}",
@@ -212,6 +229,7 @@ def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tu
         "-fPIC",
         "-pipe",
         "-fvisibility=hidden",
+        *(flag for flag in cflags if flag.startswith(_CXX_LIBRARY)),
         *include_flags(include_paths),
     )
 

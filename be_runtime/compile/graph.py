@@ -210,7 +210,7 @@ def plan_build(
     edges += aside.edges if aside is not None else ()
     objects = [build.unit.object for build in units.values()]
     if handler is None:
-        edges.append(handler_edge(tools))
+        edges.append(handler_edge(request, tools))
     objects.append(handler or HANDLER.object)
     device_link = cuda_compiler(tools).device_link(request.compile) if request.language == "cuda" else None
     if device_link is not None:
@@ -222,10 +222,10 @@ def plan_build(
     return BuildPlan(tuple(files), tuple(edges), link_edge(link, objects), library_path, made_aside)
 
 
-def handler_edge(tools: BuildTools) -> Edge:
-    """Return the command that compiles the handler, which is the same in all modules."""
+def handler_edge(request: BuildRequest, tools: BuildTools) -> Edge:
+    """Return the command that compiles the handler, which is the same in all modules with one C++ library."""
     return compile_edge(
-        flags.handler_compile(tools.cxx, [own_files.INCLUDE_DIR, tools.ffi_include]),
+        flags.handler_compile(tools.cxx, [own_files.INCLUDE_DIR, tools.ffi_include], request.compile.cflags),
         HANDLER,
         "compiling the XLA handler",
     )
@@ -286,34 +286,55 @@ class Handler(NamedTuple):
     path : str
     records : mapping of str to FileRecord
         Records of the files of its toolchain, by path.
+    is_kept : bool
+        Whether it is in the cache; otherwise it came with the package.
     """
 
     path: str
     records: Mapping[str, manifest.FileRecord]
+    is_kept: bool
 
 
 def find_handler(order: BuildOrder) -> Handler | None:
-    """Find the compiled handler of a toolchain; None if the cache has none."""
+    """Find the compiled handler of a toolchain in the cache, or the one that came with the package, if there is one."""
     entry = order.toolchain_store.get(_handler_key(order))
-    return None if entry is None else Handler(str(entry.output(_KEPT_HANDLER)), examine.proven_records(entry.manifest))
+    if entry is not None:
+        return Handler(str(entry.output(_KEPT_HANDLER)), examine.proven_records(entry.manifest), is_kept=True)
+    shipped = _shipped_handler(order)
+    return None if shipped is None else Handler(str(shipped), {}, is_kept=False)
 
 
 def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, linked: tuple[str, ...]) -> None:
-    """Keep the handler that a build compiled in its folder, with the records of the files that every link reads."""
+    """Keep the handler that a build compiled in its folder, or the shipped one, with the files that every link reads.
+
+    Later builds take the records of these files from the entry, and do not hash them.
+    """
+    shipped = _shipped_handler(order)
 
     def copy(staging: Path) -> cache.BuildOutput:
-        shutil.copyfile(folder / HANDLER.object, staging / _KEPT_HANDLER)
-        looked_at = inputs.LookedAt.merged(
-            (observer.looked_at((handler_edge(order.tools),)), inputs.LookedAt(others=linked))
-        )
-        return cache.BuildOutput((_KEPT_HANDLER,), *looked_at)
+        shutil.copyfile(shipped or folder / HANDLER.object, staging / _KEPT_HANDLER)
+        compiled = () if shipped is not None else (observer.looked_at((handler_edge(order.request, order.tools),)),)
+        return cache.BuildOutput((_KEPT_HANDLER,), *inputs.LookedAt.merged((*compiled, inputs.LookedAt(others=linked))))
 
     order.toolchain_store.keep(_handler_key(order), copy)
 
 
+def _shipped_handler(order: BuildOrder) -> Path | None:
+    """Return the handler that came with the package, if it is for the compiler's C++ library."""
+    is_usable = order.shipped is not None and flags.uses_libstdcxx(order.tools.cxx, order.request.compile.cflags)
+    return order.shipped / _KEPT_HANDLER if order.shipped is not None and is_usable else None
+
+
 def _handler_key(order: BuildOrder) -> keys.CacheKey:
-    argv = [*map(own_files.by_name, handler_edge(order.tools).argv)]
-    return keys.make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", order.toolchain.fingerprint))
+    argv = [*map(own_files.by_name, handler_edge(order.request, order.tools).argv)]
+    shipped = _shipped_handler(order)
+    return keys.make_key(
+        "handler",
+        ("name", "handler"),
+        ("argv", argv),
+        ("toolchain", order.toolchain.fingerprint),
+        ("shipped", "" if shipped is None else shipped.parent.name),
+    )
 
 
 def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Path) -> dict[str, inputs.LookedAt]:

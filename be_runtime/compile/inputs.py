@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -359,11 +360,14 @@ def _find_library(order: BuildOrder) -> str:
     compiler, system, store = order.tools.cxx, order.system, order.toolchain_store
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
     fields = ("command", [*map(own_files.by_name, command)]), ("toolchain", order.toolchain.fingerprint)
-    key = keys.make_key("native", ("name", _SOURCE.stem), *fields)
+    shipped = order.shipped / _LIBRARY if order.shipped is not None else None
+    key = keys.make_key("native", ("name", _SOURCE.stem), *fields, ("shipped", str(shipped and shipped.parent.name)))
 
     def build(staging: Path) -> cache.BuildOutput:
         library, log = staging / _LIBRARY, staging / "log"
-        if system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
+        if shipped is not None:
+            shutil.copyfile(shipped, library)
+        elif system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
             raise _NoLibraryError
         tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
         found = system.run(tried)

@@ -151,7 +151,7 @@ class ModuleBuild:
             if self._preamble is not None and not self._incomplete:
                 self._preamble.keep(order.toolchain_store, self._runner, self._observer)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in self.steps})
-        if self._handler is None and not self._incomplete:
+        if (self._handler is None or not self._handler.is_kept) and not self._incomplete:
             # A link with the author's flags looks at files that other links don't need.
             linked = () if order.request.compile.ldflags else self._linking_looked_at().others
             graph.keep_handler(order, self.staging, self._observer, linked)

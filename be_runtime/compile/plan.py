@@ -49,6 +49,8 @@ class BuildOrder(NamedTuple):
         True to write the commands and their output to standard error.
     force : bool
         True to make everything again, including the files in `module_store`.
+    shipped : Path or None
+        Folder of our own compiled files that came with the package.
     """
 
     request: options.BuildRequest
@@ -61,6 +63,7 @@ class BuildOrder(NamedTuple):
     jobs: int | None
     verbose: bool
     force: bool
+    shipped: Path | None = None
 
 
 class UnitFiles(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, by_name, homes
+from be_runtime.own_files import ABI, FFI_CLAIM, HERE, INCLUDE_DIR, NATIVE_DIR, by_name, homes
 from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest
 from be_runtime.store.cache import Entry, replace_file
@@ -38,6 +38,32 @@ def own_code_digest() -> str:
         return _digest(row for row in rows if row.startswith(_PACKAGES) and row.split(",")[0].endswith(_ENDINGS))
     memo = None if sys.dont_write_bytecode else Path(__spec__.cached or __file__).with_name("own_code.json")
     return checkout_digest(_SITE, memo, time.time_ns())
+
+
+@cache
+def shipped_folder() -> Path | None:
+    """Return the folder of our own compiled files that came with the package; None if this code has none.
+
+    The folder is named by the kind of machine and by `own_code_digest`, so files of other code are never found. A
+    wheel has it among the native sources; conda's package of the compiled files has it in the environment's ``lib``.
+    """
+    places = [NATIVE_DIR / "shipped"]
+    if _SITE.name == "site-packages":
+        places.append(_SITE.parents[1] / "brainevent-toolchain")
+    existing = [place for place in places if place.is_dir()]
+    named = [place / shipped_name(os.uname().machine, own_code_digest()) for place in existing]
+    return next((folder for folder in named if folder.is_dir()), None)
+
+
+def shipped_name(machine: str, digest: str) -> str:
+    """Return the name of a folder of our own compiled files.
+
+    Examples
+    --------
+    >>> shipped_name("x86_64", "0123456789abcdef0123456789abcdef")
+    'x86_64-0123456789abcdef'
+    """
+    return f"{machine}-{digest[:16]}"
 
 
 def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:

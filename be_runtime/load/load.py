@@ -109,6 +109,7 @@ class ModuleRecipe(NamedTuple):
             jobs=options.jobs,
             verbose=options.verbose or session.settings.verbose,
             force=options.force_rebuild,
+            shipped=identity.shipped_folder(),
         )
 
     def share(self) -> Shareable:

@@ -1,4 +1,4 @@
-"""The package's own shared libraries, compiled from ``native/`` once for a host compiler and kept in the cache."""
+"""The package's own shared libraries: shipped with a wheel, else compiled from ``native/`` and kept in the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from be_runtime.compile import execute, flags, inputs
 from be_runtime.compile.plan import LIBRARY, BuildPlan, UnitFiles, compile_edge, link_edge
 from be_runtime.compile.progress import Progress
 from be_runtime.jax import port
-from be_runtime.load import module, obtain, registry
+from be_runtime.load import identity, module, obtain, registry
 from be_runtime.store import cache, images, index, keys
 from be_runtime.store.artifact import keep_library
 from be_toolchain import ToolchainRequest, resolve
@@ -26,7 +26,7 @@ _Read = TypeVar("_Read")
 
 
 def native_library(name: str, session: registry.Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
-    """Load the library of ``native/<name>.cc``, and compile it if the cache has none for this compiler.
+    """Load the library of ``native/<name>.cc``, and compile it if neither the package nor the cache has it.
 
     Parameters
     ----------
@@ -52,7 +52,10 @@ def native_image(name: str, session: registry.Session, ldflags: Sequence[str] = 
 
 
 def _read(name: str, session: registry.Session, ldflags: Sequence[str], read: Callable[[Path], _Read]) -> _Read:
-    """Read the library in the cache, which is compiled if necessary."""
+    """Read the library that came with the package, else the one in the cache, which is compiled if necessary."""
+    shipped = identity.shipped_folder()
+    if shipped is not None:
+        return read(shipped / f"{name}.so")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     plan = _plan(name, toolchain.cxx, ldflags)

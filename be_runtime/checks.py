@@ -6,9 +6,10 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple, Protocol, get_args, overload
+from typing import Any, Literal, Protocol, get_args, overload
 
 from be_runtime.errors import ArgumentError
+from be_toolchain.named import NamedTuple
 
 _ACCESS = re.compile(r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at|data_ptr)<")
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from be_toolchain.named import NamedTuple
 
 Kind = Literal["bool", "int", "uint", "float", "complex"]
 

@@ -6,9 +6,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from be_toolchain import errors, terminal
+from be_toolchain.named import NamedTuple
 
 _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 """Packages whose frames are not a user's."""

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 
 _ELF_64_LITTLE = b"\x7fELF\x02\x01"
 _SECTION = struct.Struct("<IIQQQQIIQQ")

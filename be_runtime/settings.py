@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, LoadError
 from be_toolchain.errors import PreferenceError
+from be_toolchain.named import NamedTuple
 from be_toolchain.settings import CACHE_LIMIT_MIB, RUNTIME, read_setting
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from be_toolchain.errors import ArchError
+from be_toolchain.named import NamedTuple
 
 ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter where one exists ("sm_90a", "10.0f")'
 

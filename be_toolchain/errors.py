@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import printable
 
 

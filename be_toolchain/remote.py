@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine import trust
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 from be_toolchain.settings import RUNTIME, find_configuration, parse_configuration, parse_url
 from be_toolchain.terminal import shown_url
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_toolchain.arch import ACCEPTED_SPELLINGS, parse_archs
 from be_toolchain.errors import ArchError, PreferenceError
@@ -14,6 +14,7 @@ from be_toolchain.known import layouts
 from be_toolchain.machine import trust
 from be_toolchain.machine.files import ENV_STORE, FILE, STORE_VARIABLES, parse_toml
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import printable_line, shown_url
 
 JIT_MODES = ("never", "missing", "always")

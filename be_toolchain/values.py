@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
+from be_toolchain.named import NamedTuple
 
 Family = Literal["gcc", "clang"]
 

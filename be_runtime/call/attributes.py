@@ -6,13 +6,14 @@ import cmath
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from numbers import Number
-from typing import Any, Literal, NamedTuple, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.jax import arrays, port
 from be_runtime.signature.attribute_types import render_type
 from be_runtime.signature.model import AttrKind, Param
+from be_toolchain.named import NamedTuple
 
 OnGather = Literal["warn", "error"]
 

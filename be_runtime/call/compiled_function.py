@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from be_runtime import checks, errors, frames
 from be_runtime.call.attributes import Options
@@ -16,6 +16,7 @@ from be_runtime.call.resolve import CallSignature, Resolved, as_argument
 from be_runtime.checks import CheckedMode
 from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import Value, match_layouts
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.jax.calls import Transpose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import CallOptions, Options, check_options, convert_attributes, with_defaults
 from be_runtime.call.compiled_function import (
@@ -24,6 +24,7 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value, check_outs
 from be_runtime.jax.calls import Derivative, Rule
 from be_runtime.signature.model import Many, Param, Role
+from be_toolchain.named import NamedTuple
 
 
 class ArrayKernel(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_runtime.call.attributes import dtype_of
 from be_runtime.dtypes import BY_NAME, DType
@@ -12,6 +12,7 @@ from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Numbers, Split, Value, array_spec, check_outs, match_aliases, split_of
 from be_runtime.signature.expressions import Expression, evaluate
 from be_runtime.signature.model import LEADING, AttrKind, Axes, Axis, EntryPoint, Many, Param, Role, render_axes
+from be_toolchain.named import NamedTuple
 
 PRESENT = "be_present"
 """Name of the attribute with a bit for each optional array that a call has."""

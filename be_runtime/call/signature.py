@@ -6,7 +6,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from be_runtime.call.attributes import hold, known_dtype
 from be_runtime.call.resolve import CallSignature, is_derived
@@ -15,6 +15,7 @@ from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.expressions import Expression
 from be_runtime.signature.grammar import parse_spec, render_spec
 from be_runtime.signature.model import AttrKind, Many, Param, Role, axis_names, expressions
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     import inspect

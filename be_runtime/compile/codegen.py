@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_runtime.compile.codegen_attributes import (
     PRESENT,
@@ -26,6 +26,7 @@ from be_runtime.signature.expressions import Expression, Node
 from be_runtime.signature.grammar import render_spec
 from be_runtime.signature.model import LEADING, Axes, Axis, EntryPoint, Many, Param, Role, axis_names, render_axes
 from be_runtime.store.index import Handlers, render_contents
+from be_toolchain.named import NamedTuple
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48

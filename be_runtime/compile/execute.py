@@ -16,13 +16,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from be_runtime.compile.plan import BuildPlan, Edge
 from be_runtime.compile.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.forks import no_fork
 from be_toolchain.machine.system import System, plain_environ
+from be_toolchain.named import NamedTuple
 
 _LINE_ENDS = r"""n=$(printf '\nx'); n=${n%x}; r=$(printf '\r'); """
 _VARIABLES = {"\n": '"$n"', "\r": '"$r"'}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime.request.options import CompileOptions
+from be_toolchain.named import NamedTuple
 from be_toolchain.values import CudaToolkit, HostCompiler
 
 STANDARD = "c++17"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from be_runtime import errors, inspection, own_files
 from be_runtime.compile import codegen, execute, flags, inputs
@@ -30,6 +30,7 @@ from be_runtime.request.build_tools import BuildTools
 from be_runtime.request.options import BuildRequest, CompileOptions
 from be_runtime.store import cache, examine, keys, manifest
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 from be_toolchain.values import ClangCuda, Nvcc
 
 if TYPE_CHECKING:

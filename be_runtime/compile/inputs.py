@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime import errors, own_files
 from be_runtime.compile.plan import BuildOrder, BuildPlan, Edge
@@ -23,6 +22,7 @@ from be_runtime.store.folder import find_base
 from be_runtime.store.manifest import NO_FILES, Manifest, absent_paths, shadowing_paths
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.machine.local_system import stamp_path
+from be_toolchain.named import NamedTuple
 
 _WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^ \\])+")
 _ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from be_runtime.compile import codegen, execute, flags, graph, inputs
 from be_runtime.compile.plan import (
@@ -32,6 +32,7 @@ from be_runtime.jax.port import PLATFORMS
 from be_runtime.store import artifact, cache, index, publish
 from be_toolchain.arch import Arch
 from be_toolchain.find.record import ObservingSystem
+from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from be_runtime.compile.flags import LinkCommand
 from be_runtime.request import build_tools, options
@@ -18,6 +18,7 @@ from be_runtime.settings import Settings
 from be_runtime.store import cache, index
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 
 SOURCES, OBJECTS = "src", "obj"
 LIBRARY = "module.so"

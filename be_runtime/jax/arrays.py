@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.signature.expressions import evaluate, parse_expression
 from be_runtime.signature.model import LEADING, Param, Role
+from be_toolchain.named import NamedTuple
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 

@@ -11,7 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from be_runtime.jax.arrays import ArraySpec
 from be_runtime.jax.primitive import KernelCall, kernel_call
 from be_runtime.jax.transforms import is_zero
 from be_runtime.signature.model import Many, Param, Role
+from be_toolchain.named import NamedTuple
 
 
 def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any) -> Sequence[Any]:

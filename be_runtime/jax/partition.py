@@ -11,13 +11,14 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from be_runtime.errors import GatherWarning, TransformError, warn_caller
 from be_runtime.jax.arrays import VMAPPED, Split
 from be_runtime.jax.internals import HloSharding, OpSharding, register_partitioner
+from be_toolchain.named import NamedTuple
 
 TARGET = "be.partition.v1"
 """Target of split calls, also in exported programs."""

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from be_runtime.jax import internals, partition
 from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax
 from be_runtime.jax.internals import effects, mlir
 from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
+from be_toolchain.named import NamedTuple
 
 _LOOPS = ("sequential", "sequential_unrolled")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax.internals import varying
+from be_toolchain.named import NamedTuple
 
 Function = Callable[..., Any]
 Rule = Function

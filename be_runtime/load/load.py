@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from be_runtime import checks, errors, settings
 from be_runtime.jax import port
@@ -27,6 +27,7 @@ from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import Artifact
 from be_toolchain import Toolchain, ToolchainRequest, resolve
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.compile.plan import BuildOrder

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import CheckedMode
@@ -19,6 +19,7 @@ from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
 from be_runtime.store.index import Carried, CodeImage, Demand, Handlers, carried_library, target_name
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction

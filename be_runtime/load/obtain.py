@@ -6,13 +6,14 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from be_runtime import errors, own_files
 from be_runtime.load.registry import Session
 from be_runtime.store import cache, keys, lock
 from be_runtime.store.folder import IMPORTED, disk_errors, is_passing
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import printable, printable_line
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime.errors import RegistrationError
 from be_runtime.settings import Settings
@@ -14,6 +13,7 @@ from be_runtime.store.index import Carry
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 
 
 class Target(NamedTuple):

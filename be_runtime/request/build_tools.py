@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, warn_caller
 from be_runtime.request.options import BuildRequest, arch_flags
@@ -16,6 +15,7 @@ from be_toolchain import Toolchain, arch, values
 from be_toolchain.find.record import device_archs
 from be_toolchain.known.layouts import CUDA12_PARTS, PIP_ROOTS
 from be_toolchain.machine.system import System
+from be_toolchain.named import NamedTuple
 
 _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from be_runtime.checks import CheckedMode, Checks
 from be_runtime.errors import ArgumentError
 from be_runtime.signature import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ArchError
+from be_toolchain.named import NamedTuple
 
 Language = Literal["cuda", "cpp"]
 

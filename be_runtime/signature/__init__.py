@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from be_toolchain.named import NamedTuple
 
 
 class SourceText(NamedTuple):

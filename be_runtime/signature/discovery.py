@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.signature import SourceText, grammar, model
@@ -12,6 +11,7 @@ from be_runtime.signature.cpp.functions import Function, launches_out_of_order
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
+from be_toolchain.named import NamedTuple
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+
+from be_toolchain.named import NamedTuple
 
 Node = int | str | tuple[str, tuple["Node", ...]]
 """A number, a name, or an operation and its operands. ``attr.bins`` is a name."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from be_runtime.dtypes import DType
 from be_runtime.signature.expressions import Expression, parse_expression
+from be_toolchain.named import NamedTuple
 
 Axis = str | int | Expression
 Axes = tuple[Axis, ...]

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.store.index import (
@@ -37,6 +37,7 @@ from be_runtime.store.index import (
     render_index,
 )
 from be_toolchain.machine import forks, trust
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.store.signing import Sign, Verifier

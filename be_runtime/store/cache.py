@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from be_runtime.errors import CacheError
 from be_runtime.store.folder import MANIFEST, VARIANT, cache_errors, find_base, key_folder, prepare_base
@@ -29,6 +29,7 @@ from be_runtime.store.manifest import (
     render_manifest,
 )
 from be_toolchain.machine.trust import LARGE, distrust_owner, open_regular
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.store.artifact import Artifact

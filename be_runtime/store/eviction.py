@@ -13,12 +13,12 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from be_runtime.store import cache, keys, lock, publish
 from be_runtime.store.folder import DIGEST, FAN, KEY, MANIFEST, fan_folder, key_folder, lock_file
 from be_runtime.store.manifest import Making, Manifest, in_memory, parse_manifest
 from be_toolchain.machine.trust import LARGE, open_regular, read_regular
+from be_toolchain.named import NamedTuple
 
 _DAY_S = 24 * 3600.0
 _MINUTE_S = 60

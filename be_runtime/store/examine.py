@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from be_runtime.store.manifest import (
     RACY_MARGIN_NS,
@@ -20,6 +20,7 @@ from be_runtime.store.manifest import (
     new_file,
 )
 from be_toolchain.machine.trust import open_regular
+from be_toolchain.named import NamedTuple
 
 _LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 14
 _PROGRAM_TYPES = (2, 3)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
@@ -15,6 +15,7 @@ from be_runtime.request.options import Language
 from be_runtime.store.folder import DIGEST
 from be_toolchain.arch import Arch
 from be_toolchain.machine.trust import LARGEST
+from be_toolchain.named import NamedTuple
 
 INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in an artifact's folder."""

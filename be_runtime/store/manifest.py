@@ -13,11 +13,12 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_runtime.own_files import by_name, by_path
 from be_runtime.store.folder import PASSING
 from be_toolchain.machine.files import seal, unseal
+from be_toolchain.named import NamedTuple
 
 SCHEMA = 4
 

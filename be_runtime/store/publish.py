@@ -14,7 +14,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from be_runtime.errors import CacheError
 from be_runtime.store import cache, examine, keys, lock
@@ -36,6 +35,7 @@ from be_runtime.store.folder import (
 )
 from be_runtime.store.manifest import FileRecord, Files, Making, Manifest, group_absent, on_disk, render_manifest
 from be_toolchain.machine.trust import NotRegularError
+from be_toolchain.named import NamedTuple
 
 _NAME = r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})"
 

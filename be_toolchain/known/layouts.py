@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

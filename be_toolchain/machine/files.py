@@ -7,7 +7,9 @@ import os
 from binascii import crc32
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -7,7 +7,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from be_toolchain.named import NamedTuple
 
 
 class FileStamp(NamedTuple):

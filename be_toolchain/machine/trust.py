@@ -12,11 +12,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.files import parse_toml, placed_file, user_file
 from be_toolchain.machine.system import FolderFacts, System
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
 
 from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing
 from be_runtime.signature.cpp.outline import Header
 from be_runtime.signature.cpp.params import CppParam, parse_params
+from be_toolchain.named import NamedTuple
 
 _LONGEST = 1000
 """Limit for the characters of a launch."""

@@ -9,10 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
 
 from be_runtime.errors import SourceSpan
 from be_runtime.signature import SourceText
+from be_toolchain.named import NamedTuple
 
 _PIECE = re.compile(r"[^\s\[({]+|\s+|.", re.DOTALL)
 _CLOSING = {"[": "]", "{": "}", "(": ")"}

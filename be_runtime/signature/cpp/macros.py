@@ -8,10 +8,11 @@ before expansion: only the headers matter, and the bodies are most of the text.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from be_runtime.signature.cpp.lexer import Kind, Token, closing, significant
 from be_runtime.signature.cpp.outline import MacroCall, blank, opened_scopes, skip_body
+from be_toolchain.named import NamedTuple
 
 _DEFINE = re.compile(r"#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)]*\))?")
 _UNDEF = re.compile(r"#[ \t]*undef[ \t]+([^\W\d]\w*)")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from textwrap import dedent
-from typing import NamedTuple
 
 from be_runtime.signature.cpp.lexer import Kind, Token, scan, significant
+from be_toolchain.named import NamedTuple
 
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)

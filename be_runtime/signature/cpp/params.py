@@ -10,11 +10,12 @@ import re
 from collections.abc import Collection, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_runtime.dtypes import BY_NAME, DTYPES, DType
 from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing, significant
 from be_runtime.signature.cpp.outline import skip_body
+from be_toolchain.named import NamedTuple
 
 CPP_SCALARS: dict[str, str] = {
     # Fundamental types, in the form that `canonical_type` gives: sorted words, no `signed`, no redundant `int`.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
 
 from be_runtime.errors import SpecError
 from be_runtime.signature import SourceText
@@ -27,6 +26,7 @@ from be_runtime.signature.cpp.outline import (
     skip_body,
 )
 from be_runtime.signature.cpp.params import CppTypes, Shape
+from be_toolchain.named import NamedTuple
 
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 # Both patterns begin with a literal, which the engine finds fast.

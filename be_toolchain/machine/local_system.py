@@ -87,12 +87,17 @@ class LocalSystem(System):
         environ = plain_environ(self.environ, unset)
         deadline = time.monotonic() + timeout_s
         started = [_start(argv, environ) for argv in commands]
-        return tuple(
-            RunResult(argv=argv, returncode=None, problem=process)
-            if isinstance(process, str)
-            else _finish(argv, process, max(deadline - time.monotonic(), 0.01), timeout_s)
-            for argv, process in zip(commands, started, strict=True)
-        )
+        try:
+            return tuple(
+                RunResult(argv=argv, returncode=None, problem=process)
+                if isinstance(process, str)
+                else _finish(argv, process, max(deadline - time.monotonic(), 0.01), timeout_s)
+                for argv, process in zip(commands, started, strict=True)
+            )
+        finally:
+            for process in started:
+                if not isinstance(process, str) and process.returncode is None:  # after an interrupt
+                    _stop(process)
 
     def open_library(self, name: str) -> Any:
         """See `System.open_library`."""
@@ -176,13 +181,8 @@ def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: flo
 
     try:
         out, err = process.communicate(timeout=left_s)
-    except BaseException as error:
-        # It has a session of its own: an interrupt from the terminal does not reach it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        process.communicate()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+    except subprocess.TimeoutExpired:
+        _stop(process)
         return RunResult(argv=argv, returncode=None, problem=f"did not finish within {timeout_s:g} s")
     return RunResult(
         argv=argv,
@@ -190,3 +190,10 @@ def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: flo
         stdout=out.decode("utf-8", "replace"),
         stderr=err.decode("utf-8", "replace"),
     )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its children; an interrupt from the terminal does not reach their session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.communicate()

@@ -61,10 +61,10 @@ def test_a_full_disk_is_no_defect(words: str, unbuffered: str, tmp_path: Path):
 
 
 def test_ctrl_c_ends_a_search_with_a_word(tmp_path: Path):
-    """The compiler that hangs says so through a pipe, and is stopped with the search."""
+    """The compiler that hangs says so through a pipe, and is stopped with the search, however often it was started."""
     os.mkfifo(tmp_path / "started")
     hanging = tmp_path / "g++"
-    hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/started\nexec sleep 60\n")
+    hanging.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\necho $$ > {tmp_path}/started\nexec sleep 60\n")
     hanging.chmod(0o755)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
@@ -75,3 +75,4 @@ def test_ctrl_c_ends_a_search_with_a_word(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (INTERRUPTED_BY_USER, "interrupted\n")
+    assert [pid for pid in (tmp_path / "pids").read_text().split() if Path(f"/proc/{pid}").exists()] == []

@@ -86,8 +86,9 @@ class LocalSystem(System):
 
         environ = plain_environ(self.environ, unset)
         deadline = time.monotonic() + timeout_s
-        started = [_start(argv, environ) for argv in commands]
+        started: list[subprocess.Popen[bytes] | str] = []
         try:
+            started += (_start(argv, environ) for argv in commands)
             return tuple(
                 RunResult(argv=argv, returncode=None, problem=process)
                 if isinstance(process, str)

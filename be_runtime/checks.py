@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args, overload
 from be_runtime.errors import ArgumentError
 from be_toolchain.named import NamedTuple
 
-_ACCESS = re.compile(r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at|data_ptr)<")
+_ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at|data_ptr)<"
 
 
 class Finding(NamedTuple):
@@ -70,7 +70,7 @@ def with_source(finding: Finding) -> Finding:
     >>> found.array, found.source
     ('result 0', 'k.cc:6')
     """
-    access = _ACCESS.search(finding.message) if finding.kind in ("bounds", "error") else None
+    access = re.search(_ACCESS, finding.message) if finding.kind in ("bounds", "error") else None
     if access is None:
         return finding
     return finding._replace(kind="bounds", source=access["place"], array=finding.array or access["array"] or "")

@@ -227,7 +227,7 @@ RECORD_VARIABLES = tuple(
 PYPROJECT = "pyproject.toml"
 
 _NAME = "be-toolchain"
-_TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]""", re.MULTILINE)
+_TABLE = r"""(?m)^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]"""
 
 PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
 """Keys whose value is a program or folder: a name on PATH, or a path, from the file's folder if relative."""
@@ -382,7 +382,7 @@ def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: 
 
 def _has_table(text: str) -> bool:
     """Return whether a ``pyproject.toml`` has the table; a header inside a string is not one."""
-    if _NAME not in text or _TABLE.search(text) is None:
+    if _NAME not in text or re.search(_TABLE, text) is None:
         return False
     if '"""' not in text and "'''" not in text:  # without multi-line strings the header is real: it is not parsed
         return True

@@ -23,10 +23,7 @@ Language = Literal["cuda", "cpp"]
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 """nvcc's flags for the architectures of device code."""
 
-_TWO_IN_ONE = re.compile(
-    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
-    re.DOTALL,
-)
+_TWO_IN_ONE = r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)"
 """Two arguments in one string: an option, a space, and its value or the next option."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
@@ -234,7 +231,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
             raise ArgumentError(f"{argument}[{position}]={flag!r} contains a null character")
-        if joined := _TWO_IN_ONE.fullmatch(flag):
+        if joined := re.fullmatch(_TWO_IN_ONE, flag, re.DOTALL):
             raise ArgumentError(
                 f"{argument}[{position}]={flag!r} is two arguments in one",
                 hints=(f"write {joined[1]!r}, {joined[2]!r}",),

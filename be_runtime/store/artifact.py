@@ -421,7 +421,7 @@ _PYTHON = "__init__.py"
 """Earlier releases wrote this file for kernels that needed only JAX; a new build removes it."""
 
 _OURS = frozenset([INDEX, IMAGES, _PYTHON, "__pycache__"])
-_OLD = re.compile(r"[0-9a-f]{64}\.\w+|\.new")
+_OLD = r"[0-9a-f]{64}\.\w+|\.new"
 
 
 def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
@@ -458,7 +458,7 @@ def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
                 new.chmod(0o755 if name.endswith(".so") else 0o644)
                 new.replace(folder / name)
             for path in (folder / IMAGES).iterdir():
-                if _OLD.fullmatch(path.name) and str(path.relative_to(folder)) not in files:
+                if re.fullmatch(_OLD, path.name) and str(path.relative_to(folder)) not in files:
                     path.unlink(missing_ok=True)
             (folder / _PYTHON).unlink(missing_ok=True)
             shutil.rmtree(folder / "__pycache__", ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from . import plot
 from .bench import Bench, prepare
 from .figure import Outcome, Unavailable
 from .machine import git_commit, machine_facts
-from .report import as_json, table
+from .report import as_json, compact, table
 from .rows import load_row, row_names
 
 EVERY_ROW = ""
@@ -49,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def save(begun: Outcome) -> None:
             """A run that is stopped has what it measured."""
             if options.out is not None:
-                text = json.dumps(as_json([*outcomes, begun], machine=machine, run=run), indent=1)
-                options.out.write_text(text + "\n", encoding="utf-8")
+                found = as_json([*outcomes, begun], machine=machine, run=run)
+                options.out.write_text(compact(found, "figures"), encoding="utf-8")
 
         for name in options.rows:
             repeat = options.repeat.get(name, bench.repeat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -84,6 +85,36 @@ def as_json(outcomes: Sequence[Outcome], *, machine: Mapping[str, Any], run: Map
         "figures": [_figure_json(outcome.row, figure) for outcome in outcomes for figure in outcome.figures],
         "left_out": {outcome.row: outcome.skipped for outcome in outcomes if outcome.skipped},
     }
+
+
+def compact(found: Mapping[str, Any], rows: str) -> str:
+    """Write JSON with one line for each field, and one for each of some rows; numbers have six digits.
+
+    Examples
+    --------
+    >>> print(compact({"format": 1, "figures": [{"median": 0.123456789}, {"median": 2.0}]}, "figures"), end="")
+    {
+    "format": 1,
+    "figures": [
+    {"median": 0.123457},
+    {"median": 2.0}
+    ]
+    }
+    """
+    fields = []
+    for name, value in rounded(found).items():
+        each = ",\n".join(map(json.dumps, value)) if name == rows else ""
+        fields.append(f"{json.dumps(name)}: " + (f"[\n{each}\n]" if name == rows else json.dumps(value)))
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def rounded(value: Any) -> Any:
+    """Round all floats in a JSON value to six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: rounded(each) for name, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _figure_json(row: str, figure: Figure) -> dict[str, Any]:

@@ -177,11 +177,25 @@ def sample_runners(runners: Mapping[K, Runner], n_warmup: int, n_runs: int, call
     order = list(runners)
     for index in range(n_warmup + n_runs):
         for backend in order:
-            sample = (seconds_of(runners[backend], 2 * calls) - seconds_of(runners[backend], calls)) / calls
+            sample = seconds_of_call(runners[backend], calls)
             if index >= n_warmup:
                 samples[backend].append(sample)
         order.reverse()
     return samples
+
+
+def seconds_of_call(run: Runner, calls: int) -> float:
+    """Measure the seconds of one call, without the cost of starting the loop; above 0.
+
+    That is the difference between loops of `calls` and twice as many calls. Where noise exceeds it, more calls are
+    timed, and in the end the start of the loop is left in.
+    """
+    for more in (1, 4, 16):
+        twice = seconds_of(run, 2 * more * calls)
+        difference = twice - seconds_of(run, more * calls)
+        if difference > 0:
+            return difference / (more * calls)
+    return twice / (2 * more * calls)
 
 
 def seconds_of(run: Runner, calls: int) -> float:

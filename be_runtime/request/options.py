@@ -23,7 +23,10 @@ Language = Literal["cuda", "cpp"]
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 """nvcc's flags for the architectures of device code."""
 
-_TWO_IN_ONE = r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)"
+_TWO_IN_ONE = (
+    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))"
+    r"\s+(\S.*)"
+)
 """Two arguments in one string: an option, a space, and its value or the next option."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")

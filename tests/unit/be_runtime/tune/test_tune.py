@@ -148,11 +148,30 @@ def test_the_fastest_wins():
     assert choose({0: [1.0, 1.0, 1.0, 1.0], 1: [0.2, 0.2, 1.5, 1.5]}) == 0, "one that wins half of them does not win"
 
 
-def test_runners_take_turns_in_opposite_orders():
+def test_runners_take_turns_in_opposite_orders(monkeypatch: pytest.MonkeyPatch):
     called: list[str] = []
+    monkeypatch.setattr(benchmark, "seconds_of", lambda run, count: run(count) or count)
     runners = {name: lambda count, name=name: called.append(f"{name}{count}") for name in ("a", "b")}
-    benchmark.sample_runners(runners, 0, 2, 1)
+    assert benchmark.sample_runners(runners, 0, 2, 1) == {"a": [1, 1], "b": [1, 1]}
     assert called == ["a2", "a1", "b2", "b1", "b2", "b1", "a2", "a1"]
+
+
+@pytest.mark.parametrize(
+    ("noise", "calls", "expected"), [((0, 9), 8, 1.0), ((0, 9, 0, 99), 32, 1.0), ((0, 9, 0, 99, 0, 999), 32, 33 / 32)]
+)
+def test_a_call_never_takes_less_than_no_time(
+    monkeypatch: pytest.MonkeyPatch, noise: tuple[int, ...], calls: int, expected: float
+):
+    """A loop costs one second, and as many as its calls; the noise comes on top."""
+    left, counts = [*noise, *([0] * 9)], list[int]()
+
+    def seconds_of(_run: benchmark.Runner, count: int) -> float:
+        counts.append(count)
+        return 1 + count + left.pop(0)
+
+    monkeypatch.setattr(benchmark, "seconds_of", seconds_of)
+    assert benchmark.seconds_of_call(counts.append, 1) == expected
+    assert counts[-2:] == [calls, calls // 2]
 
 
 def test_the_flush_alone_is_taken_off_what_is_shown(monkeypatch: pytest.MonkeyPatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sysconfig
 import tempfile
@@ -14,7 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import be_runtime
 from be_runtime.load.identity import checkout_digest, shipped_name
+from be_runtime.own_files import jax_headers
 from be_toolchain.install.compilers import write_compiler
 from release.native import FOLDER, LIBRARIES, MACHINES
 from tests.packaging.wheel.conftest import python_m, run
@@ -34,6 +37,7 @@ Wheels = dict[str, Path]
 PROGRAM = r'''
 import json
 import jax, jax.numpy as jnp, numba, numpy as np
+import be_runtime
 import be_runtime
 from be_runtime.load.identity import own_code_digest, shipped_folder
 from be_runtime.load.native_library import native_library
@@ -243,3 +247,64 @@ def test_clang_s_choice_of_the_cxx_library_decides(platform_user: User, tmp_path
         _, _, did, commands = platform_user.load(*cflags, compiler="clang++")
         assert compiled(commands) == sources
         assert "words of its own" in did["thrown"]
+
+
+DOUBLED = """
+#include "brainevent/common.h"
+#include "brainevent/parallel.h"
+#include <stdexcept>
+// @BE f arg[n] ret[n]
+void f(const BE::Tensor x, BE::Tensor y) {
+  const float* in = x.data_ptr<float>();
+  float* out = y.data_ptr<float>();
+  BE::parallel_for(x.numel(), 10, [=](int64_t begin, int64_t end) {
+    if (in[begin] < 0) throw std::runtime_error("less than nothing");
+    for (int64_t i = begin; i < end; ++i) out[i] = 2 * in[i];
+  });
+}
+"""
+FRAME = """sum 4000
+doubled.f: less than nothing
+doubled.f: argument 0: data_ptr<float>() of an int32 tensor
+doubled.f:
+sum 4000
+the attributes are not those of a launch
+sum 2000
+copy: argument 0""".splitlines()
+
+
+@pytest.mark.needs("qemu-aarch64-static")
+def test_aarch64_s_files_run_under_qemu(
+    wheels: Wheels, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Replay the compile command of a load here by the cross compiler, and call all in a program without Python."""
+    with zipfile.ZipFile(wheels["aarch64"]) as archive:
+        archive.extractall(tmp_path)
+    (shipped,) = (tmp_path / FOLDER).iterdir()
+    keep = f'case "$*" in *" -c src/"*) cp -r src {tmp_path}; echo "$@" > {tmp_path}/command;; esac'
+    monkeypatch.setenv("BE_CXX", str(script(tmp_path / "cxx", keep, f'exec {real_compiler()} "$@"')))
+    be_runtime.load_cpp_inline("doubled", DOUBLED)
+    (tmp_path / "obj").mkdir()
+    headers = jax_headers()
+    linked = ("-shared", "-Wl,-z,defs", "obj/doubled.o", str(shipped / "handler.o"), "-o", "doubled.so")
+    for command in (
+        shlex.split((tmp_path / "command").read_text()),
+        linked,
+        ("-std=c++17", "-w", f"-I{headers}", str(Path(__file__).with_name("call_as_xla.cc")), "-o", "call_as_xla"),
+    ):
+        subprocess.run(("aarch64-linux-gnu-g++", *command), cwd=tmp_path, check=True)
+    log = tmp_path / "log"
+    variables = (f"LD_PRELOAD={shipped / 'looked_at.so'}", f"BE_LOOKED_AT={log}")
+    qemu = (
+        "qemu-aarch64-static",
+        "-L",
+        "/usr/aarch64-linux-gnu",
+        *(part for each in variables for part in ("-E", each)),
+    )
+    done = run(*qemu, "./call_as_xla", "./doubled.so", shipped, tmp_path / "command", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [words in line for line, words in zip(done.stdout.splitlines(), FRAME, strict=True)] == [True] * 8, (
+        done.stdout
+    )
+    records = log.read_text().split("\0")
+    assert {f"+{tmp_path / 'command'}", "-/absent/file"} <= set(records)

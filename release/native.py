@@ -91,15 +91,14 @@ def build_native(tree: Path, out: Path, machine: str, compilers: Compilers) -> P
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="be-native-") as cache:
         environ = {**os.environ, "ZIG_LOCAL_CACHE_DIR": cache}
-        command = (*compilers.handler, *flags, "-c", f"{native}/handler.cc", "-o", f"{folder}/handler.o")
+        portable = ("-mno-outline-atomics",) if machine == "aarch64" else ()  # libgcc has these from GCC 9.4 on
+        command = (*compilers.handler, *flags, *portable, "-c", f"{native}/handler.cc", "-o", f"{folder}/handler.o")
         _run(command, tree, environ)
         command = (*compilers.c, "-O2", "-fPIC", f"{native}/looked_at.c", "-o", f"{folder}/looked_at.so", *linked)
         _run(command, tree, environ)
         for name in LIBRARIES:
             command = (*compilers.cxx, *flags, f"{native}/{name}.cc", "-o", f"{folder}/{name}.so", *linked)
             _run(command, tree, environ)
-    for path in folder.iterdir():
-        path.chmod(0o644)
     return folder
 
 
@@ -118,6 +117,8 @@ def platform_wheel(wheel: Path, tree: Path, machine: str, epoch: int) -> Path:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder / "unpacked")
         build_native(tree, folder / "unpacked" / FOLDER, machine, Compilers.for_wheels(machine))
+        for path in (folder / "unpacked").rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask is
         _run(_wheel("pack", "unpacked", "--dest-dir", "."), folder, environ)
         tagging = ("tags", "--remove", "--platform-tag", tag, wheel.name)
         _run(_wheel(*tagging), folder, environ)

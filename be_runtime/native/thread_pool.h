@@ -7,7 +7,6 @@
 /// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller
 /// may be one of the pool's threads.
 
-#include <exception>
 #include <sched.h>
 
 #include "asked_memory.h"
@@ -32,21 +31,18 @@ inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
 struct Job {
   Entered entered;
   int64_t n, size, chunks;
-  const void* body;
-  void (*call)(const void*, int64_t, int64_t);
+  void* body;
+  void (*call)(void*, int64_t, int64_t, bool*);
   int owners;
   int64_t next = 0, done = 0;
-  bool failed = false;
-  std::exception_ptr error = nullptr;  // written by the one thread that set `failed`, before `done` counts its chunk
+  bool failed = false;  // set by the one call whose exception counts
 
   void run() noexcept {
     for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < chunks;) {
-      if (!__atomic_load_n(&failed, __ATOMIC_RELAXED)) try {
-          const AskedMemory memory(nullptr);  // returns this thread's memory to its earlier state
-          call(body, i * size, i + 1 < chunks ? (i + 1) * size : n);
-        } catch (...) {
-          if (!__atomic_exchange_n(&failed, true, __ATOMIC_RELAXED)) error = std::current_exception();
-        }
+      if (!__atomic_load_n(&failed, __ATOMIC_RELAXED)) {
+        const AskedMemory memory(nullptr);  // returns this thread's memory to its earlier state
+        call(body, i * size, i + 1 < chunks ? (i + 1) * size : n, &failed);
+      }
       __atomic_fetch_add(&done, 1, __ATOMIC_RELEASE);
     }
   }
@@ -102,19 +98,18 @@ const Entered* be_enter(const Entered* call) noexcept {
   return before;
 }
 
-void be_run_chunks(int64_t n, int64_t grain, const void* body, void (*call)(const void*, int64_t, int64_t)) {
+void be_run_chunks(int64_t n, int64_t grain, void* body, void (*call)(void*, int64_t, int64_t, bool*)) {
   const Entered* const call_of = entered;
   int64_t threads = call_of == nullptr ? 1 : pool_threads(call_of->be_frame);
   const int64_t finest = divided_up(n, threads * kMostChunks);
   const int64_t size = grain > finest ? grain : finest;
   const int64_t chunks = divided_up(n, size);
   if (threads > chunks) threads = chunks;
-  if (threads <= 1) return call(body, 0, n);
+  bool failed = false;
+  if (threads <= 1) return call(body, 0, n, &failed);
   Job* job = new Job{*call_of, n, size, chunks, body, call, static_cast<int>(threads)};
   for (int64_t t = 1; t < threads; ++t) job->schedule();
   job->run();
   job->wait();
-  const std::exception_ptr error = job->error;
   job->drop();
-  if (error) std::rethrow_exception(error);
 }

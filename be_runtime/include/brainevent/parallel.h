@@ -13,8 +13,9 @@
 #endif
 #endif
 
-#if defined(BE_INTERNAL_TSAN)
 #include <exception>
+
+#if defined(BE_INTERNAL_TSAN)
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -32,7 +33,7 @@ struct Entered {
 
 /// See native/thread_pool.h.
 BE_INTERNAL_HIDDEN const BE::detail::Entered* be_enter(const BE::detail::Entered*) noexcept;
-BE_INTERNAL_HIDDEN void be_run_chunks(int64_t, int64_t, const void*, void (*)(const void*, int64_t, int64_t));
+BE_INTERNAL_HIDDEN void be_run_chunks(int64_t, int64_t, void*, void (*)(void*, int64_t, int64_t, bool*));
 
 namespace BE {
 
@@ -97,9 +98,20 @@ void parallel_for(int64_t n, int64_t grain, const F& f) {
   be_enter(entered);
   if (entered != nullptr) return detail::run_watched(n, grain, entered, f);
 #endif
-  be_run_chunks(n, grain, &f, [](const void* body, int64_t begin, int64_t end) {
-    (*static_cast<const F*>(body))(begin, end);
+  // Exceptions stay in this unit: the handler may be compiled for another version of the C++ library.
+  struct Body {
+    const F& f;
+    std::exception_ptr error;
+  } body{f, nullptr};
+  be_run_chunks(n, grain, &body, [](void* data, int64_t begin, int64_t end, bool* failed) noexcept {
+    try {
+      static_cast<Body*>(data)->f(begin, end);
+    } catch (...) {
+      if (!__atomic_exchange_n(failed, true, __ATOMIC_RELAXED))
+        static_cast<Body*>(data)->error = std::current_exception();
+    }
   });
+  if (body.error) std::rethrow_exception(body.error);
 #endif
 }
 

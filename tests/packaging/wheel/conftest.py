@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import pytest
 
 from release import ROOT
 from release.dist import build
+from release.native import MACHINES, platform_wheel
 from tests.support.fresh_environments import NO_INDEX
 from tests.support.requirements import in_full
 
@@ -56,9 +59,9 @@ def python_m(*argv: str | Path, cwd: Path, **environ: str) -> str:
 
 
 def files_below(folder: Path) -> set[str]:
-    """Every file of the two packages that is no by-product."""
+    """Every file of the two packages that is no by-product, and that was not compiled by ``release native``."""
     paths = (path for package in ("be_toolchain", "be_runtime") for path in (folder / package).rglob("*"))
-    found = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
+    found = (path for path in paths if path.is_file() and not {"__pycache__", "shipped"} & {*path.parts})
     return {path.relative_to(folder).as_posix() for path in found}
 
 
@@ -66,6 +69,18 @@ def files_below(folder: Path) -> set[str]:
 def distribution(tmp_path_factory: Factory) -> Distribution:
     """The sdist, and the wheel built from that sdist, as a release makes them."""
     return Distribution(*build(ROOT, tmp_path_factory.mktemp("dist"), EPOCH))
+
+
+@pytest.fixture(scope="session")
+def wheels(distribution: Distribution, tmp_path_factory: Factory) -> dict[str, Path]:
+    """The wheel without compiled files, as ``any``, and one for each kind of machine, all in one folder."""
+    pytest.importorskip("ziglang", reason="zig is not installed; it comes with the extra packaging")
+    folder = tmp_path_factory.mktemp("wheels")
+    pure = Path(shutil.copy2(distribution.wheel, folder))
+    with tarfile.open(distribution.sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (tree,) = (path for path in folder.iterdir() if path.is_dir())
+    return {"any": pure} | {machine: platform_wheel(pure, tree, machine, EPOCH) for machine in MACHINES}
 
 
 @pytest.fixture(scope="session", params=["uv", in_full("pip")])

@@ -17,6 +17,7 @@ import pytest
 import be_toolchain
 from release import ROOT
 from release.dist import build, copy_sources
+from release.native import MACHINES
 from release.problems import ReleaseError
 from tests.packaging.wheel.conftest import EPOCH, Distribution, files_below, run
 
@@ -86,8 +87,11 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
 
 
 @pytest.mark.full
-def test_the_same_source(distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It gives the same bytes."""
+@pytest.mark.needs("x86_64-linux-gnu-g++", "aarch64-linux-gnu-g++")
+def test_the_same_source(
+    distribution: Distribution, wheels: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It gives the same bytes, and with the same compilers the same platform wheels."""
     tree = tmp_path / "a checkout of another age"
     copy_sources(ROOT, tree)
     for path in tree.rglob("*"):
@@ -97,17 +101,28 @@ def test_the_same_source(distribution: Distribution, tmp_path: Path, monkeypatch
     monkeypatch.setenv("LC_ALL", "C")
     before = os.umask(0o077)
     try:
-        again = Distribution(*build(tree, tmp_path / "out", EPOCH))
+        again = build(tree, tmp_path / "out", EPOCH, MACHINES)
     finally:
         os.umask(before)
-    assert again.sdist.read_bytes() == distribution.sdist.read_bytes()
-    assert again.wheel.read_bytes() == distribution.wheel.read_bytes()
+    made = (*distribution, *(wheels[machine] for machine in MACHINES))
+    assert [path.name for path in again] == [path.name for path in made]
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in made]
 
 
 @pytest.mark.full
 @pytest.mark.needs("unshare")
 def test_building_needs_no_network(tmp_path: Path):
-    command = ("unshare", "--map-root-user", "--net", sys.executable, "-m", "release", "dist", tmp_path / "out")
+    command = (
+        "unshare",
+        "--map-root-user",
+        "--net",
+        sys.executable,
+        "-m",
+        "release",
+        "dist",
+        "--pure",
+        tmp_path / "out",
+    )
     done = run(*command, cwd=ROOT, SOURCE_DATE_EPOCH=str(EPOCH))
     if "unshare failed" in done.stderr:
         pytest.skip("a network can't be taken away here: unshare is not permitted")

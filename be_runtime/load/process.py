@@ -14,6 +14,7 @@ from be_runtime.errors import CacheError, LoadError
 from be_runtime.jax import port
 from be_runtime.load import load as load_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
+from be_runtime.load.obtain import say
 from be_runtime.load.registry import Registry, Session
 from be_runtime.request.arguments import Reread
 from be_runtime.request.build_tools import wanted_archs
@@ -160,6 +161,8 @@ class Process:
         found = load_prebuilt(request, options, store, self.registry)
         if found is not None:
             return found
+        if options.verbose or settings.verbose:
+            say(store.explain(prebuilt_query(request)))
         try:
             return load_module.load(request, options, self.session(options.build_directory)).module
         except (ToolchainError, CacheError, LoadError) as error:

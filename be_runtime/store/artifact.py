@@ -184,7 +184,7 @@ def _reading(where: str, file: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise LoadError(
-            f"{where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)
+            f"{where} is damaged: {file} can't be read: {error!s:.300}", hints=("copy or install it again",)
         ) from error
 
 

@@ -172,8 +172,11 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
     Raises
     ------
     LoadError
-        The CPU lacks some of them.
+        The CPU lacks some of them, or the level is unknown.
     """
+    if baseline and baseline not in _LEVELS:
+        hints = ("update brainevent-toolchain here, or build it for an older level",)
+        raise LoadError(f"{where} needs a CPU of level {baseline!r:.50}, which this release does not know", hints=hints)
     lacking = sorted(required_flags(baseline) - _flags(cpuinfo)) if baseline else []
     if lacking:
         raise LoadError(

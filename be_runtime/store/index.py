@@ -352,7 +352,8 @@ def reading(where: str) -> Iterator[None]:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise LoadError(
-            f"{where} has a damaged index: {type(error).__name__}: {error}", hints=("copy, install or build it again",)
+            f"{where} has a damaged index: {type(error).__name__}: {error!s:.300}",
+            hints=("copy, install or build it again",),
         ) from error
 
 

@@ -90,6 +90,8 @@ def test_code_that_this_machine_cannot_run_names_what_it_lacks(tmp_path: Path):
     require_baseline("x86-64-v2", "it", info)
     with pytest.raises(LoadError, match="level x86-64-v3, and this one lacks abm, avx2, bmi1"):
         require_baseline("x86-64-v3", "it", info)
+    with pytest.raises(LoadError, match="a CPU of level 'x86-64-v9', which this release does not know"):
+        require_baseline("x86-64-v9", "it", info)
 
 
 def test_a_level_that_does_not_exist_is_refused():
@@ -366,6 +368,9 @@ def test_a_damaged_index_is_named_and_errors_of_ours_pass(text: str):
         index_module.reading("some/place"),
     ):
         INDEX.modules["x"]
+    with pytest.raises(LoadError) as caught, index_module.reading("some/place"):
+        raise ValueError("x" * 10_000)
+    assert len(str(caught.value)) < 1000
     with pytest.raises(ArgumentError, match="ours"), index_module.reading("some/place"):
         raise ArgumentError("ours")
 

@@ -3,6 +3,6 @@ set -eu
 # shellcheck source=common.sh
 . /mnt/common.sh
 
-apt_install python3-venv
+apt_install g++ python3-venv
 python3 -m venv /opt/build
 pip_install /opt/build 'setuptools>=77'

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("conda")]
 
 BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
+NATIVE = "brainevent-toolchain-native"
 EXAMPLE = "mykernels"
+SHIPPED = "from be_runtime.load.identity import shipped_folder; print(shipped_folder())"
 CPP, CUDA_KERNEL = (str(ROOT / "recipe" / "tests" / name) for name in ("cpp_kernel.py", "cuda_kernel.py"))
 ACTIVATION = pytest.mark.parametrize("activated", [False, True], ids=["as it is", "activated"])
 
@@ -64,12 +66,12 @@ def cuda(lab: Lab) -> Prefix:
     return prefix
 
 
-def test_three_packages_for_any_python_and_machine(lab: Lab):
+def test_three_packages_for_any_python_and_machine_and_one_for_this_machine(lab: Lab):
     import rattler_build
 
     packages = {name: rattler_build.Package.from_file(path) for name, path in lab.packages.items()}
     kinds = {name: package.noarch for name, package in packages.items()}
-    assert kinds == {BASE: "python", DEFAULT: "generic", CUDA: "generic"}
+    assert kinds == {NATIVE: None, BASE: "python", DEFAULT: "generic", CUDA: "generic"}
     said = {(package.version, package.license) for package in packages.values()}
     assert said == {(be_toolchain.__version__, "Apache-2.0")}
     tests = "etc/conda/test-files/"  # where a package keeps the recipe's tests
@@ -111,9 +113,10 @@ def test_the_feedstock_s_recipe_builds_the_same_from_the_sdist(lab: Lab):
     (folder / "recipe.yaml").write_text(recipe, encoding="utf-8")
     packages = build_recipe(folder / "recipe.yaml", lab.folder, lab.folder / "from-sdist", lab.channels[:1])
     assert set(packages) == set(lab.packages)
-    files = [rattler_build.Package.from_file(each[BASE]).files for each in (packages, lab.packages)]
-    first, second = (sorted(file for file in each if "/be_" in f"/{file}") for each in files)
-    assert first == second
+    for name in (BASE, NATIVE):
+        files = [rattler_build.Package.from_file(each[name]).files for each in (packages, lab.packages)]
+        first, second = (sorted(file for file in each if "be_" in file or file.startswith("lib/")) for each in files)
+        assert first == second
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:
@@ -134,7 +137,12 @@ def test_cpp_compiles_with_the_prefix_s_compiler(cpu: Prefix, activated: bool):
     status, message = doctor(cpu, activated=activated)["C++ compiler"]
     assert status == "ok"
     assert f"{cpu.path}/bin/" in message
-    assert "called from JAX" in succeeded(cpu.run("python", CPP, activated=activated))
+    done = cpu.run("python", CPP, activated=activated, BE_VERBOSE="1", BE_CACHE_DIR=str(cpu.home / f"cache{activated}"))
+    assert "called from JAX" in succeeded(done)
+    shipped = succeeded(cpu.run("python", "-c", SHIPPED)).strip()
+    assert Path(shipped).parent == cpu.path / "lib" / "brainevent-toolchain"
+    assert f" {shipped}/handler.o -o module.so" in done.stderr
+    assert "compiling the XLA handler" not in done.stderr
 
 
 @ACTIVATION

@@ -27,7 +27,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     channel = Channel(folder / "channel", folder)
     add_catalogue(channel)
     recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
-    for variant in recipe.render(rattler_build.VariantConfig()):
+    for variant in recipe.render(rattler_build.VariantConfig.from_file(ROOT / "recipe" / "variants.yaml")):
         made = variant.recipe.to_dict()
         name, version = made["package"]["name"], made["package"]["version"]
         depends = [

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.full, pytest.mark.xdist_group("docker")]
 HERE = Path(__file__).parent
 DOCKER = ROOT / "docker"
 CONTEXT = (
-    *("be_toolchain", "be_runtime", "constraints", "docker", "examples"),
+    *("be_toolchain", "be_runtime", "constraints", "docker", "examples", "release"),
     *("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"),
 )
 SMALL = ("doc/*", "man/*", "info/*", "locale/*")
@@ -245,8 +245,10 @@ def test_the_example_trains_and_the_doctor_finds_everything_for_builds(engine: E
 
 def test_kernels_are_compiled_by_any_user_without_network_or_rights(engine: Engine, devel: str):
     cache = ("--tmpfs", "/var/cache/be:exec,mode=1777")
-    said = engine.succeed(*RESTRICTED, *cache, "-i", devel, "python", "-", text_in=KERNELS)
-    assert said == "4711 be 8.0 ['one']\n"
+    done = engine(*RESTRICTED, *cache, "--env", "BE_VERBOSE=1", "-i", devel, "python", "-", text_in=KERNELS)
+    assert done.stdout == "4711 be 8.0 ['one']\n", done.stderr
+    assert "# compiling offline" in done.stderr
+    assert "the XLA handler" not in done.stderr, "it came with the wheel"
 
 
 def test_a_container_ends_by_the_first_signal_or_with_the_program_s_status(engine: Engine, devel: str):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -19,6 +20,7 @@ import be_runtime
 from be_runtime.load.identity import checkout_digest, shipped_name
 from be_runtime.own_files import jax_headers
 from be_toolchain.install.compilers import write_compiler
+from release import ROOT
 from release.native import FOLDER, LIBRARIES, MACHINES
 from tests.packaging.wheel.conftest import python_m, run
 from tests.support.requirements import OPTIONAL
@@ -213,6 +215,18 @@ def test_nothing_of_ours_is_compiled_and_all_results_are_the_same(wheels: Wheels
     for name, words in {"dtype": "of an int32 tensor", "attribute": "offset", "thrown": "words of its own"}.items():
         assert words in did[name]
     assert "behind result 0" in did["found"]
+
+
+def test_the_tests_of_our_libraries_pass_with_the_compiled_ones(platform_user: User, tmp_path: Path):
+    """The launcher's refusals, checked mode, and directed edits, with the wheel instead of the checkout."""
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(ROOT / "pyproject.toml", tmp_path)
+    topics = ("kernels/cuda/test_launcher.py", "load/test_guarded.py", "compile/inputs/test_looked_at.py")
+    files = [f"tests/compile/be_runtime/{topic}" for topic in topics]
+    options = ("-q", "-p", "no:cacheprovider")
+    done = run(platform_user.folder / "env/bin/python", "-m", "pytest", *options, *files, cwd=tmp_path, BE_FULL="0")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE)
 
 
 def test_files_of_other_code_are_not_used(wheels: Wheels, tmp_path: Path):

@@ -69,7 +69,8 @@ def test_the_wheel_and_the_sdist_hold_the_packages_and_nothing_else(distribution
         names = {member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()}
     made = {name for name in names if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
     beside = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
-    assert names - made == packages | beside
+    release = {f"release/{path.name}" for path in (ROOT / "release").iterdir() if path.is_file()}
+    assert names - made == packages | beside | release
 
 
 def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(distribution: Distribution):

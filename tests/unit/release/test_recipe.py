@@ -24,6 +24,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 OUTPUTS = {output["package"]["name"]: output for output in RECIPE["outputs"]}
 BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
+NATIVE, PINNED = "brainevent-toolchain-native", '${{ pin_subpackage("brainevent-toolchain-native", upper_bound="x.x.x") }}'
 URL = "https://example.org/brainevent_toolchain-{}.tar.gz"
 FACTS = {"url": URL.format(be_toolchain.__version__), "sha256": "ab" * 32, "homepage": "https://example.org"}
 FEEDSTOCK = feedstock_recipe(TEXT, maintainers=["octocat"], **FACTS)
@@ -49,7 +50,7 @@ def test_it_says_what_the_project_and_its_wheel_say():
     assert RECIPE["about"]["license_file"] in PROJECT["license-files"]
     assert PROJECT["requires-python"] == f">={RECIPE['context']['python_min']}"
     run = set(requirements(BASE, "run"))
-    assert run - {"__linux", "python >=${{ python_min }}"} == {spaced(text) for text in PROJECT["dependencies"]}
+    assert run - {"__linux", "python >=${{ python_min }}", PINNED} == {spaced(text) for text in PROJECT["dependencies"]}
     wanted = {spaced(text) for text in PYPROJECT["build-system"]["requires"]}
     assert wanted <= set(requirements(BASE, "host"))
     included = {pattern.partition("/")[0] for pattern in RECIPE["source"]["filter"]["include"]}
@@ -65,6 +66,7 @@ def test_the_cuda_releases_are_those_of_the_extras():
 
 
 def test_each_output_builds_on_the_one_before():
+    assert PINNED in requirements(BASE, "run")
     for name, base in ((DEFAULT, BASE), (CUDA, DEFAULT)):
         assert f'${{{{ pin_subpackage("{base}", exact=True) }}}}' in requirements(name, "run")
     assert [text for text in requirements(DEFAULT, "run") if text.startswith("gxx ")]
@@ -95,7 +97,7 @@ def test_each_output(name: str):
     output = OUTPUTS[name]
     assert re.fullmatch(r"[a-z0-9._-]+", name)
     assert output["tests"]
-    assert output["build"]["noarch"] in {"python", "generic"}
+    assert output["build"].get("noarch") in ({None} if name == NATIVE else {"python", "generic"})
     assert "skip" not in output["build"]
     assert isinstance(RECIPE["build"]["number"], int)
     sections = list(output["requirements"])

@@ -31,6 +31,7 @@ def add_compilers(channel: Channel) -> None:
     channel.add(Package("gcc_linux-64", VERSION, depends), _activation(channel, "gcc", "CC", "cc"))
     channel.add(Package("gxx_linux-64", VERSION, (f"gcc_linux-64 {same}",)), _activation(channel, "gxx", "CXX", "c++"))
     plain = {f"bin/{name}": channel.link(f"{TRIPLET}-{name}") for name in ("g++", "c++")}
+    channel.add(Package("sysroot_linux-64", "2.28", noarch="generic"))  # this machine's C library is used
     channel.add(Package("gxx", VERSION, (f"gxx_linux-64 {same}",)), plain)
 
 

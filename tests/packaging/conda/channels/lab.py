@@ -94,8 +94,9 @@ def build_recipe(recipe: Path, folder: Path, out: Path, channels: Sequence[str],
     text = recipe.read_text(encoding="utf-8")
     recipe.write_text(text.replace('python_min: "3.11"', f'python_min: "{interpreter.VERSION}"'), encoding="utf-8")
     made: dict[str, Path] = {}
+    variants = rattler_build.VariantConfig.from_file(ROOT / "recipe" / "variants.yaml")
     with client_environment(folder, driver):
-        for variant in rattler_build.Stage0Recipe.from_file(recipe).render(rattler_build.VariantConfig()):
+        for variant in rattler_build.Stage0Recipe.from_file(recipe).render(variants):
             result = variant.run_build(output_dir=out, channels=list(channels))
             (made[result.name],) = map(Path, result.packages)
     return made

@@ -26,6 +26,11 @@ void plain(const BE::Tensor x, BE::Tensor y) { y.data_ptr<float>()[0] = x.data_p
 
 // @BE attribute arg[n]:float32 ret[n]:float32 attr.by
 void attribute(const BE::Tensor x, BE::Tensor y, float by) { y.data_ptr<float>()[0] = by * x.data_ptr<float>()[0]; }
+
+// @BE attributes arg[n]:float32 ret[n]:float32 attr.by attr.plus attr.times
+void attributes(const BE::Tensor x, BE::Tensor y, float by, float plus, int64_t times) {
+  y.data_ptr<float>()[0] = (by * x.data_ptr<float>()[0] + plus) * float(times);
+}
 """
 
 
@@ -41,11 +46,25 @@ def attribute(x: jax.Array, *, by: float) -> Any:
     return jax.ffi.ffi_call("eager.attribute", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, by=np.float32(by))
 
 
-def time_calls(function: Callable[..., Any], x: jax.Array, calls: int, attributes: dict[str, float]) -> float:
+@partial(jax.jit, static_argnames=("by", "plus", "times"))
+def attributes(x: jax.Array, *, by: float, plus: float, times: int) -> Any:
+    """The call with three."""
+    call = jax.ffi.ffi_call("eager.attributes", jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return call(x, by=np.float32(by), plus=np.float32(plus), times=np.int64(times))
+
+
+KINDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "plain": (plain, {}),
+    "attribute": (attribute, {"by": 2.0}),
+    "attributes": (attributes, {"by": 2.0, "plus": 1.0, "times": 3}),
+}
+
+
+def time_calls(function: Callable[..., Any], x: jax.Array, calls: int, passed: dict[str, Any]) -> float:
     """Seconds of a call, results not waited for but the last."""
     start = time.perf_counter()
     for _ in range(calls):
-        last = function(x, **attributes)
+        last = function(x, **passed)
     last.block_until_ready()
     return (time.perf_counter() - start) / calls
 
@@ -56,14 +75,14 @@ def main() -> None:
     module = be_runtime.load_cpp_inline("eager", SOURCE)
     x = jnp.ones(1, jnp.float32)
     found: dict[str, dict[str, list[float]]] = {}
-    for kind, jitted, attributes in (("plain", plain, {}), ("attribute", attribute, {"by": 2.0})):
+    for kind, (jitted, passed) in KINDS.items():
         contestants = {"module": module[kind], "jit": jitted}
         for function in contestants.values():
-            time_calls(function, x, job["calls"], attributes)
+            time_calls(function, x, job["calls"], passed)
         samples: dict[str, list[float]] = {name: [] for name in contestants}
         for order in alternating(list(contestants), job["rounds"]):
             for name in order:
-                samples[name].append(time_calls(contestants[name], x, job["calls"], attributes))
+                samples[name].append(time_calls(contestants[name], x, job["calls"], passed))
         found[kind] = samples
     print(json.dumps(found))
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from ..bench import Bench
 from ..figure import Figure, Row
 
-SHOWN = {"plain": "without attributes", "attribute": "with an attribute"}
+SHOWN = {"plain": "without attributes", "attribute": "with an attribute", "attributes": "with three attributes"}
 ROUNDS, CALLS, PROCESSES = 60, 500, 6
 GOAL = 1.1
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Calls outside of `jit`, without an attribute and with one."""
+    """Calls outside of `jit`, without an attribute, with one and with three."""
     rounds = bench.rounds(ROUNDS, quick=15)
     job = bench.folder("job") / "job.json"
     job.write_text(json.dumps({"rounds": rounds, "calls": CALLS}), encoding="utf-8")

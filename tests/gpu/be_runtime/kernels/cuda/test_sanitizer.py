@@ -95,7 +95,7 @@ def sanitized(tool: str, *program: str) -> tuple[int, str]:
 def sanitized_jobs(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
     (folder / "jobs.json").write_text(json.dumps(jobs))
     mapped = {line.rsplit(maxsplit=1)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-    modules = [path for path in mapped if "/images/" in path and path.endswith(".so")]
+    modules = [path for path in mapped if ("/images/" in path or "/shipped/" in path) and path.endswith(".so")]
     (launcher,) = [path for path in modules if b"be_launch_define" in Path(path).read_bytes()]
     return sanitized(tool, str(launch_frame.__file__), launcher, str(folder / "jobs.json"))
 

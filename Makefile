@@ -76,7 +76,7 @@ help:
 	@echo "make bench       the figures of benchmarks/"
 	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
 	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
-	@echo "make dist        the sdist and the wheel, in dist/"
+	@echo "make dist        the sdist and the wheels, in dist/; needs g++-aarch64-linux-gnu"
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
 	@echo "make release-check"
 	@echo "                 all tests without a skip, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"

@@ -16,7 +16,10 @@ from pathlib import Path
 from release.native import platform_wheel
 from release.problems import ReleaseError
 
-SOURCES = ("be_toolchain", "be_runtime", "release", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")
+SOURCES = (
+    *("be_toolchain", "be_runtime", "release", "pyproject.toml", "README.md"),
+    *("LICENSE", "CHANGELOG.md", "MANIFEST.in"),
+)
 """All that the distribution is made of; what else lies in a checkout can't get into it."""
 
 

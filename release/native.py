@@ -54,12 +54,14 @@ class Compilers(NamedTuple):
             raise ReleaseError(f"{gcc} is not installed, which compiles the handler: apt-get install {package}")
         target = ("-target", f"{machine}-linux-gnu.{GLIBC}")
         c, cxx = ((sys.executable, "-m", "ziglang", language, *target) for language in ("cc", "c++"))
-        return cls((gcc,), c, cxx)
+        # zig's own unwinder would not find the frames that Numba registers with libgcc, which jaxlib has loaded.
+        asked = subprocess.run((gcc, "-print-file-name=libgcc_s.so.1"), capture_output=True, text=True, check=True)
+        return cls((gcc,), c, (*cxx, asked.stdout.strip()))
 
     @classmethod
     def one(cls, cc: str, cxx: str) -> Compilers:
         """Return the same compilers for all files, such as conda's, whose libraries need an old glibc anyway."""
-        return cls((cxx,), (cc,), (cxx, "-static-libstdc++", "-static-libgcc"))
+        return cls((cxx,), (cc,), (cxx, "-static-libstdc++"))
 
 
 def build_native(tree: Path, out: Path, machine: str, compilers: Compilers) -> Path:
@@ -88,7 +90,7 @@ def build_native(tree: Path, out: Path, machine: str, compilers: Compilers) -> P
     flags = [*handler_compile(gcc, [include, headers])[1:], f"-ffile-prefix-map={headers}=xla"]
     linked = ("-shared", "-Wl,-s", "-Wl,-z,noexecstack", "-ldl")
     folder = out.absolute() / shipped_name(machine, checkout_digest(tree, None, 0))
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="be-native-") as cache:
         environ = {**os.environ, "ZIG_LOCAL_CACHE_DIR": cache}
         portable = ("-mno-outline-atomics",) if machine == "aarch64" else ()  # libgcc has these from GCC 9.4 on

@@ -57,7 +57,7 @@ class Prefix:
             self.python = folder / "bin/python"
             _copy_packages(self.site)
         for name in ("be_runtime", "be_toolchain"):
-            shutil.copytree(ROOT / name, self.site / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, self.site / name, ignore=shutil.ignore_patterns("__pycache__", "shipped"))
         (folder / "kernels").mkdir()
         for name, text in {"twice.h": HEADER, "k.cc": CPP, "k.cu": CUDA}.items():
             (folder / "kernels" / name).write_text(text)

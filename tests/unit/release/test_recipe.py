@@ -24,7 +24,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 OUTPUTS = {output["package"]["name"]: output for output in RECIPE["outputs"]}
 BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
-NATIVE, PINNED = "brainevent-toolchain-native", '${{ pin_subpackage("brainevent-toolchain-native", upper_bound="x.x.x") }}'
+NATIVE, PINNED = (
+    "brainevent-toolchain-native",
+    '${{ pin_subpackage("brainevent-toolchain-native", upper_bound="x.x.x") }}',
+)
 URL = "https://example.org/brainevent_toolchain-{}.tar.gz"
 FACTS = {"url": URL.format(be_toolchain.__version__), "sha256": "ab" * 32, "homepage": "https://example.org"}
 FEEDSTOCK = feedstock_recipe(TEXT, maintainers=["octocat"], **FACTS)

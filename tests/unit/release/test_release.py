@@ -71,6 +71,23 @@ def test_wrong_arguments_are_named(words: str, message: str):
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--machine=aarch64",), "aarch64-linux-gnu-g++ is not installed, which compiles the handler: apt-get install"),
+        (("--cc=/bin/false", "--cxx=/bin/false"), "handler.o failed:"),
+    ],
+)
+def test_compiled_files_that_can_t_be_made(
+    options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = run_release("native", str(tmp_path), *options)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
     ("url", "sha256", "message"),
     [
         ("https://example.org/x-2.0.tar.gz", "0" * 64, "not that of an sdist of version 1.0"),

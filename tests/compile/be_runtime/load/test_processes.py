@@ -168,7 +168,7 @@ def test_a_module_outlives_the_environment_that_built_it(tmp_path: Path):
         """Load sources in a process of an environment: the libraries, and the compilers' commands."""
         notes.write_text("")
         variables = {"BE_CXX": str(compiler), "BE_CACHE_DIR": str(tmp_path / "cache")}
-        done = run_python(LOAD, *texts, env=environment(PYTHONPATH=str(prefix.site), **variables))
+        done = run_python(LOAD, *texts, env=environment(PYTHONPATH=str(prefix.site), **variables), cwd=prefix.folder)
         return done.stdout, notes.read_text()
 
     built, commands = load(first, PLAIN, XLA)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from be_runtime.load import identity
-from be_runtime.load.identity import checkout_digest, module_key, portable_request, request_fields
+from be_runtime.load.identity import checkout_digest, module_key, portable_request, request_fields, shipped_name
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.arguments import cpp_request, inline_units
 from be_runtime.request.build_tools import BuildTools
@@ -122,6 +122,7 @@ def test_a_module_without_libraries_keeps_none_so_its_handlers_are_compiled_with
 
 SITE = Path(__file__).parents[4]
 CODE = "from be_runtime.load.identity import own_code_digest; print(own_code_digest())"
+SHIPPED = "from be_runtime.load.identity import shipped_folder; print(shipped_folder())"
 
 
 @pytest.fixture(name="site")
@@ -129,7 +130,7 @@ def _site(tmp_path: Path) -> Path:
     """A copy of the packages."""
     copied = tmp_path / "site"
     for package in ("be_runtime", "be_toolchain"):
-        shutil.copytree(SITE / package, copied / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SITE / package, copied / package, ignore=shutil.ignore_patterns("__pycache__", "shipped"))
     return copied
 
 
@@ -165,6 +166,20 @@ def test_a_wheel_and_another_checkout_have_the_identity_of_a_checkout(site: Path
     record.write_text("\n".join([*rows, f"{record.parent.name}/RECORD,,", "be_runtime/__pycache__/api.pyc,,", ""]))
     installed = run_python(CODE, cwd=site, env=environment(PYTHONPATH=str(site))).stdout.strip()
     assert installed == digest(site, tmp_path / "memo") == digest(SITE, tmp_path / "other")
+
+
+@pytest.mark.parametrize("place", ["site-packages/be_runtime/native/shipped", "../brainevent-toolchain"])
+def test_compiled_files_are_found_beside_the_code_that_they_are_of(site: Path, tmp_path: Path, place: str):
+    """Wheels have them among the sources, conda in the environment's ``lib``."""
+    lib = tmp_path / "lib" / "python3"
+    lib.mkdir(parents=True)
+    site = site.rename(lib / "site-packages")
+    made = (lib / place).resolve() / shipped_name(os.uname().machine, digest(site, tmp_path / "memo"))
+    made.mkdir(parents=True)
+    environ = environment(PYTHONPATH=str(site))
+    assert run_python(SHIPPED, cwd=site, env=environ).stdout == f"{made}\n"
+    made.rename(made.with_name(f"{made.name[:-1]}-"))
+    assert run_python(SHIPPED, cwd=site, env=environ).stdout == "None\n"
 
 
 def test_what_is_kept_serves_until_a_file_changes(site: Path, tmp_path: Path):

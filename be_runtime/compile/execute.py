@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from time import perf_counter_ns
 from typing import TextIO
 
 from be_runtime import trace
@@ -118,7 +119,7 @@ class NinjaLog:
         self._path = folder / _LOG
         self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
         self._times: dict[str, tuple[int, int]] = {}
-        self._began_ns = time.perf_counter_ns()
+        self._began_ns = perf_counter_ns()
 
     def seconds(self, output: str) -> float | None:
         """Return the duration of the command that made an output; None if the output is not made yet."""

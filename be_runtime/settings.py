@@ -40,6 +40,7 @@ class Settings(NamedTuple):
     autotune: str = "on"
     sanitize: tuple[str, ...] = ()
     verbose: bool = False
+    trace: Path | None = None
 
     @property
     def shares(self) -> bool:

@@ -196,6 +196,7 @@ RUNTIME = {
     "autotune": Setting(("BE_AUTOTUNE",), _one_of(AUTOTUNE_MODES)),
     "sanitize": Setting(("BE_SANITIZE",), _parse_sanitizers),
     "verbose": Setting(("BE_VERBOSE",), _parse_flag),
+    "trace": Setting(("BE_TRACE",), _parse_path),
 }
 """The settings that be_runtime reads at each load, by field of its `Settings`, which has the defaults."""
 

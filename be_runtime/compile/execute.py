@@ -16,8 +16,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from time import perf_counter_ns
 from typing import TextIO
 
+from be_runtime import trace
 from be_runtime.compile.plan import BuildPlan, Edge
 from be_runtime.compile.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
@@ -116,17 +118,24 @@ class NinjaLog:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _LOG
         self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
-        self._seconds: dict[str, float] = {}
+        self._times: dict[str, tuple[int, int]] = {}
+        self._began_ns = perf_counter_ns()
 
     def seconds(self, output: str) -> float | None:
         """Return the duration of the command that made an output; None if the output is not made yet."""
-        if output not in self._seconds and self._path.exists():
+        if output not in self._times and self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._read_bytes)
                 added = file.read()
             self._read_bytes += len(added)
-            self._seconds |= parse_ninja_log(added.decode("utf-8", "surrogateescape"))
-        return self._seconds.get(output)
+            self._times |= _ninja_times(added.decode("utf-8", "surrogateescape"))
+        began_ms, ended_ms = self._times.get(output, (0, None))
+        return None if ended_ms is None else (ended_ms - began_ms) / 1000
+
+    def note(self, edge: Edge) -> None:
+        """Add a command that succeeded to the load's time line."""
+        began_ns, ended_ns = (self._began_ns + ms * 1_000_000 for ms in self._times[edge.outputs[0]])
+        trace.command(edge.description, edge.argv, began_ns, ended_ns)
 
 
 def parse_ninja_log(text: str) -> dict[str, float]:
@@ -137,13 +146,18 @@ def parse_ninja_log(text: str) -> dict[str, float]:
     >>> parse_ninja_log("# ninja log v6\n0\t120\t1\tobj/a.o\tf0\n120\t150\t2\tmodule.so\tf1\n")
     {'obj/a.o': 0.12, 'module.so': 0.03}
     """
-    seconds = {}
+    return {output: (ended_ms - began_ms) / 1000 for output, (began_ms, ended_ms) in _ninja_times(text).items()}
+
+
+def _ninja_times(text: str) -> dict[str, tuple[int, int]]:
+    """Read the milliseconds from ninja's start to the start and the end of the command that made each output."""
+    times = {}
     for line in text.splitlines():
         start, _, rest = line.partition("\t")
         fields = rest.split("\t")
         if len(fields) == 4 and _TIMES.fullmatch(f"{start} {fields[0]}"):
-            seconds[fields[2]] = (int(fields[0]) - int(start)) / 1000
-    return seconds
+            times[fields[2]] = int(start), int(fields[0])
+    return times
 
 
 def resolve_ninja(system: System) -> Path:
@@ -381,6 +395,8 @@ class _Reader:
         lines, seconds = self._lines, self._log.seconds(self._edge.outputs[0])
         if seconds is None and lines and "FAILED: " in lines[0]:
             lines = lines[2:]  # ninja names the outputs and repeats the command first
+        if seconds is not None:
+            self._log.note(self._edge)
         step = Step(self._edge, "\n".join(lines), seconds)
         if step.failed and self.failed is None:
             self.failed = step
@@ -414,7 +430,7 @@ class Runner:
 
     def run(self, plan: BuildPlan, *, progress: Progress | None = None) -> tuple[Step, ...]:
         """Run a plan's commands to their end; see `started`."""
-        with self.started(plan, progress=progress) as steps:
+        with trace.span("ninja"), self.started(plan, progress=progress) as steps:
             return tuple(steps)
 
     @contextlib.contextmanager

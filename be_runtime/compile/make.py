@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from be_runtime import trace
 from be_runtime.compile import codegen, execute, flags, graph, inputs
 from be_runtime.compile.plan import (
     FILE,
@@ -171,7 +172,8 @@ class ModuleBuild:
 
     def _run(self, plan: BuildPlan, progress: Progress, targets: tuple[str, ...] = ()) -> None:
         """Run commands, and record the inputs of each unit as soon as it is compiled."""
-        with self._runner.started(self._observer.watch(plan), targets=targets, progress=progress) as steps:
+        watched = self._observer.watch(plan)
+        with trace.span("ninja"), self._runner.started(watched, targets=targets, progress=progress) as steps:
             # A file may have changed since it was hashed, and another unit may have been compiled with the new one.
             self._record(inputs.LookedAt.merged(self._compiled.values()))
             for step in steps:
@@ -194,7 +196,8 @@ class ModuleBuild:
             graph.publish_object(self.order, build, self.staging, looked_at, self._recorded)
 
     def _record(self, looked_at: inputs.LookedAt) -> None:
-        self._recorded = publish.record_files(looked_at.files, self._recorded)
+        with trace.span("hash inputs", files=len(looked_at.files)):
+            self._recorded = publish.record_files(looked_at.files, self._recorded)
 
     def _linking_looked_at(self) -> inputs.LookedAt:
         return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
@@ -308,8 +311,10 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
     BuildError
         A command failed.
     """
-    bindings = codegen.bind(order.request)
-    build = ModuleBuild(order, bindings, staging)
+    with trace.span("generate"):
+        bindings = codegen.bind(order.request)
+    with trace.span("plan"):
+        build = ModuleBuild(order, bindings, staging)
     try:
         build.run()
     except BuildError as error:

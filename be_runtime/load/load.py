@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from be_runtime import checks, errors, settings
+from be_runtime import checks, errors, settings, trace
 from be_runtime.jax import port
 from be_runtime.load import identity
 from be_runtime.load.module import (
@@ -49,15 +49,18 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loade
     The key covers everything that affects the library. Its entry is looked for in the cache, then in the stores that
     the settings name, and is built if none has it.
     """
-    toolchain, tools = resolve_tools(request, session)
-    recipe = module_recipe(request, toolchain, tools, options, session)
+    with trace.span("resolve the toolchain"):
+        toolchain, tools = resolve_tools(request, session)
+    with trace.span("make the key"):
+        recipe = module_recipe(request, toolchain, tools, options, session)
     attempts = Attempts(session)
     while attempts.should_try():
         force = options.force_rebuild or attempts.must_rebuild
         entry = find_or_build(recipe, session.module_store, session, force=force)
-        with attempts.using(entry):
+        with attempts.using(entry), trace.span("open"):
             module = open_module(entry, recipe.key, request, options, session)
-    register_names(module, request, options, session.registry)
+    with trace.span("register"):
+        register_names(module, request, options, session.registry)
     return Loaded(module, entry, recipe.key)
 
 
@@ -84,7 +87,8 @@ class ModuleRecipe(NamedTuple):
     def make(self, folder: Path) -> cache.BuildOutput:
         """Compile the module; this imports the compiler modules."""
         settings.require_jit(self.session.settings, self.request.name)
-        from be_runtime.compile.make import make_module
+        with trace.span("import the compiler modules"):
+            from be_runtime.compile.make import make_module
 
         order = self.order()
         try:

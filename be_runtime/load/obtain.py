@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from be_runtime import errors, own_files
+from be_runtime import errors, own_files, trace
 from be_runtime.load.registry import Session
 from be_runtime.store import cache, keys, lock
 from be_runtime.store.folder import IMPORTED, disk_errors, is_passing
@@ -54,13 +55,17 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
         The cache's folder can't be used, or another process takes too long to build the same entry.
     """
     key = recipe.key
-    entry = None if force else store.get(key)
+    with trace.span("look up", entry=key.name) as found:
+        entry = None if force else store.get(key)
+        found["result"] = "miss" if entry is None else "hit"
     if entry is not None:
         return entry
     exchange: Exchange | None = None
+    began_ns = time.perf_counter_ns()
     on_wait, patience_s = Waiting(key.name).report, session.settings.lock_timeout_s
     try:
         with store.building(key, force=force, lock_timeout_s=patience_s, on_wait=on_wait) as building:
+            trace.note("take the lock", began_ns, time.perf_counter_ns())
             if building.entry is None:
                 if _is_shared(session):
                     from be_runtime.store.places import open_exchange
@@ -68,7 +73,9 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
                     places = (session.settings, session.system, say, session.cache.root)
                     exchange = open_exchange(recipe.share, key.name, building.is_there, *places)
                 if exchange is None or not exchange.get(building, force=force):
-                    building.publish(recipe.make(building.folder))
+                    made = recipe.make(building.folder)
+                    with trace.span("publish"):
+                        building.publish(made)
     except BaseException as error:
         if exchange is not None:
             exchange.abandon(f"{type(error).__name__}: {error}".partition("\n")[0])

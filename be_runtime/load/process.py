@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from be_runtime import trace
 from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.jax import port
@@ -140,12 +141,15 @@ class Process:
 
         With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
         """
-        module = self._load(request, options, reread)
+        settings = self.settings()
+        with trace.loading(settings.trace, request.name):
+            module = self._load(request, options, settings, reread)
         note(ModuleInfo.of(module).content_hash)
         return module
 
-    def _load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None) -> CompiledModule:
-        settings = self.settings()
+    def _load(
+        self, request: BuildRequest, options: LoadOptions, settings: Settings, reread: Reread | None
+    ) -> CompiledModule:
         request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:
             options = options._replace(mode=self.guards().always(options.debug))

@@ -1,0 +1,118 @@
+"""The time line of loads in Chrome's trace format, as Perfetto and chrome://tracing read it; `BE_TRACE` names its file.
+
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from be_runtime.errors import warn_caller
+
+_EVENTS: ContextVar[list[dict[str, Any]] | None] = ContextVar("events of the load that is traced", default=None)
+_NOTHING: contextlib.nullcontext[dict[str, Any]] = contextlib.nullcontext({})
+_LANES = itertools.count(2**30)  # Linux has no thread of such a number
+_EPOCH_NS = time.time_ns() - time.perf_counter_ns()
+_WARNED: set[Path] = set()
+
+
+class _Span:
+    """A phase; its context yields its arguments, to which the block may add."""
+
+    def __init__(self, name: str, args: dict[str, Any]) -> None:
+        self._name, self._args, self._began_ns = name, args, 0
+
+    def __enter__(self) -> dict[str, Any]:
+        self._began_ns = time.perf_counter_ns()
+        return self._args
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._args["error"] = kind.__name__
+        note(self._name, self._began_ns, time.perf_counter_ns(), **self._args)
+
+
+def span(name: str, /, **args: Any) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    """Note the time of a block; does nothing outside of `loading`."""
+    return _NOTHING if _EVENTS.get() is None else _Span(name, args)
+
+
+def note(name: str, began_ns: int, ended_ns: int, /, **args: Any) -> None:
+    """Note a phase that has ended, by times of `time.perf_counter_ns`; does nothing outside of `loading`."""
+    _add(name, "load", began_ns, ended_ns, threading.get_native_id(), args)
+
+
+def command(name: str, argv: Sequence[str], began_ns: int, ended_ns: int) -> None:
+    """Note a command of a build in a lane of its own: commands run at once."""
+    if _EVENTS.get() is not None:
+        lane = next(_LANES)
+        _add(name, "command", began_ns, ended_ns, lane, {"argv": list(argv)})
+        _add("thread_name", "__metadata", began_ns, began_ns, lane, {"name": name}, ph="M")
+
+
+@contextlib.contextmanager
+def loading(path: Path | None, name: str) -> Iterator[None]:
+    """Collect the phases of one load, and add them to a file at its end; None traces nothing."""
+    if path is None or _EVENTS.get() is not None:
+        yield
+        return
+    events: list[dict[str, Any]] = []
+    token = _EVENTS.set(events)
+    try:
+        with span(f"load {name}"):
+            yield
+    finally:
+        _EVENTS.reset(token)
+        try:
+            _merge(path.resolve(), events)
+        except (OSError, ValueError, RuntimeError) as error:
+            if path not in _WARNED:
+                _WARNED.add(path)
+                warn_caller(f"BE_TRACE: the time line of loads can't be written to {path}: {error}", RuntimeWarning)
+
+
+def _add(name: str, cat: str, began_ns: int, ended_ns: int, tid: int, args: dict[str, Any], ph: str = "X") -> None:
+    if (events := _EVENTS.get()) is not None:
+        times = {"ts": (_EPOCH_NS + began_ns) / 1000, "dur": (ended_ns - began_ns) / 1000}
+        events.append({"name": name, "cat": cat, "ph": ph, **times, "pid": os.getpid(), "tid": tid, "args": args})
+
+
+def _merge(path: Path, events: list[dict[str, Any]]) -> None:
+    """Replace the file by one with more events; processes that do so at once wait for each other."""
+    import fcntl
+    import json
+    import stat
+
+    while True:
+        with path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held = os.fstat(file.fileno())
+            if not stat.S_ISREG(held.st_mode):
+                raise ValueError("it is not a regular file")
+            try:
+                if not os.path.samestat(held, path.stat()):
+                    continue  # another process has replaced it meanwhile
+            except FileNotFoundError:
+                continue
+            file.seek(0)
+            match json.loads(file.read() or '{"traceEvents": []}'):
+                case {"traceEvents": list(earlier)} as document:
+                    earlier += events
+                case _:
+                    raise ValueError("it is a file of another kind")
+            new = Path(f"{path}.{os.getpid()}.{threading.get_native_id()}")
+            try:
+                new.write_text(json.dumps(document), encoding="utf-8")
+                new.chmod(stat.S_IMODE(held.st_mode))
+                new.replace(path)
+            finally:
+                new.unlink(missing_ok=True)
+            return

@@ -1,0 +1,77 @@
+"""`BE_TRACE`: the time line of a real build, and of a load from the cache."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import be_runtime
+from be_runtime.errors import BuildError
+from tests.compile.be_runtime.load.sources import source
+
+SOURCE = source(one=1)
+USUAL = ["resolve the toolchain", "make the key", "look up"]
+BUILT = ["take the lock", "import the compiler modules", "generate", "plan", "ninja", "hash inputs", "publish"]
+SLACK_US = 2000
+"""Ninja counts milliseconds from its start."""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("BE_TRACE", str(tmp_path / "trace.json"))
+    return tmp_path / "trace.json"
+
+
+def events(path: Path, cat: str) -> list[dict[str, Any]]:
+    found = [event for event in json.loads(path.read_text())["traceEvents"] if event["cat"] == cat]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+def is_within(inner: dict[str, Any], outer: dict[str, Any], slack_us: float = 1) -> bool:
+    ends = [event["ts"] + event["dur"] for event in (inner, outer)]
+    return bool(inner["ts"] >= outer["ts"] - slack_us and ends[0] <= ends[1] + slack_us)
+
+
+def test_a_build_and_a_load_from_the_cache_have_their_phases(path: Path):
+    began_us = time.time_ns() / 1000
+    be_runtime.load_cpp_inline("traced", SOURCE, auto_register=False)
+    load, *phases = events(path, "load")
+    assert load["name"] == "load traced"
+    assert began_us - SLACK_US < load["ts"] < load["ts"] + load["dur"] < time.time_ns() / 1000 + SLACK_US
+    assert all(is_within(phase, load) for phase in phases)
+    names = list(dict.fromkeys(phase["name"] for phase in phases))
+    assert names == [*USUAL, *BUILT, "open", "register"]
+    assert phases[2]["args"] == {"entry": "traced", "result": "miss"}
+
+    commands = events(path, "command")
+    (ninja,) = (phase for phase in phases if phase["name"] == "ninja")
+    assert all(is_within(command, ninja, SLACK_US) for command in commands)
+    assert len({command["tid"] for command in commands}) == len(commands) >= 2
+    assert commands[-1]["name"].startswith("linking")
+    assert all(command["args"]["argv"][0].startswith("/") and command["dur"] > 0 for command in commands)
+
+    before = len(events(path, "load"))
+    be_runtime.load_cpp_inline("traced", SOURCE, auto_register=False)
+    warm = events(path, "load")[before:]
+    assert [phase["name"] for phase in warm] == ["load traced", *USUAL, "open", "register"]
+    assert warm[3]["args"] == {"entry": "traced", "result": "hit"}
+    assert events(path, "command") == commands
+
+
+def test_a_build_that_fails_has_a_time_line_too(path: Path):
+    with pytest.raises(BuildError):
+        be_runtime.load_cpp_inline("broken", source(one="absent"), auto_register=False)
+    named = {event["name"]: event["args"] for event in events(path, "load")}
+    assert named["ninja"] == named["load broken"] == {"error": "BuildError"}
+
+
+def test_a_file_that_can_t_be_written_fails_no_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_TRACE", str(tmp_path / "absent" / "trace.json"))
+    with pytest.warns(RuntimeWarning, match=r"BE_TRACE: the time line of loads can't be written to .*No such file"):
+        module = be_runtime.load_cpp_inline("untraced", SOURCE, auto_register=False)
+    assert module.function_names == ["one"]

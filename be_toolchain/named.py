@@ -1,7 +1,7 @@
 """Named tuples whose classes are cheap to make, since a cold build makes a hundred of them.
 
-`typing.NamedTuple` compiles every annotation, and a constructor for every class: 0.1 ms a class. This one compiles
-neither: 0.01 ms a class, and up to 1 us more for an instance.
+`typing.NamedTuple` compiles every annotation, and a constructor for every class: 0.1 ms a class. This one leaves
+annotations as text, and compiles the constructor of a class of which many instances are made: 0.01 ms a class.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from typing import NamedTuple
 else:
     from _collections import _tuplegetter
+
+    _MANY = 8
+    _made = {}
+    """How many instances of each class were made otherwise than by all fields in order."""
 
     class _Meta(type):
         def __new__(cls, name, bases, namespace):
@@ -48,6 +52,9 @@ else:
                 is_bound = all(map(rest.__contains__, kwargs)) and all(map(given.__contains__, rest))
                 if not is_bound or len(args) > len(fields):
                     cls.__signature__.bind(*args, **kwargs)  # raises a TypeError that says what is wrong
+                _made[cls] = _made.get(cls, 0) + 1
+                if _made[cls] == _MANY:
+                    _compile_constructor(cls)
                 args += tuple(map(given.__getitem__, rest))
             return tuple.__new__(cls, args)
 
@@ -75,3 +82,10 @@ else:
 
         def __getnewargs__(self):
             return tuple(self)
+
+    def _compile_constructor(cls):
+        """Replace the constructor of a class by one that is four times as fast."""
+        names = ", ".join(cls._fields)
+        constructor = eval(f"lambda cls, {names}: new(cls, ({names},))", {"new": tuple.__new__})  # noqa: S307
+        constructor.__defaults__ = tuple(cls._field_defaults.values())
+        cls.__new__ = staticmethod(constructor)

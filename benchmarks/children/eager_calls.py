@@ -76,7 +76,7 @@ def main() -> None:
     x = jnp.ones(1, jnp.float32)
     found: dict[str, dict[str, list[float]]] = {}
     for kind, (jitted, passed) in KINDS.items():
-        contestants = {"module": module[kind], "jit": jitted}
+        contestants: dict[str, Callable[..., Any]] = {"module": module[kind], "jit": jitted}
         for function in contestants.values():
             time_calls(function, x, job["calls"], passed)
         samples: dict[str, list[float]] = {name: [] for name in contestants}

@@ -67,6 +67,19 @@ def test_a_subclass_has_the_same_fields_and_may_have_attributes():
     assert (kept.path, kept.more, kept._fields) == ("a", 5, Ours._fields)
 
 
+def test_a_constructor_that_is_compiled_for_many_instances_takes_the_same():
+    class Many(named.NamedTuple):
+        path: str
+        sizes: tuple[int, ...] = ()
+
+    values = [Many("a", sizes=(number,)) for number in range(20)] + [Many(path="a"), Many("a", (1,))]
+    assert values == [("a", (number,)) for number in range(20)] + [("a", ()), ("a", (1,))]
+    assert Many.__new__ is not named.NamedTuple.__new__
+    assert str(inspect.signature(Many)) == "(path: 'str', sizes: 'tuple[int, ...]' = ())"
+    with pytest.raises(TypeError):
+        Many(path="a", other=1)  # type: ignore[arg-type]
+
+
 def test_wrong_fields_are_type_errors_and_values_stay():
     make: typing.Any = Ours
     for call in (make, lambda: make("a", other=1), lambda: make._make(["a"]), lambda: make("a")._replace(other=1)):

@@ -77,7 +77,7 @@ def test_a_constructor_that_is_compiled_for_many_instances_takes_the_same():
     assert Many.__new__ is not named.NamedTuple.__new__
     assert str(inspect.signature(Many)) == "(path: 'str', sizes: 'tuple[int, ...]' = ())"
     with pytest.raises(TypeError):
-        Many(path="a", other=1)  # type: ignore[arg-type]
+        Many(path="a", other=1)  # type: ignore[call-arg]
 
 
 def test_wrong_fields_are_type_errors_and_values_stay():

@@ -298,22 +298,26 @@ class Handler(NamedTuple):
 
 def find_handler(order: BuildOrder) -> Handler | None:
     """Find the compiled handler of a toolchain in the cache, or the one that came with the package, if there is one."""
-    entry = order.toolchain_store.get(_handler_key(order))
+    entry, shipped = order.toolchain_store.get(_handler_key(order)), _shipped_handler(order)
     if entry is not None:
-        return Handler(str(entry.output(_KEPT_HANDLER)), examine.proven_records(entry.manifest), is_kept=True)
-    shipped = _shipped_handler(order)
+        path = str(shipped or entry.output(_KEPT_HANDLER))
+        return Handler(path, examine.proven_records(entry.manifest), is_kept=True)
     return None if shipped is None else Handler(str(shipped), {}, is_kept=False)
 
 
 def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, linked: tuple[str, ...]) -> None:
-    """Keep the handler that a build compiled in its folder, or the shipped one, with the files that every link reads.
+    """Keep the handler that a build compiled in its folder, with the files that every link reads.
 
-    Later builds take the records of these files from the entry, and do not hash them.
+    Later builds take the records of these files from the entry, and do not hash them. Of a shipped handler, the entry
+    has the records alone: what is optional must not take the room that a module needs.
     """
     shipped = _shipped_handler(order)
 
     def copy(staging: Path) -> cache.BuildOutput:
-        shutil.copyfile(shipped or folder / HANDLER.object, staging / _KEPT_HANDLER)
+        if shipped is not None:
+            (staging / _KEPT_HANDLER).touch()
+        else:
+            shutil.copyfile(folder / HANDLER.object, staging / _KEPT_HANDLER)
         compiled = () if shipped is not None else (observer.looked_at((handler_edge(order.request, order.tools),)),)
         return cache.BuildOutput((_KEPT_HANDLER,), *inputs.LookedAt.merged((*compiled, inputs.LookedAt(others=linked))))
 

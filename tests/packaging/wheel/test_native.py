@@ -96,7 +96,8 @@ if FULL:
     did["found"] = found[0].message
     did["numba"] = float(jax.jit(be_runtime.numba_kernel(twice, outs=like))(x).sum())
     did["launcher"] = hasattr(native_library("launcher", PROCESS.session(), ["-ldl"]), "be_launch_instantiate")
-folder = module.path.parents[1]
+second = be_runtime.load_cpp_inline("second", SOURCE, extra_cflags=CFLAGS, extra_ldflags=CFLAGS)
+folder = second.path.parents[1]
 manifest = read_manifest(str(folder), folder.parent.name)
 did["files"] = sorted(manifest.dependencies.paths)
 did["absent"] = sorted(f"{each.folder}/{name}" for each in manifest.absent for name in each.names)

@@ -6,12 +6,12 @@ https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from be_runtime.errors import warn_caller
 
 _EVENTS: ContextVar[list[dict[str, Any]] | None] = ContextVar("events of the load that is traced", default=None)
 _NOTHING: contextlib.nullcontext[dict[str, Any]] = contextlib.nullcontext({})
-_LANES = itertools.count(2**30)  # Linux has no thread of such a number
+_LANES = 2**30  # Linux has no thread of such a number
 _EPOCH_NS = time.time_ns() - time.perf_counter_ns()
 _WARNED: set[Path] = set()
 
@@ -51,11 +51,8 @@ def note(name: str, began_ns: int, ended_ns: int, /, **args: Any) -> None:
 
 
 def command(name: str, argv: Sequence[str], began_ns: int, ended_ns: int) -> None:
-    """Note a command of a build in a lane of its own: commands run at once."""
-    if _EVENTS.get() is not None:
-        lane = next(_LANES)
-        _add(name, "command", began_ns, ended_ns, lane, {"argv": list(argv)})
-        _add("thread_name", "__metadata", began_ns, began_ns, lane, {"name": name}, ph="M")
+    """Note a command of a build; commands that run at once get lanes at the load's end."""
+    _add(name, "command", began_ns, ended_ns, 0, {"argv": list(argv)})
 
 
 @contextlib.contextmanager
@@ -72,17 +69,50 @@ def loading(path: Path | None, name: str) -> Iterator[None]:
     finally:
         _EVENTS.reset(token)
         try:
-            _merge(path.resolve(), events)
+            _merge(path.resolve(), [*_give_lanes(events), *events])
         except (OSError, ValueError, RuntimeError) as error:
             if path not in _WARNED:
                 _WARNED.add(path)
                 warn_caller(f"BE_TRACE: the time line of loads can't be written to {path}: {error}", RuntimeWarning)
 
 
-def _add(name: str, cat: str, began_ns: int, ended_ns: int, tid: int, args: dict[str, Any], ph: str = "X") -> None:
+def read_document(text: str | bytes) -> dict[str, Any]:
+    """Read a file's text; in ``traceEvents``, each load's own event comes after the events of its phases.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        The text is no trace.
+    """
+    import json
+
+    match json.loads(text):
+        case {"traceEvents": list()} as document:
+            return document
+        case _:
+            raise ValueError("it is a file of another kind")
+
+
+def _add(name: str, cat: str, began_ns: int, ended_ns: int, tid: int, args: dict[str, Any]) -> None:
     if (events := _EVENTS.get()) is not None:
-        times = {"ts": (_EPOCH_NS + began_ns) / 1000, "dur": (ended_ns - began_ns) / 1000}
-        events.append({"name": name, "cat": cat, "ph": ph, **times, "pid": os.getpid(), "tid": tid, "args": args})
+        # Whole microseconds keep the order of times, so an inner phase never ends after its outer phase.
+        began, ended = (_EPOCH_NS + began_ns) // 1000, (_EPOCH_NS + ended_ns) // 1000
+        times = {"ts": began, "dur": ended - began}
+        events.append({"name": name, "cat": cat, "ph": "X", **times, "pid": os.getpid(), "tid": tid, "args": args})
+
+
+def _give_lanes(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each command the first lane that is free at its start, and return the names of the lanes.
+
+    So there are as many lanes as commands that ran at once. The loads of one thread share its lanes.
+    """
+    first, free_at = _LANES + 256 * threading.get_native_id(), list[int]()
+    for event in sorted((event for event in events if event["cat"] == "command"), key=itemgetter("ts")):
+        lane = next((lane for lane, free in enumerate(free_at) if free <= event["ts"]), len(free_at))
+        free_at[lane : lane + 1] = [event["ts"] + event["dur"]]
+        event["tid"] = first + lane
+    common = {"name": "thread_name", "cat": "__metadata", "ph": "M", "pid": os.getpid()}
+    return [common | {"tid": first + lane, "args": {"name": f"commands {lane + 1}"}} for lane in range(len(free_at))]
 
 
 def _merge(path: Path, events: list[dict[str, Any]]) -> None:
@@ -103,11 +133,8 @@ def _merge(path: Path, events: list[dict[str, Any]]) -> None:
             except FileNotFoundError:
                 continue
             file.seek(0)
-            match json.loads(file.read() or '{"traceEvents": []}'):
-                case {"traceEvents": list(earlier)} as document:
-                    earlier += events
-                case _:
-                    raise ValueError("it is a file of another kind")
+            document = read_document(file.read() or '{"traceEvents": []}')
+            document["traceEvents"] += events
             new = Path(f"{path}.{os.getpid()}.{threading.get_native_id()}")
             try:
                 new.write_text(json.dumps(document), encoding="utf-8")

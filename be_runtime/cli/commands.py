@@ -1,18 +1,20 @@
-"""The commands ``build``, ``show`` and ``tune`` on packages, ``cmake-dir`` and ``explain``."""
+"""The commands ``build``, ``show`` and ``tune`` on packages, ``trace``, ``cmake-dir`` and ``explain``."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from be_runtime import trace
 from be_runtime.cli.main import Answer, size_text
 from be_runtime.errors import ArgumentError
 from be_runtime.own_files import CMAKE_DIR
-from be_toolchain.terminal import say
+from be_toolchain.terminal import printable_line, say
 
 if TYPE_CHECKING:
     from be_runtime.ship.build import PartReport
@@ -72,6 +74,68 @@ def run_show(arguments: argparse.Namespace) -> Answer:
             path = locate_package(str(path), Path.cwd()).root or path
     found = describe_file(path)
     return Answer("\n".join(map(render_description, found)), {"bundles": found})
+
+
+def run_trace(arguments: argparse.Namespace) -> Answer:
+    """List the phases and commands of the loads in a file of ``BE_TRACE``.
+
+    Raises
+    ------
+    ArgumentError
+        The file can't be read, or has no load.
+    """
+    hints = ("pass the file that BE_TRACE named while a module was loaded",)
+    try:
+        events = trace.read_document(arguments.file.read_bytes())["traceEvents"]
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{arguments.file} can't be read as a trace: {error}", hints=hints) from None
+    loads = _summarize(events)
+    if not loads:
+        raise ArgumentError(f"{arguments.file} has no load", hints=hints)
+    return Answer("\n\n".join(map(_render_load, loads)), {"loads": loads})
+
+
+def _summarize(events: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the loads among events, each with its phases and commands, the longest first.
+
+    A phase has its time without the phases within it, so the phases add up to the load.
+    """
+    loads: list[dict[str, Any]] = []
+    spent: dict[str, dict[str, list[float]]] = {"load": {}, "command": {}}
+    ended: list[tuple[float, float]] = []
+    for event in events:
+        match event:
+            case {
+                "name": str(name), "cat": "load" | "command" as cat, "pid": int(pid),
+                "ts": int() | float() as began, "dur": int() | float() as took,
+            }:  # fmt: skip
+                inner = 0.0
+                if cat == "load":
+                    while ended and ended[-1][0] >= began:  # phases are listed as they end, so inner ones come first
+                        inner += ended.pop()[1]
+                    ended.append((began, took))
+                is_load = cat == "load" and name.startswith("load ")
+                spent[cat].setdefault("between the phases" if is_load else name, []).append((took - inner) / 1000)
+                if is_load:
+                    phases, commands = map(_longest_first, spent.values())
+                    loads.append({"name": name, "pid": pid, "ms": took / 1000, "phases": phases, "commands": commands})
+                    spent, ended = {"load": {}, "command": {}}, []
+    return loads
+
+
+def _longest_first(spent: dict[str, list[float]]) -> list[dict[str, Any]]:
+    rows = [{"name": name, "ms": round(sum(times), 3), "count": len(times)} for name, times in spent.items()]
+    return sorted(rows, key=lambda row: -row["ms"])
+
+
+def _render_load(load: dict[str, Any]) -> str:
+    lines = [f"{printable_line(load['name'])}, process {load['pid']}: {load['ms']:.1f} ms"]
+    for title, part in (("phases", "phases"), ("commands, some of them at once", "commands")):
+        lines += [f"  {title}"] if load[part] else []
+        for row in load[part]:
+            times = f" ({row['count']} times)" if row["count"] > 1 else ""
+            lines.append(f"  {row['ms']:10.1f} ms  {printable_line(row['name'])}{times}")
+    return "\n".join(lines)
 
 
 def run_tune(arguments: argparse.Namespace) -> Answer:

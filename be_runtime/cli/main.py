@@ -87,6 +87,7 @@ COMMANDS = {
     "report": "report.run_report",
     "show": "commands.run_show",
     "stubs": "stubs.run_stubs",
+    "trace": "commands.run_trace",
     "tune": "commands.run_tune",
 }
 """The module and the function of each command. It takes the parsed arguments and returns an `Answer`."""

@@ -20,7 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir, add_explain):
+    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_trace, _add_tune, _add_cmake_dir, add_explain):
         add(commands)
     for command in (*commands.choices.values(), *_add_cache(commands), _add_check(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -91,6 +91,16 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument(
         "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
     )
+
+
+def _add_trace(commands: _Commands) -> None:
+    trace = _add(
+        commands,
+        "trace",
+        "list the phases of loads by their time",
+        "List the phases and commands of each load in a file that BE_TRACE named, the longest first.",
+    )
+    trace.add_argument("file", type=Path, metavar="FILE", help="the file that BE_TRACE named")
 
 
 def _add_tune(commands: _Commands) -> None:

@@ -119,7 +119,7 @@ class NinjaLog:
         self._path = folder / _LOG
         self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
         self._times: dict[str, tuple[int, int]] = {}
-        self._began_ns = perf_counter_ns()
+        self._asked_ns = self.began_ns = perf_counter_ns()
 
     def seconds(self, output: str) -> float | None:
         """Return the duration of the command that made an output; None if the output is not made yet."""
@@ -134,8 +134,14 @@ class NinjaLog:
 
     def note(self, edge: Edge) -> None:
         """Add a command that succeeded to the load's time line."""
-        began_ns, ended_ns = (self._began_ns + ms * 1_000_000 for ms in self._times[edge.outputs[0]])
+        began_ns, ended_ns = (self.began_ns + ms * 1_000_000 for ms in self._times[edge.outputs[0]])
         trace.command(edge.description, edge.argv, began_ns, ended_ns)
+
+    def note_start(self, argv: Sequence[str]) -> None:
+        """Add ninja's start, which ends with the start of the first command, to the load's time line."""
+        if self._times:
+            first_ms = min(began_ms for began_ms, _ in self._times.values())
+            trace.command("starting ninja", argv, self._asked_ns, self.began_ns + first_ms * 1_000_000)
 
 
 def parse_ninja_log(text: str) -> dict[str, float]:
@@ -461,7 +467,8 @@ class Runner:
         """
         _write_files(plan, self.folder)
         status = f"@be{os.urandom(8).hex()}@"
-        reader = _Reader(plan.commands, status, NinjaLog(self.folder), progress)
+        log = NinjaLog(self.folder)
+        reader = _Reader(plan.commands, status, log, progress)
         argv = (str(self._ninja), "-j", str(self._jobs), *targets)
         variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": status}
         if plan.library_path:
@@ -481,11 +488,13 @@ class Runner:
                 )
         except OSError as error:
             raise BuildError(f"ninja can't be started: {error}", command=argv) from error
+        log.began_ns = perf_counter_ns()
         left_s = None
         if self._timeout_s is not None:
             left_s = max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
         with _stopping(process, left_s) as timed_out:
             yield self._steps(process, reader, argv, timed_out)
+        log.note_start(argv)
 
     def _steps(
         self, process: subprocess.Popen[str], reader: _Reader, argv: Sequence[str], timed_out: threading.Event

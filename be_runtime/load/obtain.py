@@ -61,6 +61,7 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
     if entry is not None:
         return entry
     exchange: Exchange | None = None
+    is_found = False
     began_ns = time.perf_counter_ns()
     on_wait, patience_s = Waiting(key.name).report, session.settings.lock_timeout_s
     try:
@@ -72,7 +73,9 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
 
                     places = (session.settings, session.system, say, session.cache.root)
                     exchange = open_exchange(recipe.share, key.name, building.is_there, *places)
-                if exchange is None or not exchange.get(building, force=force):
+                    with trace.span("ask other stores"):
+                        is_found = exchange is not None and exchange.get(building, force=force)
+                if not is_found:
                     made = recipe.make(building.folder)
                     with trace.span("publish"):
                         building.publish(made)
@@ -82,7 +85,8 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
         raise
     assert building.entry is not None, "a build publishes its entry"
     if exchange is not None:
-        exchange.put(building.entry)
+        with trace.span("share"):
+            exchange.put(building.entry)
     return building.entry
 
 
@@ -144,7 +148,8 @@ class Attempts:
         else:
             self._is_done = True
             if entry.built:
-                _prune(self._session)
+                with trace.span("prune the cache"):
+                    _prune(self._session)
 
     def _is_lasting(self, error: Exception, entry: cache.Entry) -> bool:
         return self._left == 0 if is_passing(error) else entry.is_there()

@@ -162,7 +162,8 @@ class Process:
         from be_runtime.load.prebuilt import PrebuiltFolder, load_prebuilt, prebuilt_query
 
         store = PrebuiltFolder(folder, self._wanted(request, settings), self.image_memory(settings))
-        found = load_prebuilt(request, options, store, self.registry)
+        with trace.span("load prebuilt"):
+            found = load_prebuilt(request, options, store, self.registry)
         if found is not None:
             return found
         if options.verbose or settings.verbose:

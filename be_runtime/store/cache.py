@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from be_runtime import trace
 from be_runtime.errors import CacheError
 from be_runtime.store.folder import MANIFEST, VARIANT, cache_errors, find_base, key_folder, prepare_base
 from be_runtime.store.keys import CacheKey
@@ -354,7 +355,8 @@ class Cache(NamedTuple):
         if entry is None:
             with self.building(key, force=force, lock_timeout_s=lock_timeout_s, on_wait=on_wait) as building:
                 if building.entry is None:
-                    building.publish(build(building.folder))
+                    with trace.span(f"make and keep {key.kind}", entry=key.name):
+                        building.publish(build(building.folder))
             entry = building.entry
             assert entry is not None, "a build publishes its entry"
         return entry

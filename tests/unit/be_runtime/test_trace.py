@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from be_runtime import trace
+from be_runtime.cli.main import main
 from tests.support.runtime import run_python
 
 WRITER = """
@@ -29,15 +30,14 @@ def read(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_events_have_chrome_s_fields_and_commands_lanes_of_their_own(tmp_path: Path):
+def test_events_have_chrome_s_fields(tmp_path: Path):
     path = tmp_path / "trace.json"
     began_ns = time.perf_counter_ns()
     with trace.loading(path, "mm"):
         with trace.span("look up", entry="mm") as found:
             found["result"] = "hit"
         trace.command("linking mm", ("/bin/ld", "a b"), began_ns, began_ns + 2_000_000)
-        trace.command("linking nn", ("/bin/ld",), began_ns, began_ns + 1_000_000)
-    look_up, link, lane, other, _, load = read(path)
+    lane, look_up, link, load = read(path)
     common = {"pid": os.getpid(), "tid": threading.get_native_id(), "ph": "X", "cat": "load"}
     assert look_up == {
         "name": "look up", "args": {"entry": "mm", "result": "hit"}, "ts": look_up["ts"], "dur": look_up["dur"]
@@ -47,10 +47,76 @@ def test_events_have_chrome_s_fields_and_commands_lanes_of_their_own(tmp_path: P
     assert (link["name"], link["cat"], link["dur"]) == ("linking mm", "command", 2000.0)
     assert link["args"] == {"argv": ["/bin/ld", "a b"]}
     assert (lane["ph"], lane["name"], lane["tid"], lane["args"]) == (
-        "M", "thread_name", link["tid"], {"name": "linking mm"}
+        "M", "thread_name", link["tid"], {"name": "commands 1"}
     )  # fmt: skip
-    assert len({link["tid"], other["tid"], load["tid"]}) == 3
+    assert link["tid"] != load["tid"]
     assert abs(load["ts"] - time.time_ns() / 1000) < 60e6
+
+
+def test_there_are_as_many_lanes_as_commands_that_ran_at_once_and_loads_share_them(tmp_path: Path):
+    path = tmp_path / "trace.json"
+    for _ in range(2):
+        with trace.loading(path, "mm"):
+            for name, began_us, ended_us in (("c", 20, 30), ("a", 0, 20), ("b", 10, 40), ("d", 40, 50), ("e", 45, 60)):
+                trace.command(name, (), began_us * 1000, ended_us * 1000)
+    commands = sorted((event for event in read(path) if event["cat"] == "command"), key=lambda event: event["name"])
+    first = commands[0]["tid"]
+    assert [event["tid"] - first for event in commands[::2]] == [0, 1, 0, 0, 1]
+    assert commands[::2] == commands[1::2]
+
+
+def test_a_file_of_another_program_keeps_all_that_it_has(tmp_path: Path):
+    path = tmp_path / "trace.json"
+    path.write_text('{"displayTimeUnit": "ns", "traceEvents": [{"ph": "i"}]}')
+    with trace.loading(path, "mm"):
+        pass
+    document = json.loads(path.read_text())
+    assert document["displayTimeUnit"] == "ns"
+    assert [event.get("name") for event in document["traceEvents"]] == [None, "load mm"]
+
+
+def event(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 7, "tid": 7, "args": {}}
+
+
+def test_the_command_lists_phases_and_commands_the_longest_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    events = [
+        event("load", "hash inputs", 3000, 1000), event("load", "hash inputs", 5000, 500),
+        event("command", "linking", 2500, 2000), event("command", "compiling\x1b", 2500, 5000),
+        event("load", "ninja", 2000, 6000), event("load", "open", 8000, 250.5), event("load", "load mm", 1000, 9000),
+        event("load", "look up", 20000, 100), event("load", "load nn", 20000, 400), "foreign", {"name": 3},
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert main(["trace", str(path)]) == 0
+    mm, nn = capsys.readouterr().out.rstrip().split("\n\n")
+    assert [line.split() for line in mm.splitlines()] == [
+        ["load", "mm,", "process", "7:", "9.0", "ms"], ["phases"], ["4.5", "ms", "ninja"],
+        ["2.7", "ms", "between", "the", "phases"], ["1.5", "ms", "hash", "inputs", "(2", "times)"],
+        ["0.3", "ms", "open"], ["commands,", "some", "of", "them", "at", "once"],
+        ["5.0", "ms", r"compiling\x1b"], ["2.0", "ms", "linking"],
+    ]  # fmt: skip
+    assert nn.splitlines()[1:] == ["  phases", "         0.3 ms  between the phases", "         0.1 ms  look up"]
+
+    assert main(["trace", str(path), "--json"]) == 0
+    loads = json.loads(capsys.readouterr().out)["loads"]
+    assert [(load["name"], load["pid"], load["ms"]) for load in loads] == [("load mm", 7, 9.0), ("load nn", 7, 0.4)]
+    assert loads[0]["phases"][2] == {"name": "hash inputs", "ms": 1.5, "count": 2}
+    assert sum(phase["ms"] for phase in loads[0]["phases"]) == pytest.approx(9.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(None, "No such file"), ("mine", "can't be read as a trace"), ('{"traceEvents": [{}, 1]}', "has no load")],
+)
+def test_the_command_refuses_a_file_without_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, expected: str
+):
+    path = tmp_path / "trace.json"
+    if text is not None:
+        path.write_text(text)
+    assert main(["trace", str(path)]) == 1
+    assert expected in capsys.readouterr().err
 
 
 def test_nothing_is_noted_without_a_file_and_a_load_within_a_load_is_a_part_of_it(tmp_path: Path):

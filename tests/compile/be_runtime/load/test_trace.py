@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
-from tests.compile.be_runtime.load.sources import source
+from tests.compile.be_runtime.load.sources import source, write
 
 SOURCE = source(one=1)
 USUAL = ["resolve the toolchain", "make the key", "look up"]
 BUILT = ["take the lock", "import the compiler modules", "generate", "plan", "ninja", "hash inputs", "publish"]
+PARTS = {"make and keep native", "make and keep handler"}
+"""The phases of the first build with a toolchain."""
 SLACK_US = 2000
 """Ninja counts milliseconds from its start."""
 
@@ -44,15 +47,16 @@ def test_a_build_and_a_load_from_the_cache_have_their_phases(path: Path):
     assert load["name"] == "load traced"
     assert began_us - SLACK_US < load["ts"] < load["ts"] + load["dur"] < time.time_ns() / 1000 + SLACK_US
     assert all(is_within(phase, load) for phase in phases)
-    names = list(dict.fromkeys(phase["name"] for phase in phases))
-    assert names == [*USUAL, *BUILT, "open", "register"]
+    names = list(dict.fromkeys(phase["name"] for phase in phases if phase["name"] not in PARTS))
+    assert names == [*USUAL, *BUILT, "open", "prune the cache", "register"]
+    assert {phase["name"] for phase in phases} > PARTS
     assert phases[2]["args"] == {"entry": "traced", "result": "miss"}
 
     commands = events(path, "command")
     (ninja,) = (phase for phase in phases if phase["name"] == "ninja")
     assert all(is_within(command, ninja, SLACK_US) for command in commands)
-    assert len({command["tid"] for command in commands}) == len(commands) >= 2
-    assert commands[-1]["name"].startswith("linking")
+    assert (commands[0]["name"], commands[-1]["name"]) == ("starting ninja", "linking")
+    assert commands[0]["ts"] + commands[0]["dur"] == commands[1]["ts"]
     assert all(command["args"]["argv"][0].startswith("/") and command["dur"] > 0 for command in commands)
 
     before = len(events(path, "load"))
@@ -61,6 +65,21 @@ def test_a_build_and_a_load_from_the_cache_have_their_phases(path: Path):
     assert [phase["name"] for phase in warm] == ["load traced", *USUAL, "open", "register"]
     assert warm[3]["args"] == {"entry": "traced", "result": "hit"}
     assert events(path, "command") == commands
+
+
+def test_commands_of_a_folder_that_run_at_once_are_in_lanes(path: Path, tmp_path: Path):
+    folder = write(tmp_path / "folder", **{name: source(**{name: 1}) for name in ("one", "two", "three")})
+    be_runtime.load_cpp_dir(folder, auto_register=False, ninja_workers=2)
+    commands = events(path, "command")
+    assert [command["name"] for command in commands].count("starting ninja") == 2  # objects, then the library
+    lanes: dict[int, list[dict[str, Any]]] = {}
+    for command in commands:
+        lanes.setdefault(command["tid"], []).append(command)
+    assert len(lanes) == 2
+    for lane in lanes.values():
+        assert all(one["ts"] + one["dur"] <= two["ts"] for one, two in pairwise(lane))
+    kept = [phase for phase in events(path, "load") if phase["name"] == "make and keep object"]
+    assert [phase["args"] for phase in kept] == [{"entry": "folder"}] * 3
 
 
 def test_a_build_that_fails_has_a_time_line_too(path: Path):

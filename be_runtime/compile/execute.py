@@ -119,7 +119,8 @@ class NinjaLog:
         self._path = folder / _LOG
         self._read_bytes = self._path.stat().st_size if self._path.exists() else 0
         self._times: dict[str, tuple[int, int]] = {}
-        self._asked_ns = self.began_ns = perf_counter_ns()
+        self._seen: list[tuple[Edge, int]] = []
+        self._asked_ns = perf_counter_ns()
 
     def seconds(self, output: str) -> float | None:
         """Return the duration of the command that made an output; None if the output is not made yet."""
@@ -132,16 +133,22 @@ class NinjaLog:
         began_ms, ended_ms = self._times.get(output, (0, None))
         return None if ended_ms is None else (ended_ms - began_ms) / 1000
 
-    def note(self, edge: Edge) -> None:
-        """Add a command that succeeded to the load's time line."""
-        began_ns, ended_ns = (self.began_ns + ms * 1_000_000 for ms in self._times[edge.outputs[0]])
-        trace.command(edge.description, edge.argv, began_ns, ended_ns)
+    def see(self, edge: Edge) -> None:
+        """Note that ninja has printed the status line of a command, which it does as soon as the command ends."""
+        self._seen.append((edge, perf_counter_ns()))
 
-    def note_start(self, argv: Sequence[str]) -> None:
-        """Add ninja's start, which ends with the start of the first command, to the load's time line."""
-        if self._times:
-            first_ms = min(began_ms for began_ms, _ in self._times.values())
-            trace.command("starting ninja", argv, self._asked_ns, self.began_ns + first_ms * 1_000_000)
+    def add_to_trace(self, argv: Sequence[str]) -> None:
+        """Add ninja's start and the commands that succeeded to the load's time line.
+
+        The log counts from ninja's start, which is no later than the end of any command allows.
+        """
+        made = [(edge, ns, self._times[edge.outputs[0]]) for edge, ns in self._seen if edge.outputs[0] in self._times]
+        if made:
+            zero_ns = min(seen_ns - ended_ms * 1_000_000 for _, seen_ns, (_, ended_ms) in made)
+            first_ms = min(began_ms for _, _, (began_ms, _) in made)
+            trace.command("starting ninja", argv, self._asked_ns, zero_ns + first_ms * 1_000_000)
+            for edge, _, times_ms in made:
+                trace.command(edge.description, edge.argv, *(zero_ns + ms * 1_000_000 for ms in times_ms))
 
 
 def parse_ninja_log(text: str) -> dict[str, float]:
@@ -373,6 +380,7 @@ class _Reader:
                 # After an output without a line end, ninja appends its status, and begins the next output with a line.
                 self._take(text)
                 self._owes_line = True
+            self._log.see(edge)
             yield from self._finished()
             self._edge = edge
             if self._progress is not None:
@@ -401,8 +409,6 @@ class _Reader:
         lines, seconds = self._lines, self._log.seconds(self._edge.outputs[0])
         if seconds is None and lines and "FAILED: " in lines[0]:
             lines = lines[2:]  # ninja names the outputs and repeats the command first
-        if seconds is not None:
-            self._log.note(self._edge)
         step = Step(self._edge, "\n".join(lines), seconds)
         if step.failed and self.failed is None:
             self.failed = step
@@ -488,13 +494,14 @@ class Runner:
                 )
         except OSError as error:
             raise BuildError(f"ninja can't be started: {error}", command=argv) from error
-        log.began_ns = perf_counter_ns()
         left_s = None
         if self._timeout_s is not None:
             left_s = max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
-        with _stopping(process, left_s) as timed_out:
-            yield self._steps(process, reader, argv, timed_out)
-        log.note_start(argv)
+        try:
+            with _stopping(process, left_s) as timed_out:
+                yield self._steps(process, reader, argv, timed_out)
+        finally:
+            log.add_to_trace(argv)
 
     def _steps(
         self, process: subprocess.Popen[str], reader: _Reader, argv: Sequence[str], timed_out: threading.Event

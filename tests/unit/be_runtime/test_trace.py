@@ -82,7 +82,7 @@ def event(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:
 def test_the_command_lists_phases_and_commands_the_longest_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     events = [
         event("load", "hash inputs", 3000, 1000), event("load", "hash inputs", 5000, 500),
-        event("command", "linking", 2500, 2000), event("command", "compiling\x1b", 2500, 5000),
+        event("command", "linking", 2500, 2000), event("command", "compiling\x1b\n", 2500, 5000),
         event("load", "ninja", 2000, 6000), event("load", "open", 8000, 250.5), event("load", "load mm", 1000, 9000),
         event("load", "look up", 20000, 100), event("load", "load nn", 20000, 400), "foreign", {"name": 3},
     ]  # fmt: skip
@@ -94,7 +94,7 @@ def test_the_command_lists_phases_and_commands_the_longest_first(tmp_path: Path,
         ["load", "mm,", "process", "7:", "9.0", "ms"], ["phases"], ["4.5", "ms", "ninja"],
         ["2.7", "ms", "between", "the", "phases"], ["1.5", "ms", "hash", "inputs", "(2", "times)"],
         ["0.3", "ms", "open"], ["commands,", "some", "of", "them", "at", "once"],
-        ["5.0", "ms", r"compiling\x1b"], ["2.0", "ms", "linking"],
+        ["5.0", "ms", r"compiling\x1b\x0a"], ["2.0", "ms", "linking"],
     ]  # fmt: skip
     assert nn.splitlines()[1:] == ["  phases", "         0.3 ms  between the phases", "         0.1 ms  look up"]
 

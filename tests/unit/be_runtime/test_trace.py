@@ -13,6 +13,8 @@ import pytest
 
 from be_runtime import trace
 from be_runtime.cli.main import main
+from be_runtime.compile.execute import NinjaLog
+from be_runtime.compile.plan import Edge
 from tests.support.runtime import run_python
 
 WRITER = """
@@ -73,6 +75,26 @@ def test_a_file_of_another_program_keeps_all_that_it_has(tmp_path: Path):
     document = json.loads(path.read_text())
     assert document["displayTimeUnit"] == "ns"
     assert [event.get("name") for event in document["traceEvents"]] == [None, "load mm"]
+
+
+def test_a_command_ends_before_its_status_line_is_read_however_late_another_is(tmp_path: Path):
+    path = tmp_path / "trace.json"
+    one, two = (Edge(("cc",), (), (name,), name, "compile") for name in ("one", "two"))
+    with trace.loading(path, "mm"):
+        log = NinjaLog(tmp_path)
+        (tmp_path / ".ninja_log").write_text("2\t10\t1\tone\tf\n3\t20\t2\ttwo\tf\n")
+        time.sleep(0.03)
+        log.see(one)
+        seen_us = time.time_ns() / 1000
+        time.sleep(0.05)
+        log.see(two)
+        assert [log.seconds("one"), log.seconds("two")] == [0.008, 0.017]
+        log.add_to_trace(("ninja",))
+    start, first, second = (event for event in read(path) if event["cat"] == "command")
+    assert (start["name"], first["name"], second["name"]) == ("starting ninja", "one", "two")
+    assert abs(first["ts"] + first["dur"] - seen_us) < 20e3
+    assert start["ts"] + start["dur"] == first["ts"]
+    assert second["ts"] - first["ts"] == 1000
 
 
 def event(cat: str, name: str, ts: float, dur: float) -> dict[str, Any]:

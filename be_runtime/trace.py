@@ -86,8 +86,9 @@ def read_document(text: str | bytes) -> dict[str, Any]:
     """
     import json
 
-    match json.loads(text):
-        case {"traceEvents": list()} as document:
+    document: dict[str, Any] = json.loads(text)
+    match document:
+        case {"traceEvents": list()}:
             return document
         case _:
             raise ValueError("it is a file of another kind")

@@ -473,8 +473,7 @@ class Runner:
         """
         _write_files(plan, self.folder)
         status = f"@be{os.urandom(8).hex()}@"
-        log = NinjaLog(self.folder)
-        reader = _Reader(plan.commands, status, log, progress)
+        reader = _Reader(plan.commands, status, log := NinjaLog(self.folder), progress)
         argv = (str(self._ninja), "-j", str(self._jobs), *targets)
         variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": status}
         if plan.library_path:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from be_runtime.jax import port
 from be_runtime.own_files import INCLUDE_DIR
 
 from ..bench import Bench, interleave
@@ -59,9 +60,8 @@ def _is_complete(path: Path) -> bool:
 
 def _compile(bench: Bench, files: Sequence[Path], jobs: int) -> None:
     folder = bench.folder("bare")
-    commands = [
-        nvcc_command(bench, path, folder / f"{number}.so", f"-I{INCLUDE_DIR}") for number, path in enumerate(files)
-    ]
+    includes = (f"-I{INCLUDE_DIR}", f"-I{port.ffi_include_dir()}")
+    commands = [nvcc_command(bench, path, folder / f"{number}.so", *includes) for number, path in enumerate(files)]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(bench.timed, commands))
 

@@ -87,8 +87,10 @@ def as_json(outcomes: Sequence[Outcome], *, machine: Mapping[str, Any], run: Map
     }
 
 
-def compact(found: Mapping[str, Any], rows: str) -> str:
-    """Write JSON with one line for each field, and one for each of some rows; numbers have six digits.
+def compact(found: Mapping[str, Any], *tables: str) -> str:
+    """Write JSON with one line for each field, and one for each row of the tables; numbers have six digits.
+
+    A table is a list, or an object whose rows have names.
 
     Examples
     --------
@@ -103,8 +105,13 @@ def compact(found: Mapping[str, Any], rows: str) -> str:
     """
     fields = []
     for name, value in rounded(found).items():
-        each = ",\n".join(map(json.dumps, value)) if name == rows else ""
-        fields.append(f"{json.dumps(name)}: " + (f"[\n{each}\n]" if name == rows else json.dumps(value)))
+        text = json.dumps(value)
+        if name in tables:
+            named = [f"{json.dumps(row)}: " for row in value] if isinstance(value, dict) else [""] * len(value)
+            rows = value.values() if isinstance(value, dict) else value
+            each = ",\n".join(f"{start}{json.dumps(row)}" for start, row in zip(named, rows, strict=True))
+            text = f"{text[0]}\n{each}\n{text[-1]}"
+        fields.append(f"{json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 

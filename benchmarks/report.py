@@ -60,7 +60,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     rule = tuple("-" * width for width in widths)
     shown = [_aligned(line, widths) for line in (lines[0], rule, *lines[1:])]
-    shown += [f"{outcome.row}: left out, {outcome.skipped}" for outcome in outcomes if outcome.skipped]
+    shown += [f"{what}: left out, {reason}" for outcome in outcomes for what, reason in outcome.left_out.items()]
     return "\n".join(shown)
 
 
@@ -83,7 +83,7 @@ def as_json(outcomes: Sequence[Outcome], *, machine: Mapping[str, Any], run: Map
         "run": dict(run),
         "machine": dict(machine),
         "figures": [_figure_json(outcome.row, figure) for outcome in outcomes for figure in outcome.figures],
-        "left_out": {outcome.row: outcome.skipped for outcome in outcomes if outcome.skipped},
+        "left_out": {what: reason for outcome in outcomes for what, reason in outcome.left_out.items()},
     }
 
 

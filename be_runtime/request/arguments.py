@@ -17,6 +17,7 @@ from be_runtime.request.options import (
     LoadOptions,
     Unit,
     arch_flags,
+    check_active,
     check_arch_list,
     check_bool,
     check_flags,
@@ -71,6 +72,7 @@ class CudaOptions(_CommonOptions, total=False):
     extra_cuda_cflags: Sequence[str] | None
     compute_capability: str | Sequence[str] | None
     allow_cuda_graph: bool
+    active: str | None
 
 
 def _check_native(value: object, argument: str) -> str:
@@ -98,6 +100,7 @@ CHECKS: dict[str, tuple[str, Callable[[Any, str], object]]] = {
     "target_prefix": ("target_prefix", check_name),
     "ninja_workers": ("jobs", check_jobs),
     "allow_cuda_graph": ("allow_cuda_graph", check_bool),
+    "active": ("active", check_active),
     "debug": ("debug", _check_debug),
 }
 """For each keyword argument, its field of `CompileOptions`, `BuildRequest` or `LoadOptions`, and the check that makes

@@ -55,6 +55,7 @@ class _CommonOptions(TypedDict, total=False):
     ninja_workers: int | None
     optimization_level: int
     use_fast_math: bool
+    replace: bool
     native: bool
     line_info: bool
     debug: bool | str | Sequence[str]
@@ -96,6 +97,7 @@ CHECKS: dict[str, tuple[str, Callable[[Any, str], object]]] = {
     "build_directory": ("build_directory", check_optional_path),
     "verbose": ("verbose", check_bool),
     "force_rebuild": ("force_rebuild", check_bool),
+    "replace": ("replace", check_bool),
     "auto_register": ("auto_register", check_bool),
     "target_prefix": ("target_prefix", check_name),
     "ninja_workers": ("jobs", check_jobs),

@@ -129,6 +129,8 @@ class LoadOptions(NamedTuple):
     build_directory : Path or None
         Folder for the module's entries instead of the cache.
     verbose, force_rebuild, auto_register : bool
+    replace : bool
+        True if the caller expects that a live name gets new code; the error for such a name has a hint about it.
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
@@ -145,6 +147,7 @@ class LoadOptions(NamedTuple):
     build_directory: Path | None = None
     verbose: bool = False
     force_rebuild: bool = False
+    replace: bool = False
     auto_register: bool = True
     jobs: int | None = None
     allow_cuda_graph: bool = True

@@ -8,7 +8,7 @@
 #   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
 #   RESOLUTION=highest         what test-range installs; lowest-direct otherwise
 #   PYTEST_ARGS="-k cache -x"  passed to pytest
-#   BRAINEVENT=0.2.1         the release of brainevent whose CUDA files `make brainevent` compiles
+#   BRAINEVENT=0.2.1           the release of brainevent whose CUDA files `make brainevent` compiles
 #   SPHINX_ARGS="-D nb_execution_mode=off"  passed to Sphinx; this leaves the gallery's pages unexecuted
 
 SHELL := /bin/bash

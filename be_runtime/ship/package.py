@@ -341,6 +341,8 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     refuse_links_out(f"modules.{declared.name}", root, sources, folders)
     units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
+    if declared.language == "cuda":
+        options.setdefault("active", "nonzero")  # BE_ACTIVE does not change what a package computes
     name = f"{package}.{declared.name}"
     request = make(name, units, declared.functions, **options)
     return request, load_options(name, allow_cuda_graph=allow_cuda_graph)

@@ -40,6 +40,9 @@ from be_runtime.jax.arrays import Split
 
 __all__ = ["HloSharding", "OpSharding", "effects", "mlir"]
 
+Primitive = core.Primitive
+"""The class that `jax.extend.core` has too; that module imports Pallas, which takes 20 ms of a program's first call."""
+
 HloSharding, OpSharding = xla_client.HloSharding, xla_client.OpSharding
 
 abstract_token = core.abstract_token

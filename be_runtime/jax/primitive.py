@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
 from jax.interpreters import ad
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -24,7 +23,7 @@ from jaxlib.mlir.dialects import stablehlo
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.jax import internals, partition
 from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax
-from be_runtime.jax.internals import effects, mlir
+from be_runtime.jax.internals import Primitive, effects, mlir
 from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
 from be_toolchain.named import NamedTuple
 

@@ -14,11 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from be_runtime.errors import ArgumentError, call_named
-from be_runtime.jax.internals import varying
+from be_runtime.jax.internals import Primitive, varying
 from be_toolchain.named import NamedTuple
 
 Function = Callable[..., Any]

@@ -16,7 +16,6 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.compile.messages import wheel_of
 from be_runtime.errors import BuildError
 from be_runtime.store.cache import BuildOutput
 from be_toolchain.arch import Arch
@@ -236,6 +235,8 @@ def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
     missing = _MISSING.search(log)
     if missing is None:
         return ()
+    from be_runtime.compile.messages import wheel_of  # few compilations fail
+
     wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
     if wheel is None:
         return ("a header was not found: name its folder in extra_include_paths",)

@@ -16,7 +16,7 @@ from be_runtime.compile import inputs, make  # noqa: F401 - imported before the 
 
 function, name, path, archs, records = sys.argv[1:]
 if records == "off":
-    inputs._find_library = lambda _: ""  # noqa: SLF001 - there is no switch for it
+    inputs._find_library = lambda order: ""  # noqa: ARG005, SLF001 - there is no switch for it
 options = {} if archs == "-" else {"compute_capability": archs}
 jax.jit(lambda x: x + 1)(1.0).block_until_ready()
 source = Path(path).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from benchmarks.__main__ import main
 from benchmarks.bench import Bench
-from benchmarks.figure import Unavailable
+from benchmarks.figure import Figure, LeftOut, Unavailable
 from benchmarks.rows import devices, events, load_row
 from tests.compile.be_runtime.processes import python
 from tests.support.runtime import ROOT
@@ -26,8 +26,8 @@ def test_a_quick_run_reports_figures_and_no_paths(tmp_path: Path):
     assert "cold load_cpp_inline" in done.stdout
     text = out.read_text()
     rows = [figure["row"] for figure in json.loads(text)["figures"]]
-    assert rows == ["imports"] * 3 + ["cold_cpp"] * 2
-    assert [figure["ours"]["count"] for figure in json.loads(text)["figures"]] == [2] * 3 + [1] * 2
+    assert rows == ["imports"] * 4 + ["cold_cpp"] * 2
+    assert [figure["ours"]["count"] for figure in json.loads(text)["figures"]] == [2] * 4 + [1] * 2
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
 
@@ -42,7 +42,10 @@ def bench(tmp_path: Path, tmp_cache: Path) -> Bench:
 
 @pytest.mark.full
 def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
-    figures = {row: tuple(load_row(row).measure(bench)) for row in ("folder", "warm_many")}
+    figures = {
+        row: [each for each in load_row(row).measure(bench) if isinstance(each, Figure)]
+        for row in ("folder", "warm_many")
+    }
     labels = {row: [figure.label for figure in found] for row, found in figures.items()}
     assert {label.split("_")[1] for found in labels.values() for label in found} == {"cpp"}
     edited = figures["folder"][-1]
@@ -90,7 +93,10 @@ def test_rows_say_what_is_missing(row: str, message: str, bench: Bench, monkeypa
 @pytest.mark.full
 def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", sys.executable)
-    figures = tuple(load_row("peers").measure(bench))
+    found = tuple(load_row("peers").measure(bench))
+    figures = [each for each in found if isinstance(each, Figure)]
+    left_out = {each.name: each.reason for each in found if isinstance(each, LeftOut)}
+    assert left_out["FlashInfer"] == "flashinfer-python and jax-tvm-ffi not installed"
     assert {figure.baseline for figure in figures} >= {"handler on ffi.h", "bare compiler"}
     kinds = [figure.label.partition(",")[0] for figure in figures if figure.baseline == "handler on ffi.h"]
     assert kinds == ["cold build", "cached load in a new process", "call in a jitted program"]

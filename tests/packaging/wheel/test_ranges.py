@@ -1,4 +1,4 @@
-"""What the metadata allows, from a package index: the oldest and the newest of all, each extra, and the site."""
+"""What the metadata allows, from a package index: the oldest and the newest of all, and the site."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from release import ROOT
 from tests.packaging.wheel.conftest import Distribution, run, succeed, uv
@@ -33,7 +30,6 @@ TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
 """The extra `test` has more, which could hold jax back."""
-CONSTRAINTS = ROOT / "constraints" / "cuda13.txt"
 
 
 def pythons() -> list[Path]:
@@ -99,49 +95,6 @@ def test_one_library_serves_both_whichever_built_it(builder: str, user: str, ran
     built, used = (json.loads(succeed(each)) for each in done)
     assert [built["jax"], used["jax"]] == [ranges[end].installed["jax"] for end in (builder, user)]
     assert (used["path"], used["sha256"]) == (built["path"], built["sha256"])
-
-
-def resolve(folder: Path, *requirements: str, constraints: Path | None = None) -> dict[str, Version]:
-    """What an installer would install on Python 3.12, by name; only metadata is downloaded."""
-    wanted = folder / "requirements.in"
-    wanted.write_text("\n".join(requirements), encoding="utf-8")
-    options = ["--constraints", str(constraints)] if constraints else []
-    platform = ("--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_28")
-    command = (uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", *platform, *options, str(wanted))
-    lines = succeed(run(*command, cwd=folder)).splitlines()
-    pairs = (line.split("==") for line in lines if "==" in line)
-    return {canonicalize_name(name): Version(version) for name, version in pairs}
-
-
-def nvidia(resolved: dict[str, Version]) -> dict[str, Version]:
-    return {name: version for name, version in resolved.items() if name.startswith("nvidia-")}
-
-
-def test_each_extra_is_one_release_and_jax_beside_it_needs_the_constraints(distribution: Distribution, tmp_path: Path):
-    cuda12, cuda13 = (
-        f"brainevent-toolchain[{extra}] @ {distribution.wheel.as_uri()}" for extra in ("cuda12", "cuda13")
-    )
-    alone = nvidia(resolve(tmp_path, cuda13))
-    assert len(alone) >= 5
-    assert {version.release[:2] for version in alone.values()} == {(13, 0)}
-    alone = nvidia(resolve(tmp_path, cuda12))
-    release = resolve(tmp_path, "cuda-toolkit[nvcc,nvrtc,cudart,cccl]==12.9.*")
-    assert len(alone) >= 4
-    assert {name: release[name] for name in alone} == alone
-
-    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-    parsed = [Requirement(line) for line in lines if not line.startswith("#")]
-    pins = {str(canonicalize_name(requirement.name)): requirement.specifier for requirement in parsed}
-    libraries = nvidia(resolve(tmp_path, "cuda-toolkit[all]==13.0.2"))
-    assert set(libraries) == set(pins), "they are NVIDIA's own"
-    assert not [name for name, pin in pins.items() if not pin.contains(libraries[name])]
-    free = resolve(tmp_path, cuda13, "jax[cuda13]")
-    bound = resolve(tmp_path, cuda13, "jax[cuda13]", constraints=CONSTRAINTS)
-    assert bound["jax"] == free["jax"], "the constraints hold jax back"
-    shared = [name for name in bound if name in pins]
-    assert len(shared) >= 10
-    assert not [name for name in shared if not pins[name].contains(bound[name])]
-    assert [name for name in shared if not pins[name].contains(free[name])], "pip alone can: drop the file"
 
 
 PARTS = {

@@ -7,13 +7,16 @@ import re
 import shutil
 import sys
 import sysconfig
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from release import ROOT
+from release.constraints import read_rows
 from tests.packaging.wheel.conftest import Distribution, run, succeed, uv
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("wheel-ranges")]
@@ -26,14 +29,21 @@ CORE = (
     "tests/cuda/be_runtime/load/test_options.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
+COMPILE = ROOT / "tests" / "compile"
+FOLDERS = (path for path in (COMPILE / "be_runtime").iterdir() if any(path.rglob("test_*.py")))
+ON_CPU = [
+    *("tests/unit", "tests/compile/be_toolchain"),
+    *sorted(str(path.relative_to(ROOT)) for path in (*FOLDERS, *COMPILE.glob("test_*.py"))),
+]
+"""The tiers `unit` and `compile`, in parts that take minutes at most."""
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
 """The extra `test` has more, which could hold jax back."""
 
 
-def pythons() -> list[Path]:
-    """The Pythons of this machine that the metadata promises, the oldest first."""
+def pythons() -> dict[str, Path]:
+    """The Pythons of this machine that the metadata promises, by version, the oldest first."""
     promised = (version for text in PROJECT["classifiers"] if (version := text.rpartition(" :: ")[2]).startswith("3."))
     found = {}
     for version in sorted(promised, key=lambda version: int(version.partition(".")[2])):
@@ -42,7 +52,7 @@ def pythons() -> list[Path]:
         for place in (*beside, *([Path(on_path)] if on_path else ())):
             if run(place, "-c", "", cwd=ROOT).returncode == 0:
                 found[version] = place
-    return list(found.values())
+    return found
 
 
 class Range(NamedTuple):
@@ -58,7 +68,7 @@ def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory)
     made = {}
     for end, index, resolution in (("oldest", 0, "lowest-direct"), ("newest", -1, "highest")):
         folder = tmp_path_factory.mktemp(end)
-        succeed(run(uv(), "venv", "--quiet", "--python", pythons()[index], "env", cwd=folder))
+        succeed(run(uv(), "venv", "--quiet", "--python", [*pythons().values()][index], "env", cwd=folder))
         interpreter = folder / "env" / "bin" / "python"
         install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--only-binary", ":all:")
         # A requirement is direct, and its oldest release is taken, where it is named beside the wheel.
@@ -67,6 +77,32 @@ def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory)
         frozen = succeed(run(uv(), "pip", "freeze", "--python", interpreter, cwd=folder))
         made[end] = Range(interpreter, dict(line.split("==") for line in frozen.splitlines() if "==" in line))
     return made
+
+
+@pytest.fixture(scope="module")
+def newest_jax(distribution: Distribution) -> Iterator[Path]:
+    """The Python of an environment with the newest JAX of the table of releases, and what the tests need."""
+    (*_, row) = (row for row in read_rows().values() if row.jax)
+    places = [place for version, place in pythons().items() if version in row.pythons]
+    if not places:
+        pytest.skip(f"no Python of {', '.join(row.pythons)} is on this machine")
+    with tempfile.TemporaryDirectory(prefix="be-newest-jax-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # tests run it as another user
+        succeed(run(uv(), "venv", "--quiet", "--python", places[-1], "env", cwd=folder))
+        interpreter = folder / "env" / "bin" / "python"
+        wanted = f"brainevent-toolchain[packaging,test] @ {distribution.wheel.as_uri()}"
+        install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--constraints", ROOT / row.file)
+        succeed(run(*install, wanted, cwd=folder))
+        assert succeed(run(interpreter, "-c", "import jax; print(jax.__version__)", cwd=folder)).strip() == row.jax
+        yield interpreter
+
+
+@pytest.mark.parametrize("tests", ON_CPU)
+def test_the_tests_on_the_cpu_pass_with_the_newest_jax(tests: str, newest_jax: Path, tmp_path: Path):
+    environ = {"BE_CACHE_DIR": str(tmp_path), "BE_REQUIRE_TIERS": "unit,compile", "JAX_PLATFORMS": "cpu"}
+    done = run(newest_jax, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=ROOT, BE_FULL="0", **environ)
+    assert done.returncode == 0, f"{done.stdout[-8000:]}{done.stderr}"
 
 
 @pytest.mark.parametrize("end", ["oldest", "newest"])

@@ -34,7 +34,7 @@ _LONGEST = 300
 """Most characters of an error's text."""
 
 _told: set[str] = set()
-_UPLOADING = forks.ThreadLock()
+_SHARED = forks.ThreadLock()
 """Messages about settings that this process has shown."""
 
 
@@ -278,7 +278,7 @@ class RemoteCache:
         put = functools.partial(self.link.carrier.put, wanted.key.digest, artifact.packed)
         thread = threading.Thread(target=self._try, args=("writing", self.link.writing, put), daemon=True)
         uploads = self.link.uploads
-        with _UPLOADING:
+        with _SHARED:
             try:
                 thread.start()
             except RuntimeError:  # no more threads, or the process ends
@@ -306,9 +306,11 @@ class RemoteCache:
 
 def _tell_once(said: set[str], text: str, say: Say) -> None:
     """Show a message that was not shown yet."""
-    if text not in said:
+    with _SHARED:
+        if text in said:
+            return
         said.add(text)
-        say(f"remote cache: {text}")
+    say(f"remote cache: {text}")
 
 
 def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:

@@ -29,13 +29,13 @@ CORE = (
     "tests/cuda/be_runtime/load/test_options.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
-COMPILE = ROOT / "tests" / "compile"
-FOLDERS = (path for path in (COMPILE / "be_runtime").iterdir() if any(path.rglob("test_*.py")))
-ON_CPU = [
-    *("tests/unit", "tests/compile/be_toolchain"),
-    *sorted(str(path.relative_to(ROOT)) for path in (*FOLDERS, *COMPILE.glob("test_*.py"))),
-]
-"""The tiers `unit` and `compile`, in parts that take minutes at most."""
+FOLDERS = sorted((ROOT / "tests" / "compile" / "be_runtime").iterdir())
+ON_CPU = {
+    "unit": ["tests/unit"],
+    **{folder.name: [f"{folder.relative_to(ROOT)}"] for folder in FOLDERS if any(folder.rglob("test_*.py"))},
+    "rest": ["tests/compile", "--ignore=tests/compile/be_runtime"],
+}
+"""The tiers `unit` and `compile`, in parts of a minute."""
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
@@ -98,10 +98,12 @@ def newest_jax(distribution: Distribution) -> Iterator[Path]:
         yield interpreter
 
 
-@pytest.mark.parametrize("tests", ON_CPU)
-def test_the_tests_on_the_cpu_pass_with_the_newest_jax(tests: str, newest_jax: Path, tmp_path: Path):
+@pytest.mark.parametrize("part", ON_CPU)
+def test_the_tests_on_the_cpu_pass_with_the_newest_jax(part: str, newest_jax: Path, tmp_path: Path):
     environ = {"BE_CACHE_DIR": str(tmp_path), "BE_REQUIRE_TIERS": "unit,compile", "JAX_PLATFORMS": "cpu"}
-    done = run(newest_jax, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=ROOT, BE_FULL="0", **environ)
+    done = run(
+        newest_jax, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ON_CPU[part], cwd=ROOT, BE_FULL="0", **environ
+    )
     assert done.returncode == 0, f"{done.stdout[-8000:]}{done.stderr}"
 
 

@@ -8,6 +8,7 @@
 #   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
 #   RESOLUTION=highest         what test-range installs; lowest-direct otherwise
 #   PYTEST_ARGS="-k cache -x"  passed to pytest
+#   BRAINEVENT=0.2.1           the release of brainevent whose CUDA files `make brainevent` compiles
 #   SPHINX_ARGS="-D nb_execution_mode=off"  passed to Sphinx; this leaves the gallery's pages unexecuted
 
 SHELL := /bin/bash
@@ -19,6 +20,7 @@ VENV ?= .venv
 RANGE := .venv-range
 DOCS := .venv-docs
 RESOLUTION ?= lowest-direct
+BRAINEVENT ?= 0.3.0
 WORKERS ?= auto
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -72,7 +74,7 @@ help:
 	@echo "make docs-links  the links of the site that lead elsewhere: needs the network"
 	@echo "make docs-browser"
 	@echo "                 the site in Chromium: search, copy buttons, dark mode, a phone's width; pictures in build/docs"
-	@echo "make brainevent  compile the CUDA files of brainevent's wheel as they are (minutes)"
+	@echo "make brainevent  compile the CUDA files of brainevent's newest wheel as they are (minutes); BRAINEVENT=0.2.1: of another"
 	@echo "make bench       the figures of benchmarks/"
 	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
 	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
@@ -191,13 +193,14 @@ docs-browser: docs
 bench: $(READY)
 	@$(RUN) -m benchmarks $(BENCH_ARGS)
 
-# The wheel is only unpacked: its CUDA files are all that is wanted of it. The loads must warn of nothing.
+# The wheel is only unpacked, so it may need a newer Python than this one. The loads must warn of nothing. The end of the
+# output names the files that the wheel itself breaks.
 brainevent: $(READY)
 	@rm -rf build/brainevent && mkdir -p build/brainevent
-	@$(RUN) -m pip download -q --disable-pip-version-check --no-deps --dest build/brainevent \
-	  "$$(grep -x 'brainevent==.*' benchmarks/peers/requirements.txt)"
+	@$(RUN) -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --ignore-requires-python \
+	  --dest build/brainevent 'brainevent==$(BRAINEVENT)'
 	@$(RUN) -m zipfile -e build/brainevent/*.whl build/brainevent
-	@BE_BRAINEVENT=build/brainevent/brainevent $(RUN) -m pytest -n $(WORKERS) tests/cuda/test_brainevent.py $(PYTEST_ARGS)
+	@BE_BRAINEVENT=build/brainevent/brainevent $(RUN) -m pytest -rx -n $(WORKERS) tests/cuda/test_brainevent.py $(PYTEST_ARGS)
 
 # What others offer, in an environment of its own, so that nothing of it gets into ours.
 bench-peers: $(READY)

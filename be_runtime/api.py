@@ -47,6 +47,8 @@ def load_cuda_inline(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
+    active: str | None = None,
+    replace: bool = False,
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
@@ -90,6 +92,11 @@ def load_cuda_inline(
     allow_cuda_graph : bool
         Let JAX record calls into CUDA graphs. Pass False for an entry point whose host code does more than launch
         kernels, for example allocates memory. The option changes the registration, not the compiled code.
+    active : {"nonzero", "positive"}, optional
+        Floating values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values and
+        NaN too, or values above 0. By default the variable ``BE_ACTIVE``, else ``"nonzero"``.
+    replace : bool
+        Accepted for programs written for brainevent, and without effect there too: XLA keeps the first code of a name.
     native : bool
         Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool
@@ -198,6 +205,7 @@ def load_cpp_inline(
     ninja_workers: int | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    replace: bool = False,
     native: bool = False,
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
@@ -220,7 +228,7 @@ def load_cpp_inline(
         0 to 3.
     use_fast_math : bool
         Pass ``-ffast-math``.
-    native, debug
+    replace, native, line_info, debug
         As for `load_cuda_inline`.
 
     Returns

@@ -263,7 +263,13 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
 
 @frames.public
 def register_ffi_target(
-    name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
+    name: str,
+    handler: Any,
+    function: str | None = None,
+    *,
+    platform: str | None = None,
+    content: str | None = None,
+    replace: bool = False,
 ) -> None:
     """Register an FFI handler under a name, as the load functions do.
 
@@ -281,6 +287,8 @@ def register_ffi_target(
     content : str, optional
         Identity of the handler's code: registering the same content again does nothing. By default the identity of the
         module's function; each handler object has an identity of its own.
+    replace : bool
+        Accepted for programs written for brainevent, and without effect there too: XLA keeps the first code of a name.
 
     Raises
     ------
@@ -292,6 +300,7 @@ def register_ffi_target(
         The module has no such function.
     """
     options.check_name(name)
+    options.check_bool(replace, "replace")
     if isinstance(handler, module.CompiledModule):
         info = module.ModuleInfo.of(handler)
         capsule = info.get_handler(str(function))

@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     remote_cache_timeout_s: float = 10.0
     remote_cache_public_key: str = ""
     remote_cache_private_key: Path | None = None
+    active: str = "nonzero"
     debug: str = ""
     autotune: str = "on"
     sanitize: tuple[str, ...] = ()

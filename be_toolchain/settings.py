@@ -26,6 +26,9 @@ AUTOTUNE_MODES = ("off", "cached", "on")
 SANITIZERS = ("address", "undefined", "thread", "device")
 """Values of `BE_SANITIZE`."""
 
+ACTIVE_EVENTS = ("nonzero", "positive")
+"""Values of `BE_ACTIVE`."""
+
 CACHE_LIMIT_MIB = 4096
 """The default of `BE_CACHE_MAX_SIZE_MIB`."""
 
@@ -192,6 +195,7 @@ RUNTIME = {
     "remote_cache_timeout_s": Setting(("BE_REMOTE_CACHE_TIMEOUT",), _parse_seconds),
     "remote_cache_public_key": Setting(("BE_REMOTE_CACHE_PUBLIC_KEY",), _take_text),
     "remote_cache_private_key": Setting(("BE_REMOTE_CACHE_PRIVATE_KEY",), _parse_path),
+    "active": Setting(("BE_ACTIVE",), _one_of(ACTIVE_EVENTS)),
     "debug": Setting(("BE_DEBUG",), _parse_checks),
     "autotune": Setting(("BE_AUTOTUNE",), _one_of(AUTOTUNE_MODES)),
     "sanitize": Setting(("BE_SANITIZE",), _parse_sanitizers),

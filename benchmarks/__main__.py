@@ -16,7 +16,7 @@ from be_runtime import BeRuntimeError
 
 from . import plot
 from .bench import Bench, prepare
-from .figure import Outcome, Unavailable
+from .figure import LeftOut, Outcome, Unavailable
 from .machine import git_commit, machine_facts
 from .report import as_json, compact, table
 from .rows import load_row, row_names
@@ -102,8 +102,11 @@ def measure_row(name: str, bench: Bench, save: Callable[[Outcome], None]) -> Out
     start = time.perf_counter()
     outcome = Outcome(row=name)
     try:
-        for figure in load_row(name).measure(bench):
-            outcome = replace(outcome, figures=(*outcome.figures, figure))
+        for found in load_row(name).measure(bench):
+            if isinstance(found, LeftOut):
+                outcome = replace(outcome, parts=(*outcome.parts, found))
+            else:
+                outcome = replace(outcome, figures=(*outcome.figures, found))
             save(outcome)
     except Unavailable as reason:
         outcome = replace(outcome, skipped=str(reason))

@@ -79,22 +79,38 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A part of a row that was not measured: its name, and the reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A module of `benchmarks.rows` defines one as ``ROW``.
 
     Parameters
     ----------
     measure : callable
-        Takes the bench, gives the figures; raises `Unavailable` where the machine lacks something.
+        Takes the bench, gives the figures and what it left out; raises `Unavailable` where the machine lacks
+        something.
     """
 
-    measure: Callable[[Bench], Iterable[Figure]]
+    measure: Callable[[Bench], Iterable[Figure | LeftOut]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a row: its figures, or why there are none."""
+    """What became of a row: its figures, or why there are none, and the parts of it that were left out."""
 
     row: str
     figures: tuple[Figure, ...] = ()
     skipped: str = ""
+    parts: tuple[LeftOut, ...] = ()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The reasons by what was left out."""
+        whole = {self.row: self.skipped} if self.skipped else {}
+        return whole | {f"{self.row}, {part.name}": part.reason for part in self.parts}

@@ -14,6 +14,10 @@ from .toolkit import nvcc_path
 
 VARIABLE = "BE_BENCH_PEERS"
 OWN = HERE.parent / ".bench-peers" / "bin" / "python"
+CACHES = (
+    *("BRAINEVENT_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "FLASHINFER_WORKSPACE_BASE"),
+    *("WARP_CACHE_PATH", "CUPY_CACHE_DIR"),
+)
 NEEDED = ("jax", "packaging", "rich")
 """What this checkout itself runs with, apart from ninja, which may be a program on PATH."""
 
@@ -41,7 +45,7 @@ class PeerPython:
 
     def run(self, bench: Bench, script: str, *arguments: str, cache: Path, **variables: str) -> Any:
         """Run a child's script there; every peer keeps in the one cache folder what it compiles."""
-        caches = dict.fromkeys(("BRAINEVENT_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_EXTENSIONS_DIR"), str(cache))
+        caches = dict.fromkeys(CACHES, str(cache))
         chosen = {**self.variables, **caches, **variables}
         return bench.child(script, *arguments, cache=cache, python=self.python, **chosen)
 

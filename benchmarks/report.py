@@ -60,7 +60,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     rule = tuple("-" * width for width in widths)
     shown = [_aligned(line, widths) for line in (lines[0], rule, *lines[1:])]
-    shown += [f"{outcome.row}: left out, {outcome.skipped}" for outcome in outcomes if outcome.skipped]
+    shown += [f"{what}: left out, {reason}" for outcome in outcomes for what, reason in outcome.left_out.items()]
     return "\n".join(shown)
 
 
@@ -83,12 +83,14 @@ def as_json(outcomes: Sequence[Outcome], *, machine: Mapping[str, Any], run: Map
         "run": dict(run),
         "machine": dict(machine),
         "figures": [_figure_json(outcome.row, figure) for outcome in outcomes for figure in outcome.figures],
-        "left_out": {outcome.row: outcome.skipped for outcome in outcomes if outcome.skipped},
+        "left_out": {what: reason for outcome in outcomes for what, reason in outcome.left_out.items()},
     }
 
 
-def compact(found: Mapping[str, Any], rows: str) -> str:
-    """Write JSON with one line for each field, and one for each of some rows; numbers have six digits.
+def compact(found: Mapping[str, Any], *tables: str) -> str:
+    """Write JSON with one line for each field, and one for each row of the tables; numbers have six digits.
+
+    A table is a list, or an object whose rows have names.
 
     Examples
     --------
@@ -103,8 +105,13 @@ def compact(found: Mapping[str, Any], rows: str) -> str:
     """
     fields = []
     for name, value in rounded(found).items():
-        each = ",\n".join(map(json.dumps, value)) if name == rows else ""
-        fields.append(f"{json.dumps(name)}: " + (f"[\n{each}\n]" if name == rows else json.dumps(value)))
+        text = json.dumps(value)
+        if name in tables:
+            named = [f"{json.dumps(row)}: " for row in value] if isinstance(value, dict) else [""] * len(value)
+            rows = value.values() if isinstance(value, dict) else value
+            each = ",\n".join(f"{start}{json.dumps(row)}" for start, row in zip(named, rows, strict=True))
+            text = f"{text[0]}\n{each}\n{text[-1]}"
+        fields.append(f"{json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 

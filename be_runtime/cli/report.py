@@ -66,7 +66,8 @@ def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:
 def _request(path: Path, language: Language, units: tuple[Unit, ...], archs: str | None) -> BuildRequest:
     name = default_name(path.resolve(), None)
     if language == "cuda":
-        request = cuda_request(name, units, None, compute_capability=archs)
+        active = process.PROCESS.settings().active
+        request = cuda_request(name, units, None, compute_capability=archs, active=active)
     else:
         request = cpp_request(name, units, None)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.compile.execute import find_objcopy
-from be_runtime.compile.flags import line_flags, native_flags
+from be_runtime.compile.flags import active_flags, line_flags, native_flags
 from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, UnitBuild, UnitFiles
 from be_runtime.errors import ArgumentError
 from be_runtime.own_files import INCLUDE_DIR
@@ -221,7 +221,8 @@ class ClangCompiler(NamedTuple):
             argv += FAST_MATH
         host = [part for flag in (*native_flags(options), *line_flags(options)) for part in (_HOST, flag)]
         lines = LINES if options.line_info else ()
-        return (*argv, "-fPIC", "-fvisibility=hidden", *host, *lines, "-include", str(_BUILTINS), *includes, *flags)
+        ours = (*host, *lines, *active_flags(options), "-include", str(_BUILTINS))
+        return (*argv, "-fPIC", "-fvisibility=hidden", *ours, *includes, *flags)
 
     def device_link(self, _options: CompileOptions, /) -> None:
         """Return None: an author's flag that asks for relocatable device code is an error."""

@@ -182,6 +182,17 @@ def native_flags(options: CompileOptions) -> tuple[str, ...]:
     return ("-march=native", f"-DBE_INTERNAL_CPU=0x{options.native}") if options.native else ()
 
 
+def active_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the macro for ``cuda_common.h`` if values above 0 alone are events.
+
+    Examples
+    --------
+    >>> active_flags(CompileOptions(active="positive"))
+    ('-DBE_ACTIVE_POSITIVE',)
+    """
+    return ("-DBE_ACTIVE_POSITIVE",) if options.active == "positive" else ()
+
+
 def line_flags(options: CompileOptions) -> tuple[str, ...]:
     """Return the flag that gives debuggers and profilers the lines of host code.
 

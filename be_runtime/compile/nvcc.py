@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.compile.flags import STANDARD, has_flag, line_flags, native_flags
+from be_runtime.compile.flags import STANDARD, active_flags, has_flag, line_flags, native_flags
 from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles, files_named
 from be_runtime.request.options import ARCH_FLAGS, CompileOptions
 from be_runtime.store.cache import BuildOutput
@@ -92,7 +92,7 @@ class NvccCompiler(NamedTuple):
             argv.append("-lineinfo")
         host = ("-fPIC", "-fvisibility=hidden", *native_flags(options), *line_flags(options))
         argv += ["-Xcompiler", ",".join(host)]
-        return (*argv, *includes, *flags)
+        return (*argv, *active_flags(options), *includes, *flags)
 
     def _lto_flags(self, flags: Sequence[str]) -> list[str]:
         """Return the flags in place of ``-dlto``, which nvcc refuses with named architectures: the link compiles."""

@@ -70,12 +70,18 @@ BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 
 // ---- Is there an event? ---------------------------------------------------------------------------------------------
 //
-// A bool or integer is active when it is not 0, a floating value when it is greater than 0. NaN is not active.
+// A value is active when it is not 0; negative values and NaN are active. With BE_ACTIVE_POSITIVE, which the load option
+// `active="positive"` defines, a floating value is active when it is greater than 0, and NaN is not active.
 
 template <class T>
 __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); }
+#ifdef BE_ACTIVE_POSITIVE
 #define BE_INTERNAL_IS_ACTIVE(name, type, widen) \
   __device__ __forceinline__ bool name(type value) { return widen(value) > 0; }
+#else
+#define BE_INTERNAL_IS_ACTIVE(name, type, widen) \
+  __device__ __forceinline__ bool name(type value) { return widen(value) != 0; }
+#endif
 #define BE_INTERNAL_ARE_ACTIVE(suffix, SUFFIX, type, accumulator, widen, narrow) \
   BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_##SUFFIX, type, widen)                         \
   BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_FLOAT, type, widen)                            \

@@ -300,7 +300,8 @@ def describe_module(name: str, record: index.ModuleRecord, artifact: Artifact) -
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
     """Register the functions of a module under the names that its load asks for; see `register_module`."""
     if options.auto_register:
-        register_module(module, options.target_prefix, registry, _other_prefix(request))
+        hints = ("replace=True does not change this",) if options.replace else ()
+        register_module(module, options.target_prefix, registry, (*hints, *_other_prefix(request)))
 
 
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:

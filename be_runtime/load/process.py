@@ -19,7 +19,7 @@ from be_runtime.load.obtain import say
 from be_runtime.load.registry import Registry, Session
 from be_runtime.request.arguments import Reread
 from be_runtime.request.build_tools import wanted_archs
-from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers, note
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers, note, with_active
 from be_runtime.settings import Settings
 from be_runtime.store.cache import Cache
 from be_runtime.store.folder import own_folder, usable_cache_dir
@@ -152,7 +152,7 @@ class Process:
     def _load(
         self, request: BuildRequest, options: LoadOptions, settings: Settings, reread: Reread | None
     ) -> CompiledModule:
-        request = for_sanitizers(request, settings.sanitize)
+        request = with_active(for_sanitizers(request, settings.sanitize), settings.active)
         if options.debug is not None:
             options = options._replace(mode=self.guards().always(options.debug))
         if self.follow is not None and reread is not None and settings.jit != "never":

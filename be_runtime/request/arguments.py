@@ -17,6 +17,7 @@ from be_runtime.request.options import (
     LoadOptions,
     Unit,
     arch_flags,
+    check_active,
     check_arch_list,
     check_bool,
     check_flags,
@@ -54,6 +55,7 @@ class _CommonOptions(TypedDict, total=False):
     ninja_workers: int | None
     optimization_level: int
     use_fast_math: bool
+    replace: bool
     native: bool
     line_info: bool
     debug: bool | str | Sequence[str]
@@ -71,6 +73,7 @@ class CudaOptions(_CommonOptions, total=False):
     extra_cuda_cflags: Sequence[str] | None
     compute_capability: str | Sequence[str] | None
     allow_cuda_graph: bool
+    active: str | None
 
 
 def _check_native(value: object, argument: str) -> str:
@@ -94,10 +97,12 @@ CHECKS: dict[str, tuple[str, Callable[[Any, str], object]]] = {
     "build_directory": ("build_directory", check_optional_path),
     "verbose": ("verbose", check_bool),
     "force_rebuild": ("force_rebuild", check_bool),
+    "replace": ("replace", check_bool),
     "auto_register": ("auto_register", check_bool),
     "target_prefix": ("target_prefix", check_name),
     "ninja_workers": ("jobs", check_jobs),
     "allow_cuda_graph": ("allow_cuda_graph", check_bool),
+    "active": ("active", check_active),
     "debug": ("debug", _check_debug),
 }
 """For each keyword argument, its field of `CompileOptions`, `BuildRequest` or `LoadOptions`, and the check that makes

@@ -17,6 +17,7 @@ from be_runtime.signature import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ArchError
 from be_toolchain.named import NamedTuple
+from be_toolchain.settings import ACTIVE_EVENTS
 
 Language = Literal["cuda", "cpp"]
 
@@ -92,6 +93,9 @@ class CompileOptions(NamedTuple):
         True if the library has the lines of its source, for debuggers and profilers.
     sanitize : tuple of str
         Sanitizers of the host compiler, such as ``address``.
+    active : str
+        Values that ``IS_ACTIVE_*`` takes for events, ``nonzero`` or ``positive``; empty means the setting of the
+        process.
     """
 
     optimization_level: int = 3
@@ -103,17 +107,18 @@ class CompileOptions(NamedTuple):
     checked: bool = False
     line_info: bool = False
     sanitize: tuple[str, ...] = ()
+    active: str = ""
 
     def key_items(self) -> tuple[tuple[str, object], ...]:
-        """Return the fields of a module's key; a field for finding faults is in the key only if it is set.
+        """Return the fields of a module's key; a field that few builds set is in the key only if it is set.
 
         Examples
         --------
         >>> dict(CompileOptions(checked=True).key_items())["checked"]
         True
         """
-        for_faults = ("checked", "line_info", "sanitize")
-        return tuple((name, value) for name, value in self._asdict().items() if value or name not in for_faults)
+        unset = {"checked": (False,), "line_info": (False,), "sanitize": ((),), "active": ("", "nonzero")}
+        return tuple((name, value) for name, value in self._asdict().items() if value not in unset.get(name, ()))
 
 
 class LoadOptions(NamedTuple):
@@ -124,6 +129,8 @@ class LoadOptions(NamedTuple):
     build_directory : Path or None
         Folder for the module's entries instead of the cache.
     verbose, force_rebuild, auto_register : bool
+    replace : bool
+        True if the caller expects that a live name gets new code; the error for such a name has a hint about it.
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
@@ -140,6 +147,7 @@ class LoadOptions(NamedTuple):
     build_directory: Path | None = None
     verbose: bool = False
     force_rebuild: bool = False
+    replace: bool = False
     auto_register: bool = True
     jobs: int | None = None
     allow_cuda_graph: bool = True
@@ -184,6 +192,20 @@ def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
         return request
     hosts = tuple(name for name in names if name != "device") if request.language == "cpp" else ()
     return request._replace(compile=request.compile._replace(sanitize=hosts, line_info=True))
+
+
+def with_active(request: BuildRequest, setting: str) -> BuildRequest:
+    """Return a CUDA request with the setting of the process, unless its author chose the values that are events.
+
+    Examples
+    --------
+    >>> request = BuildRequest("k", "cuda", (), None, CompileOptions())
+    >>> with_active(request, "positive").compile.active
+    'positive'
+    """
+    if request.language == "cpp" or request.compile.active:
+        return request
+    return request._replace(compile=request.compile._replace(active=setting))
 
 
 def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
@@ -281,6 +303,15 @@ def check_bool(value: object, argument: str) -> bool:
     """Check that a value is True or False; another value that Python takes for true is an error."""
     if not isinstance(value, bool):
         raise ArgumentError(f"{argument} must be True or False, not {value!r}")
+    return value
+
+
+def check_active(value: object, argument: str = "active") -> str:
+    """Check the values that are events; None becomes empty."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or value not in ACTIVE_EVENTS:
+        raise ArgumentError(f"{argument} must be {' or '.join(map(repr, ACTIVE_EVENTS))}, not {value!r}")
     return value
 
 

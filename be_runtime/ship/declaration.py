@@ -19,7 +19,7 @@ FILE = "kernels.toml"
 _BOTH = frozenset({"extra_include_paths", "extra_ldflags", "optimization_level", "use_fast_math"})
 _OPTIONS: dict[Language, frozenset[str]] = {
     "cpp": _BOTH | {"extra_cflags"},
-    "cuda": _BOTH | {"extra_cuda_cflags", "allow_cuda_graph", "compute_capability"},
+    "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability"},
 }
 _LONGEST_NAME, _LONGEST_PATH = 255, 2048
 """Bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""

@@ -170,13 +170,13 @@ class _Kernels:
 
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
-        package, settings = self.package, PROCESS.settings()
+        package = self.package
         artifact = self._store.get(name)
         if artifact is not None:
             with reading(artifact.where):
                 return self._open(name, artifact)
-        reason = self._store.explain(name)
-        if settings.jit == "never":
+        reason, jit = self._store.explain(name), PROCESS.settings().jit
+        if jit == "never":
             raise LoadError(
                 f"{package.name}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
                 hints=(
@@ -187,7 +187,7 @@ class _Kernels:
         try:
             return self._compile(name)
         except (ToolchainError, LoadError) as error:
-            if settings.jit != "always":
+            if jit != "always":
                 error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
             raise
 
@@ -341,6 +341,8 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     refuse_links_out(f"modules.{declared.name}", root, sources, folders)
     units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
+    if declared.language == "cuda":
+        options.setdefault("active", "nonzero")  # BE_ACTIVE does not change what a package computes
     name = f"{package}.{declared.name}"
     request = make(name, units, declared.functions, **options)
     return request, load_options(name, allow_cuda_graph=allow_cuda_graph)

@@ -174,7 +174,7 @@ class PackageStore:
         """Return the reason that an artifact's code for a module or a kernel can't be used here; empty if it can."""
         table = artifact.table
         with reading(artifact.where):
-            row = {**table.functions, **table.modules}.get(name)
+            row = table.modules.get(name) or table.functions.get(name)
             if row is None:
                 return "it was not built"
             changed = changed_source(self.package.root, row["sources"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..report import compact
 from . import FOLDER, NOTEBOOKS, PAGES, page_path
 from .measure import measure
 from .notebook import to_notebook
@@ -25,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> bool:
-    def save(found: object) -> None:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    def save(found: Mapping[str, object]) -> None:
+        options.out.write_text(compact(found, "pages"), encoding="utf-8")
 
     found = measure(options.pages or PAGES, options.parameters, options.commit, save)
     return len(found["pages"]) < len(options.pages or PAGES)

@@ -25,7 +25,7 @@ class Job:
     ----------
     name : str
         Of the module.
-    language : {"cpp", "cuda"}
+    language : {"cpp", "cuda", "nvrtc"}
     source : str
         The file to load.
     archs : str

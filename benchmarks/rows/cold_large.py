@@ -6,7 +6,7 @@ from pathlib import Path
 
 from be_runtime.own_files import INCLUDE_DIR
 
-from ..bench import Bench
+from ..bench import KERNELS, Bench
 from ..cold import ColdJob, Load, measure_cold
 from ..figure import Figure, Row
 from ..toolkit import archs_to_name, nvcc_command, nvcc_path
@@ -19,11 +19,11 @@ def measure(bench: Bench) -> tuple[Figure, ...]:
     nvcc_path(bench)
 
     def command(source: Path, library: Path) -> tuple[str, ...]:
-        return nvcc_command(bench, source, library, f"-I{INCLUDE_DIR}")
+        return nvcc_command(bench, source, library, f"-I{INCLUDE_DIR}", f"-I{KERNELS}")
 
     job = ColdJob(
         load=Load(function="load_cuda_file", file="large.cu", archs=archs_to_name(bench)),
-        bare="large.cu",
+        bare="large_bare.cu",
         command=command,
         label="cold load_cuda_file, 500 lines",
         baseline="bare nvcc -O3 -shared",

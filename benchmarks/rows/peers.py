@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..bench import HERE, KERNELS, Bench, interleave
 from ..cold import copy_cache, known_cache
-from ..figure import Figure, Row
+from ..figure import Figure, LeftOut, Row
 from ..generated import SUFFIXES
 from ..peer_python import PeerPython, find_peers
 from ..peers.child import Job
@@ -21,7 +21,8 @@ from ..toolkit import archs_to_name, nvcc_command
 ROUNDS = 5
 SOURCES = HERE / "peers"
 MESSAGE_LINES = 8
-SHOWN = {"cpp": "C++", "cuda": "CUDA"}
+SHOWN = {"cpp": "C++", "cuda": "CUDA", "nvrtc": "CUDA by NVRTC"}
+ENDINGS = {**SUFFIXES, "nvrtc": "_raw.cu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +39,24 @@ class Peer:
         Without its ending.
     packages : tuple of str
         What has to be installed; the first one's version is shown.
+    languages : tuple of str
+        What it loads.
     is_called : bool
-        Whether JAX can call it.
+        Whether JAX calls it by the name of a target.
+    needs_gpu : bool
+        Whether it loads nothing where no GPU is.
     """
 
     name: str
     script: str
     source: Path
     packages: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ("cpp", "cuda")
     is_called: bool = True
+    needs_gpu: bool = False
 
 
-OURS = Peer(name="ours", script="peer_ours.py", source=KERNELS / "vector_add")
+OURS = Peer(name="ours", script="peer_ours.py", source=KERNELS / "vector_add", languages=tuple(SHOWN))
 PEERS = (
     Peer(name="brainevent", script="peer_brainevent.py", source=KERNELS / "vector_add", packages=("brainevent",)),
     Peer(
@@ -60,6 +67,50 @@ PEERS = (
     ),
     Peer(name="torch", script="peer_torch.py", source=SOURCES / "torch", packages=("torch",), is_called=False),
     Peer(name="handler on ffi.h", script="peer_handwritten.py", source=KERNELS / "handler_ffi_h"),
+    Peer(
+        name="FlashInfer",
+        script="peer_flashinfer.py",
+        source=SOURCES / "flashinfer",
+        packages=("flashinfer-python", "jax-tvm-ffi"),
+        languages=("cuda",),
+        needs_gpu=True,
+    ),
+    Peer(
+        name="Warp",
+        script="peer_warp.py",
+        source=KERNELS / "vector_add",
+        packages=("warp-lang",),
+        languages=("cuda",),
+        is_called=False,
+        needs_gpu=True,
+    ),
+    Peer(
+        name="CuTe DSL",
+        script="peer_cute.py",
+        source=KERNELS / "vector_add",
+        packages=("nvidia-cutlass-dsl",),
+        languages=("cuda",),
+        is_called=False,
+        needs_gpu=True,
+    ),
+    Peer(
+        name="torch's _compile_kernel",
+        script="peer_torch_nvrtc.py",
+        source=KERNELS / "vector_add",
+        packages=("torch",),
+        languages=("nvrtc",),
+        is_called=False,
+        needs_gpu=True,
+    ),
+    Peer(
+        name="CuPy's RawKernel",
+        script="peer_cupy.py",
+        source=KERNELS / "vector_add",
+        packages=("cupy-cuda13x",),
+        languages=("nvrtc",),
+        is_called=False,
+        needs_gpu=True,
+    ),
 )
 BARE = "bare compiler"
 
@@ -75,13 +126,13 @@ class Contest:
     @property
     def with_calls(self) -> bool:
         """Whether there is a device to call on."""
-        return self.language == "cpp" or self.bench.device is not None
+        return self.language == "cpp" or (self.language == "cuda" and self.bench.device is not None)
 
     def load(self, peer: Peer, cache: Path, *, calls: bool = False) -> dict[str, float]:
         """The seconds of a load in a new process, and of a call where that is asked for."""
         path = self.bench.folder("job") / "job.json"
         path.write_text(json.dumps(dataclasses.asdict(self._job(peer, cache, calls=calls))), encoding="utf-8")
-        platforms = {} if self.language == "cuda" and self.bench.device is not None else {"JAX_PLATFORMS": "cpu"}
+        platforms = {} if self.language != "cpp" and self.bench.device is not None else {"JAX_PLATFORMS": "cpu"}
         told: dict[str, float] = self.peers.run(self.bench, peer.script, str(path), cache=cache, **platforms)
         return told
 
@@ -91,7 +142,7 @@ class Contest:
         return self.bench.timed(self._command(KERNELS / f"bare{SUFFIXES[self.language]}", library))
 
     def _job(self, peer: Peer, cache: Path, *, calls: bool) -> Job:
-        source = peer.source.with_name(peer.source.name + SUFFIXES[self.language])
+        source = peer.source.with_name(peer.source.name + ENDINGS[self.language])
         library = cache / "handler.so"
         on_gpu = self.language == "cuda"
         timing = {
@@ -117,15 +168,23 @@ class Contest:
         return (str(self.bench.cxx.path), *flags, str(source), "-o", str(library))
 
 
-def measure(bench: Bench) -> Iterator[Figure]:
-    """C++, and CUDA where there is a toolkit; calls of CUDA where there is a GPU."""
+def measure(bench: Bench) -> Iterator[Figure | LeftOut]:
+    """C++, CUDA where there is a toolkit, and NVRTC where there is a GPU; calls of CUDA where there is a GPU."""
     peers = find_peers(bench, [package for peer in PEERS for package in peer.packages])
-    found = [peer for peer in PEERS if all(peers.versions[package] for package in peer.packages)]
-    _say(f"{peer.name} is not installed" for peer in PEERS if peer not in found)
-    shown = {peer: _with_version(peer, peers) for peer in found}
-    languages = ("cpp", "cuda") if bench.cuda is not None and bench.cuda.nvcc is not None else ("cpp",)
-    for language in languages:
-        yield from _measure_language(Contest(bench=bench, language=language, peers=peers), shown)
+    shown: dict[Peer, str] = {}
+    for peer in PEERS:
+        lacking = [package for package in peer.packages if peers.versions[package] is None]
+        if lacking:
+            yield LeftOut(name=peer.name, reason=f"{' and '.join(lacking)} not installed")
+        elif peer.needs_gpu and bench.device is None:
+            yield LeftOut(name=_with_version(peer, peers), reason="no GPU")
+        else:
+            shown[peer] = _with_version(peer, peers)
+    has_nvcc = bench.cuda is not None and bench.cuda.nvcc is not None
+    is_there = {"cpp": True, "cuda": has_nvcc, "nvrtc": has_nvcc and bench.device is not None}
+    for language in (language for language, there in is_there.items() if there):
+        names = {peer: name for peer, name in shown.items() if language in peer.languages}
+        yield from _measure_language(Contest(bench=bench, language=language, peers=peers), names)
 
 
 def _with_version(peer: Peer, peers: PeerPython) -> str:
@@ -133,17 +192,25 @@ def _with_version(peer: Peer, peers: PeerPython) -> str:
     return f"{peer.name} {peers.versions[peer.packages[0]]}" if peer.packages else peer.name
 
 
-def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> tuple[Figure, ...]:
+def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> Iterator[Figure | LeftOut]:
     """Every contestant's cold build, then its cached load and calls, in turn."""
-    bench = contest.bench
+    bench, shown = contest.bench, SHOWN[contest.language]
     known = known_cache(bench, partial(contest.load, OURS))
-    working = [OURS, *(peer for peer in names if _works(contest, peer))]
+    working = [OURS]
+    for peer, name in names.items():
+        problem = _problem(contest, peer)
+        if problem:
+            yield LeftOut(name=f"{name}, {shown}", reason=problem)
+        else:
+            working.append(peer)
     by_name = {peer.name: peer for peer in working}
-    cold: dict[str, list[float]] = {name: [] for name in (*by_name, BARE)}
+    bare = () if contest.language == "nvrtc" else (BARE,)
+    cold: dict[str, list[float]] = {name: [] for name in (*by_name, *bare)}
     cached: dict[str, list[float]] = {name: [] for name in by_name}
     calls: dict[str, list[float]] = {name: [] for name, peer in by_name.items() if peer.is_called}
-    contest.compile_bare()
-    for name in interleave((*by_name, BARE), bench.rounds(ROUNDS)):
+    if bare:
+        contest.compile_bare()
+    for name in interleave(tuple(cold), bench.rounds(ROUNDS)):
         if name == BARE:
             cold[name].append(contest.compile_bare())
             continue
@@ -154,23 +221,20 @@ def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> tuple[Figu
         if "call" in again:
             calls[name].append(again["call"])
     baselines = {peer.name: names[peer] for peer in working if peer is not OURS}
-    shown = SHOWN[contest.language]
-    return (
-        *_figures(f"cold build, {shown}", cold, {**baselines, BARE: BARE}),
-        *_figures(f"cached load in a new process, {shown}", cached, baselines),
-        *_figures(f"call in a jitted program, {shown}", calls, baselines),
-    )
+    yield from _figures(f"cold build, {shown}", cold, {**baselines, BARE: BARE})
+    yield from _figures(f"cached load in a new process, {shown}", cached, baselines)
+    yield from _figures(f"call in a jitted program, {shown}", calls, baselines)
 
 
-def _works(contest: Contest, peer: Peer) -> bool:
-    """Whether a peer loads its source here, with a message where it does not; this also warms the file cache."""
+def _problem(contest: Contest, peer: Peer) -> str:
+    """Why a peer does not load its source here; empty where it does. This also warms the file cache."""
     try:
         contest.load(peer, contest.bench.folder("cache"))
     except RuntimeError as error:
         said = str(error).strip().splitlines()[-MESSAGE_LINES:]
-        _say((f"{peer.name} does not load {SHOWN[contest.language]} here; the end of its message:", *said))
-        return False
-    return True
+        print(*(f"peers: {line}" for line in said), sep="\n", file=sys.stderr, flush=True)
+        return f"it does not load here: {said[-1]:.200}"
+    return ""
 
 
 def _figures(label: str, samples: dict[str, list[float]], baselines: dict[str, str]) -> list[Figure]:
@@ -180,11 +244,6 @@ def _figures(label: str, samples: dict[str, list[float]], baselines: dict[str, s
         for name, shown in baselines.items()
         if samples.get(name)
     ]
-
-
-def _say(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(f"peers: {line}", file=sys.stderr, flush=True)
 
 
 ROW = Row(measure=measure)

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The dispatch macros, and the definitions of every element type they name.
+/// All of `brainevent/common.h`, and the definitions of every element type that its dispatch macros name.
 
-#include "brainevent/dispatch_macros.h"
+#include "brainevent/common.h"
 #include "brainevent/dtypes.h"

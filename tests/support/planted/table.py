@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import compact
+
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "planted.json"
 PAGE = ROOT / "docs" / "debugging.md"
@@ -89,7 +91,7 @@ def main(files: list[str]) -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for file in files:
         results |= json.loads(Path(file).read_text())
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    RESULTS.write_text(compact(results, *results))
     page = PAGE.read_text()
     begin = page.index(HEAD.splitlines()[0])
     end = page.index("\n\n", begin) + 1

@@ -67,6 +67,13 @@ def test_each_header_compiles_by_itself(standard: str, tmp_path: Path):
     run(real_compiler(), f"-std={standard}", "-fsyntax-only", *STRICT, "-I", INCLUDE_DIR, *tmp_path.glob("*.cc"))
 
 
+def test_dispatch_brings_all_of_common(tmp_path: Path):
+    source = tmp_path / "dispatch.cc"
+    body = "{ BE_CHECK(x.ndim() == 1); BE_DISPATCH_ALL(x.dtype(), T, { x.data_ptr<T>(); }); }"
+    source.write_text(f'#include "brainevent/dispatch.h"\nvoid f(const BE::Tensor& x) {body}\n')
+    run(real_compiler(), "-std=c++17", "-fsyntax-only", *STRICT, "-I", INCLUDE_DIR, source)
+
+
 def test_a_type_without_a_way_to_print_it_is_named_with_advice(tmp_path: Path):
     source = tmp_path / "unprintable.cc"
     source.write_text('#include "brainevent/common.h"\nstruct Opaque {};\nvoid f() { BE_CHECK(false) << Opaque(); }\n')

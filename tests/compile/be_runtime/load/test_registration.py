@@ -37,7 +37,7 @@ def test_the_targets_of_a_module():
 
 def test_the_same_content_again_does_nothing_and_other_content_is_an_error():
     first = be_runtime.load_cpp_inline("reg_changed", source(f=1))
-    for options in ({}, {"force_rebuild": True}, {"verbose": True}):
+    for options in ({}, {"force_rebuild": True}, {"verbose": True}, {"replace": True}):
         again = be_runtime.load_cpp_inline("reg_changed", source(f=1), **options)  # type: ignore[arg-type]
         assert again.content_hash == first.content_hash
     assert targets("reg_changed") == ["reg_changed.f"]
@@ -45,6 +45,9 @@ def test_the_same_content_again_does_nothing_and_other_content_is_an_error():
         be_runtime.load_cpp_inline("reg_changed", source(f=2))
     assert any("another name" in hint and "target_prefix" in hint for hint in caught.value.hints)
     assert any("auto_register=False" in hint for hint in caught.value.hints)
+    with pytest.raises(be_runtime.KernelRegistrationError, match=r"reg_changed\.f") as caught:
+        be_runtime.load_cpp_inline("reg_changed", source(f=2), replace=True)
+    assert "replace=True does not change this" in caught.value.hints
     assert value("reg_changed.f") == 1, "the first stays"
     with pytest.raises(RegistrationError):
         be_runtime.load_cpp_inline("reg_changed", source(f=1), optimization_level=0)
@@ -95,7 +98,7 @@ def test_by_hand(module: CompiledModule):
         be_runtime.register_ffi_target("reg_by_us", module.get_handler("f"), content=module.content_hash)
     for handler, content in ((module.get_handler("g"), None), (module.get_handler("f"), "other")):
         with pytest.raises(RegistrationError, match="reg_by_us"):
-            be_runtime.register_ffi_target("reg_by_us", handler, content=content)
+            be_runtime.register_ffi_target("reg_by_us", handler, content=content, replace=True)
     assert value("reg_by_us") == 7
 
 

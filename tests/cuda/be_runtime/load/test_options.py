@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,33 @@ def test_flags_reach_their_compiler_as_one_argument_each(tmp_path: Path):
     function.restype = ctypes.c_char_p
     assert function().decode() == said
     assert images(module) == {("elf", 80)}
+
+
+EVENTS = """
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+#include "cuda_common.h"
+__global__ void k(const float* x, float* y) { y[threadIdx.x] = IS_ACTIVE_F32(x[threadIdx.x]) ? 2.0f : 3.0f; }
+// @BE events
+void events(const BE::Tensor x, BE::Tensor y, int64_t stream) {
+  k<<<1, x.numel(), 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), y.data_ptr<float>());
+}
+"""
+
+
+COMPARED = {b"neu": "nonzero", b"eq": "nonzero", b"gt": "positive", b"leu": "positive"}
+"""What PTX's comparisons of a value and 0 mean, or the opposite comparisons; NaN is not ``eq``, but ``leu``."""
+
+
+def test_values_that_are_events(monkeypatch: pytest.MonkeyPatch):
+    def load(active: str | None = None) -> Path:
+        return inline("events", EVENTS, UNCOMPRESSED, active=active).path
+
+    usual, positive = load(), load("positive")
+    compared = [re.findall(rb"setp\.(\w+)\.f32", path.read_bytes()) for path in (usual, positive)]
+    assert [COMPARED[word] for (word,) in compared] == ["nonzero", "positive"]
+    monkeypatch.setenv("BE_ACTIVE", "positive")
+    assert (load(), load("nonzero")) == (positive, usual)
 
 
 @pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", in_full("NVCC_PREPEND_FLAGS")])

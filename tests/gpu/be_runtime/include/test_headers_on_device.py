@@ -24,14 +24,17 @@ FOLDERS = (
 )
 
 
-@pytest.mark.parametrize("name", ["tensor", "cuda_common", "device_check", "dispatch", "errors"])
+@pytest.mark.parametrize(
+    "name", ["tensor", "cuda_common", "cuda_common -DBE_ACTIVE_POSITIVE", "device_check", "dispatch", "errors"]
+)
 def test_program(name: str, tmp_path: Path):
+    name, *flags = name.split()
     program = tmp_path / name
     nvcc = requirements.nvcc()
     assert nvcc is not None
     includes = [f"-I{folder}" for folder in FOLDERS]
     source = PROGRAMS / f"{name}.cu"
-    command = (nvcc, "-std=c++17", "-O3", "-arch=native", *includes, str(source), "-o", str(program))
+    command = (nvcc, "-std=c++17", "-O3", "-arch=native", *flags, *includes, str(source), "-o", str(program))
     for step in (command, (str(program),)):
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -59,6 +59,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"use_fast_math": True},
     {"native": "a1"},
     {"line_info": True},
+    {"active": "positive"},
     {"sanitize": ("thread",)},
     {"sanitize": ("address", "undefined")},
     {"cflags": ("-std=c++20", "-O2", "-gencode=arch=compute_80,code=[sm_80,compute_80]"), "use_fast_math": True},

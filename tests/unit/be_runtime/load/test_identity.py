@@ -42,6 +42,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "checked": True,
     "line_info": True,
     "sanitize": ("address",),
+    "active": "positive",
 }
 OTHER_REQUESTS = (
     *(REQUEST._replace(compile=CompileOptions(**{name: value})) for name, value in OTHER_OPTIONS.items()),

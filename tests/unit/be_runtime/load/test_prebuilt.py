@@ -119,6 +119,7 @@ def test_code_for_one_cpu_is_not_exported(fill: Fill):
     ("changed", "label"),
     [
         (REQUEST._replace(compile=options.CompileOptions(use_fast_math=True)), "use_fast_math"),
+        (REQUEST._replace(compile=options.CompileOptions(active="positive")), "active"),
         (REQUEST._replace(functions=["g"]), "functions"),
         (REQUEST._replace(language="cpp"), "language"),
     ],

@@ -56,6 +56,7 @@ BAD: list[tuple[Callable[[Any], object], Any, str]] = [
     *((options.check_optimization_level, level, LEVEL) for level in (-1, 4, True, False, "3", 3.0, None)),
     *((options.check_jobs, count, "ninja_workers") for count in (0, -3, True, "4", 2.0)),
     *((check_bool, each, "verbose must be True or False") for each in NO_BOOLS),
+    *((options.check_active, each, "active must be 'nonzero' or 'positive', not") for each in ("> 0", "", True, ["x"])),
     *((check_flags, "-O2", "list of strings"), (check_flags, [1], r"flags\[0\]"), (check_flags, 7, "int")),
     *((check_flags, ["a", "b\0"], r"flags\[1\].*null"), (check_flags, {"a"}, "set")),
     (options.check_name, "void f();\n" * 1000, "the name comes first"),

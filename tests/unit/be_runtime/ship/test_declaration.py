@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError, SourceNotFoundError, SpecError
+from be_runtime.request.options import with_active
 from be_runtime.ship import build, declaration, kernels, package_store, wheel
 from be_runtime.ship import setuptools as hook
 from be_runtime.ship.package import refuse_links_out, request_of
@@ -178,6 +179,13 @@ def test_a_link_out_of_the_package_is_refused_by_name(root: Path, link: str, tar
         with pytest.raises(ArgumentError) as caught:
             request_of("package", root, MODULES[module])
         assert caught.value.message == f"modules.{module}: {link} is a link to {aim}, which is outside the package"
+
+
+@pytest.mark.parametrize(("given", "active"), [({}, "nonzero"), ({"active": "positive"}, "positive")])
+def test_a_package_chooses_its_events_and_the_process_does_not(given: dict[str, str], active: str, tmp_path: Path):
+    (tmp_path / "k.cu").touch()
+    request, _ = request_of("package", tmp_path, declaration.DeclaredModule("k", "cuda", ("k.cu",), None, given))
+    assert with_active(request, "positive").compile.active == active
 
 
 def test_a_kernels_source_is_a_file_of_the_package(root: Path):

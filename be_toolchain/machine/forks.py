@@ -66,7 +66,7 @@ def made_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         def call(*args: P.args, **keywords: P.kwargs) -> T:
             with lock:
-                return kept(*args, **keywords)
+                return kept(*args, **keywords)  # type: ignore[arg-type]  # lru_cache asks for hashable ones
 
         return call
 

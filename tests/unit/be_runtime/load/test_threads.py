@@ -116,7 +116,8 @@ def test_no_checked_mode_is_lost_or_left():
 
 
 def test_a_link_to_a_remote_cache_is_one_and_no_upload_is_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(remote.atexit, "register", Mock())
+    registered = Mock()
+    monkeypatch.setattr("atexit.register", registered)
     source = RemoteSource("memory://threads", "BE_REMOTE_CACHE", "threads")
     key = keys.make_key("module", ("name", "add"))
     links = at_once(lambda _: remote._link(source.url, source.named_by, 1.0))  # noqa: SLF001
@@ -129,10 +130,14 @@ def test_a_link_to_a_remote_cache_is_one_and_no_upload_is_forgotten(monkeypatch:
     assert len(link.uploads) == THREADS
     may_end.set()
     link.finish(60)
-    assert remote.atexit.register.call_count == 1  # type: ignore[attr-defined]
+    assert registered.call_count == 1
 
 
 def test_threads_that_ask_at_once_get_one_object():
-    made = made_once(4)(lambda name: (time.sleep(0.01), [name])[1])
+    @made_once(4)
+    def made(name: str) -> list[str]:
+        time.sleep(0.01)
+        return [name]
+
     found = at_once(lambda number: made("ab"[number % 2]))
     assert [len({id(each) for each in found if each == [name]}) for name in "ab"] == [1, 1]

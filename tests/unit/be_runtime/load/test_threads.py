@@ -118,7 +118,7 @@ def test_no_checked_mode_is_lost_or_left():
 def test_a_link_to_a_remote_cache_is_one_and_no_upload_is_forgotten(monkeypatch: pytest.MonkeyPatch):
     registered = Mock()
     monkeypatch.setattr("atexit.register", registered)
-    source = RemoteSource("memory://threads", "BE_REMOTE_CACHE", "threads")
+    source = RemoteSource("http://localhost:9/threads", "BE_REMOTE_CACHE", "threads")
     key = keys.make_key("module", ("name", "add"))
     links = at_once(lambda _: remote._link(source.url, source.named_by, 1.0))  # noqa: SLF001
     assert len(set(map(id, links))) == 1

@@ -1,4 +1,4 @@
-"""The command line: ``python -m release check | dist | native | feedstock``."""
+"""The command line: ``python -m release check | constraints | dist | native | feedstock``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from release import ROOT
 from release.check import REMAINING, find_problems, read_state
+from release.constraints import write_constraints
 from release.dist import build_twice, source_date_epoch
 from release.feedstock import feedstock_recipe, sha256_of
 from release.native import FOLDER, MACHINES, Compilers, build_native
@@ -25,6 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--tag", default="", help="the tag that is released, such as v1.2.3; without it nothing is strict"
     )
+    commands.add_parser("constraints", help="write constraints/*.txt, and their table in the page of versions")
     dist = commands.add_parser("dist", help="build sdist and wheels, twice, and compare them")
     dist.add_argument("folder", type=Path, help="where they are put")
     dist.add_argument("--pure", action="store_true", help="without the wheels that have compiled files")
@@ -59,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "check":
             return _check(arguments.tag)
-        if arguments.command == "dist":
+        if arguments.command == "constraints":
+            write_constraints()
+        elif arguments.command == "dist":
             _dist(arguments.folder, () if arguments.pure else MACHINES)
         elif arguments.command == "native":
             is_chosen = arguments.cc and arguments.cxx

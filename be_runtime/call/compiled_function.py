@@ -197,7 +197,7 @@ class CompiledFunction:
             made = calls.compiled(self._traced(described, own, converted))
             made = self._programs.setdefault((described, converted), made)
             if len(self._programs) > _MOST_PROGRAMS:
-                self._programs.pop(next(iter(self._programs)))
+                self._programs.pop(next(iter(self._programs.copy()), None), None)  # other threads add and remove
                 self._known.clear()
         if outs is None and not attributes:
             self._plain = made

@@ -280,7 +280,7 @@ def _number(system: System, path: Path) -> int | None:
 
 def stop_running() -> None:
     """Ask the builds of all threads to end, after an interrupt, which only the main thread receives."""
-    for process in tuple(_RUNNING):
+    for process in _RUNNING.copy():  # in one step, as no iteration is without the interpreter's lock
         process.terminate()
 
 

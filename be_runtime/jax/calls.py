@@ -7,7 +7,6 @@ primitives.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from be_runtime.jax.arrays import ArraySpec
 from be_runtime.jax.primitive import KernelCall, kernel_call
 from be_runtime.jax.transforms import is_zero
 from be_runtime.signature.model import Many, Param, Role
+from be_toolchain.machine.forks import made_once
 from be_toolchain.named import NamedTuple
 
 
@@ -59,7 +59,7 @@ def caller() -> str:
     return f"{shown_path(file) if cell is None else ' '.join(cell)}:{line}" + (f" in {function}" if function else "")
 
 
-_new_context = functools.cache(lambda: jax.make_user_context(default_value=None))
+_new_context = made_once(1)(lambda: jax.make_user_context(default_value=None))
 """Function that makes the context whose value is part of the keys of JAX's programs."""
 
 

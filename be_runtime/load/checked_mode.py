@@ -116,11 +116,12 @@ class CheckedTargets:
 
     def start(self, chosen: checks.Checks | None) -> Debugging:
         """Check all calls of the process until the result is entered as a context; None ends all such modes."""
-        if chosen is None:
-            for each in reversed(self._everywhere):
-                each.end()
-        made = Debugging(self, None if chosen is None else Mode(chosen, self))
-        self.set_modes([*self._everywhere, made])
+        with self._lock:
+            if chosen is None:
+                for each in reversed(self._everywhere):
+                    each.end()
+            made = Debugging(self, None if chosen is None else Mode(chosen, self))
+            self.set_modes([*self._everywhere, made])
         return made
 
     def _report_at_exit(self) -> None:
@@ -136,19 +137,22 @@ class CheckedTargets:
 
     def remove_mode(self, debugging: Debugging) -> None:
         """Remove a mode from the modes of the process."""
-        self.set_modes([each for each in self._everywhere if each is not debugging])
+        with self._lock:
+            self.set_modes([each for each in self._everywhere if each is not debugging])
 
     def listen(self, findings: checks.Findings) -> None:
         """Add all further findings to `findings` too."""
-        self.fetch()
-        self._listeners.append(findings)
-        check_calls(is_on=True)
+        with self._lock:
+            self.fetch()
+            self._listeners.append(findings)
+            check_calls(is_on=True)
 
     def leave(self, findings: checks.Findings) -> None:
         """Stop adding findings to `findings`."""
-        self.fetch()
-        self._listeners = [each for each in self._listeners if each is not findings]
-        check_calls(is_on=self._has_permanent or bool(self._listeners))
+        with self._lock:
+            self.fetch()
+            self._listeners = [each for each in self._listeners if each is not findings]
+            check_calls(is_on=self._has_permanent or bool(self._listeners))
 
     def findings_in(self, error: Exception) -> tuple[checks.Finding, ...]:
         """Return the findings in the text of an error of XLA, each once."""

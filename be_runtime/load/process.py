@@ -90,8 +90,10 @@ class Process:
         """Read the settings from the current environment; start checked mode if they ask for it."""
         settings = Settings.from_environ(os.environ)
         if settings.debug and not self._is_checked:
-            self._is_checked = True
-            self.debug(parse_checks(settings.debug))
+            with self._making:  # a load of another thread waits until calls are checked
+                if not self._is_checked:
+                    self.debug(parse_checks(settings.debug))
+                    self._is_checked = True
         return settings
 
     def debug(self, chosen: Checks | None) -> Debugging:

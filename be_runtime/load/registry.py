@@ -64,7 +64,7 @@ class Registry:
         targets : sequence of Target
             Targets. One that is live with the same content is left as it is.
         handlers : mapping of str to callable
-            Functions that make the handler of each target, by its name; called only for new targets.
+            Functions that make the handler of each target, by its name; called only for new targets, without the lock.
         by_name : bool
             True for names that an author chose. While `be_runtime.watch` is on, they may come with other content: XLA
             keeps the first, and `keep_first` is called with the names.
@@ -74,17 +74,18 @@ class Registry:
         RegistrationError
             A live target has other content, or JAX refuses one.
         """
+        # Makers may take locks whose holders add targets, as checked mode does.
+        made = {each.name: handlers[each.name]() for each in targets if (each.name, each.platform) not in self._targets}
         with self._lock:
             keep_first = self.keep_first if by_name else None
             live = [(target, self._targets.get((target.name, target.platform))) for target in targets]
             changed = [target for target, found in live if found is not None and found.content != target.content]
             if changed and keep_first is None:
                 raise _other_content(changed[0])
-            made = [(target, handlers[target.name]()) for target, found in live if found is None]
-            for target, handler in made:
-                self._hand_over(target, handler)
+            for target in [target for target, found in live if found is None]:
+                self._hand_over(target, made[target.name])
                 self._targets[target.name, target.platform] = target
-                self._handlers[target.name, target.platform] = handler
+                self._handlers[target.name, target.platform] = made[target.name]
         if changed and keep_first is not None:
             keep_first([target.name for target in changed])
 
@@ -103,11 +104,11 @@ class Registry:
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""
-        return tuple(target for target in self._targets.values() if target.name == name)
+        return tuple(target for target in list(self._targets.values()) if target.name == name)
 
     def names(self, platform: str | None = None) -> tuple[str, ...]:
         """List the names of registered targets, of one platform or all, sorted and without repetition."""
-        return tuple(sorted({name for name, its_platform in self._targets if platform in (None, its_platform)}))
+        return tuple(sorted({name for name, its_platform in list(self._targets) if platform in (None, its_platform)}))
 
 
 def _other_content(target: Target) -> RegistrationError:

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "xla/ffi/api/c_api.h"
 
 namespace be_xla {
@@ -104,6 +106,12 @@ static_assert(offsetof(XLA_FFI_Api, XLA_FFI_Error_Destroy) == kGetMessagePlace +
 static_assert(offsetof(XLA_FFI_Api, XLA_FFI_State_Set) == kRegisterPlace + 2 * sizeof(void*));
 
 static_assert(offsetof(XLA_FFI_Metadata_Extension, metadata) == offsetof(MetadataExtension, metadata));
+static_assert(offsetof(XLA_FFI_Metadata_Extension, extension_base.type) == offsetof(Extension, type));
+static_assert(offsetof(XLA_FFI_Metadata_Extension, extension_base.next) == offsetof(Extension, next));
+/// A frame's chain has no extensions of the other layout, XLA_FFI_Extension, which records and collectives have since
+/// 0.4. Those belong to the call's context.
+static_assert(std::is_same_v<decltype(XLA_FFI_CallFrame::extension_start),
+                             decltype(XLA_FFI_Metadata_Extension::extension_base)*>);
 static_assert(offsetof(XLA_FFI_Metadata, traits) == offsetof(Metadata, traits));
 #if XLA_FFI_API_MINOR >= 2
 static_assert(offsetof(XLA_FFI_Metadata, state_type_id) == offsetof(Metadata, state_type));

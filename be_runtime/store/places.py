@@ -7,7 +7,6 @@ the format.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import stat
@@ -24,6 +23,7 @@ from be_runtime.store import cache, folder, job, publish, sharing, signing
 from be_runtime.store.artifact import EXPORT_MARK, MAGIC, Artifact, unpack
 from be_runtime.store.remote import name_remote, open_remote, open_signer, open_verifier
 from be_toolchain.machine import trust, zips
+from be_toolchain.machine.forks import made_once
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable_line
 
@@ -333,7 +333,7 @@ def open_exchange(
     )
 
 
-@functools.lru_cache(maxsize=2)
+@made_once(2)
 def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> job.Job:
     """Return the process's one link to the other processes of its job, which remembers the requests."""
     return job.Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)

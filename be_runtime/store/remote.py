@@ -17,6 +17,7 @@ from be_runtime.settings import Settings
 from be_runtime.store.artifact import Artifact, unpack
 from be_runtime.store.sharing import Query, Say, where_of
 from be_runtime.store.signing import Sign, Verifier, read_signer, read_verifier
+from be_toolchain.machine import forks
 from be_toolchain.machine.http import FIRST_S, LARGEST, HttpServer, Watch, exchange, parse_server, run_bounded
 from be_toolchain.machine.system import System
 from be_toolchain.remote import FOLDER, RemoteSource, find_remote
@@ -33,6 +34,7 @@ _LONGEST = 300
 """Most characters of an error's text."""
 
 _told: set[str] = set()
+_SHARED = forks.ThreadLock()
 """Messages about settings that this process has shown."""
 
 
@@ -276,13 +278,14 @@ class RemoteCache:
         put = functools.partial(self.link.carrier.put, wanted.key.digest, artifact.packed)
         thread = threading.Thread(target=self._try, args=("writing", self.link.writing, put), daemon=True)
         uploads = self.link.uploads
-        if not uploads:
-            atexit.register(self.link.finish, self._timeout_s)
-        uploads[:] = [*filter(threading.Thread.is_alive, uploads), thread]
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads, or the process ends
-            uploads.remove(thread)
+        with _SHARED:
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or the process ends
+                return
+            if not uploads:
+                atexit.register(self.link.finish, self._timeout_s)
+            uploads[:] = [*filter(threading.Thread.is_alive, uploads), thread]
 
     def _try(self, what: str, health: Health, request: Callable[[], object]) -> None:
         """Run a request unless the server rests; report a fault."""
@@ -303,9 +306,11 @@ class RemoteCache:
 
 def _tell_once(said: set[str], text: str, say: Say) -> None:
     """Show a message that was not shown yet."""
-    if text not in said:
+    with _SHARED:
+        if text in said:
+            return
         said.add(text)
-        say(f"remote cache: {text}")
+    say(f"remote cache: {text}")
 
 
 def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
@@ -382,7 +387,7 @@ def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
     return sign
 
 
-@functools.lru_cache(maxsize=8)
+@forks.made_once(8)
 def _link(url: str, named_by: str, timeout_s: float) -> Link:
     """Return the process's state of a remote cache, so that the next load knows of its faults."""
     if not url.startswith(("http://", "https://")):

@@ -7,12 +7,18 @@ child lives, so that its reader never sees the end.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from types import FrameType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 no_fork = threading.RLock()
 """Held where a descriptor is open that no child may have: a fork waits for it. Keep it for milliseconds."""
@@ -43,6 +49,28 @@ class ThreadLock:
             self._lock.release()
         else:
             self._lock = threading.RLock()
+
+
+def made_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Keep results as `functools.lru_cache` does, and make each in one thread, so that no two threads get two objects.
+
+    Examples
+    --------
+    >>> new = made_once(2)(lambda name: [name])
+    >>> new("a") is new("a"), new("a") is new("b")
+    (True, False)
+    """
+
+    def decorate(make: Callable[P, T]) -> Callable[P, T]:
+        lock, kept = ThreadLock(), functools.lru_cache(most)(make)
+
+        def call(*args: P.args, **keywords: P.kwargs) -> T:
+            with lock:
+                return kept(*args, **keywords)  # type: ignore[arg-type]  # lru_cache asks for hashable ones
+
+        return call
+
+    return decorate
 
 
 def _before_fork() -> None:

@@ -13,7 +13,7 @@ python3 -m venv /opt/be
 /opt/be/bin/python -m pip uninstall --quiet --yes --root-user-action ignore setuptools
 # Every CUDA library that jax brings is of the release that nvcc is of.
 constraints=/requirements/constraints/cuda13.txt
-[ "${JAX}" != cuda12 ] || constraints=/requirements/cuda12.txt
+[ "${JAX}" != cuda12 ] || constraints=/requirements/constraints/cuda12.txt
 pip_install /opt/be --requirement /requirements/base.txt --constraint "${constraints}" "${jax}"
 
 # Half a second instead of two at each start, for the 20 MB that an import of JAX reads; their own tests are left out.

@@ -4,7 +4,7 @@
 fails. A job is a list of launches: ``images`` (rows of `be_launch_image` with a file for the data), ``attributes`` of
 the FFI call, ``inputs`` (files with the bytes, and shapes) and ``outs`` (bytes and shapes).
 
-The structures are those of ``xla/ffi/api/c_api.h``, the same in its versions 0.3 and 0.4 as far as they are read.
+The structures are those of ``xla/ffi/api/c_api.h``, the same in its versions 0.3 to 0.5 as far as they are read.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
 from be_toolchain.settings import RUNTIME, SEARCH, Setting
 from docs.words import prose
+from release import constraints
 from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
@@ -126,7 +127,7 @@ def test_the_references_have_every_public_name_header_for_authors_and_command():
     assert commands == ["be_toolchain.cli.parser:build_parser", "be_runtime.cli.parser:build_parser"]
 
 
-def test_the_page_of_versions_says_what_ci_tests():
+def test_the_page_of_versions_says_what_ci_tests_and_which_releases_work_together():
     workflows = [yaml.safe_load(read(".github/workflows", f"{name}.yml")) for name in ("ci", "release")]
     project = tomllib.loads(read("pyproject.toml"))["project"]
     page = read("docs/supported-versions.md")
@@ -134,6 +135,16 @@ def test_the_page_of_versions_says_what_ci_tests():
     assert ci_versions.render_bounds(project) in page
     pythons = [text.rpartition(" :: ")[2] for text in project["classifiers"] if " Python :: 3." in text]
     assert f"| Python | {pythons[0]} to {pythons[-1]} |" in page
+    rows = constraints.read_rows()
+    assert constraints.versions_table(rows) in page, "python -m release constraints"
+    assert {python for row in rows.values() for python in row.pythons} == set(pythons)
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "constraints").glob("*.txt")}
+    assert files == {row.file for row in rows.values()}
+    for row in rows.values():
+        text = read(row.file)
+        lines = [line for line in text.splitlines() if line[0] != "#"]
+        expected = lines if row.toolkit else constraints.pins(row, project["dependencies"])
+        assert text == constraints.constraints_text(row, expected), "python -m release constraints"
 
 
 def test_the_doctests_of_the_extensions_pass():

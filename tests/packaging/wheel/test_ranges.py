@@ -1,4 +1,4 @@
-"""What the metadata allows, from a package index: the oldest and the newest of all, each extra, and the site."""
+"""What the metadata allows, from a package index: the oldest and the newest of all, and the site."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import shutil
 import sys
 import sysconfig
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from release import ROOT
+from release.constraints import read_rows
 from tests.packaging.wheel.conftest import Distribution, run, succeed, uv
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("wheel-ranges")]
@@ -29,15 +29,21 @@ CORE = (
     "tests/cuda/be_runtime/load/test_options.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
+FOLDERS = sorted((ROOT / "tests" / "compile" / "be_runtime").iterdir())
+ON_CPU = {
+    "unit": ["tests/unit"],
+    **{folder.name: [f"{folder.relative_to(ROOT)}"] for folder in FOLDERS if any(folder.rglob("test_*.py"))},
+    "rest": ["tests/compile", "--ignore=tests/compile/be_runtime"],
+}
+"""The tiers `unit` and `compile`, in parts of a minute."""
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
 """The extra `test` has more, which could hold jax back."""
-CONSTRAINTS = ROOT / "constraints" / "cuda13.txt"
 
 
-def pythons() -> list[Path]:
-    """The Pythons of this machine that the metadata promises, the oldest first."""
+def pythons() -> dict[str, Path]:
+    """The Pythons of this machine that the metadata promises, by version, the oldest first."""
     promised = (version for text in PROJECT["classifiers"] if (version := text.rpartition(" :: ")[2]).startswith("3."))
     found = {}
     for version in sorted(promised, key=lambda version: int(version.partition(".")[2])):
@@ -46,7 +52,7 @@ def pythons() -> list[Path]:
         for place in (*beside, *([Path(on_path)] if on_path else ())):
             if run(place, "-c", "", cwd=ROOT).returncode == 0:
                 found[version] = place
-    return list(found.values())
+    return found
 
 
 class Range(NamedTuple):
@@ -62,7 +68,7 @@ def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory)
     made = {}
     for end, index, resolution in (("oldest", 0, "lowest-direct"), ("newest", -1, "highest")):
         folder = tmp_path_factory.mktemp(end)
-        succeed(run(uv(), "venv", "--quiet", "--python", pythons()[index], "env", cwd=folder))
+        succeed(run(uv(), "venv", "--quiet", "--python", [*pythons().values()][index], "env", cwd=folder))
         interpreter = folder / "env" / "bin" / "python"
         install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--only-binary", ":all:")
         # A requirement is direct, and its oldest release is taken, where it is named beside the wheel.
@@ -71,6 +77,34 @@ def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory)
         frozen = succeed(run(uv(), "pip", "freeze", "--python", interpreter, cwd=folder))
         made[end] = Range(interpreter, dict(line.split("==") for line in frozen.splitlines() if "==" in line))
     return made
+
+
+@pytest.fixture(scope="module")
+def newest_jax(distribution: Distribution) -> Iterator[Path]:
+    """The Python of an environment with the newest JAX of the table of releases, and what the tests need."""
+    (*_, row) = (row for row in read_rows().values() if row.jax)
+    places = [place for version, place in pythons().items() if version in row.pythons]
+    if not places:
+        pytest.skip(f"no Python of {', '.join(row.pythons)} is on this machine")
+    with tempfile.TemporaryDirectory(prefix="be-newest-jax-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # tests run it as another user
+        succeed(run(uv(), "venv", "--quiet", "--python", places[-1], "env", cwd=folder))
+        interpreter = folder / "env" / "bin" / "python"
+        wanted = f"brainevent-toolchain[packaging,test] @ {distribution.wheel.as_uri()}"
+        install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--constraints", ROOT / row.file)
+        succeed(run(*install, wanted, cwd=folder))
+        assert succeed(run(interpreter, "-c", "import jax; print(jax.__version__)", cwd=folder)).strip() == row.jax
+        yield interpreter
+
+
+@pytest.mark.parametrize("part", ON_CPU)
+def test_the_tests_on_the_cpu_pass_with_the_newest_jax(part: str, newest_jax: Path, tmp_path: Path):
+    environ = {"BE_CACHE_DIR": str(tmp_path), "BE_REQUIRE_TIERS": "unit,compile", "JAX_PLATFORMS": "cpu"}
+    done = run(
+        newest_jax, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ON_CPU[part], cwd=ROOT, BE_FULL="0", **environ
+    )
+    assert done.returncode == 0, f"{done.stdout[-8000:]}{done.stderr}"
 
 
 @pytest.mark.parametrize("end", ["oldest", "newest"])
@@ -99,49 +133,6 @@ def test_one_library_serves_both_whichever_built_it(builder: str, user: str, ran
     built, used = (json.loads(succeed(each)) for each in done)
     assert [built["jax"], used["jax"]] == [ranges[end].installed["jax"] for end in (builder, user)]
     assert (used["path"], used["sha256"]) == (built["path"], built["sha256"])
-
-
-def resolve(folder: Path, *requirements: str, constraints: Path | None = None) -> dict[str, Version]:
-    """What an installer would install on Python 3.12, by name; only metadata is downloaded."""
-    wanted = folder / "requirements.in"
-    wanted.write_text("\n".join(requirements), encoding="utf-8")
-    options = ["--constraints", str(constraints)] if constraints else []
-    platform = ("--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_28")
-    command = (uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", *platform, *options, str(wanted))
-    lines = succeed(run(*command, cwd=folder)).splitlines()
-    pairs = (line.split("==") for line in lines if "==" in line)
-    return {canonicalize_name(name): Version(version) for name, version in pairs}
-
-
-def nvidia(resolved: dict[str, Version]) -> dict[str, Version]:
-    return {name: version for name, version in resolved.items() if name.startswith("nvidia-")}
-
-
-def test_each_extra_is_one_release_and_jax_beside_it_needs_the_constraints(distribution: Distribution, tmp_path: Path):
-    cuda12, cuda13 = (
-        f"brainevent-toolchain[{extra}] @ {distribution.wheel.as_uri()}" for extra in ("cuda12", "cuda13")
-    )
-    alone = nvidia(resolve(tmp_path, cuda13))
-    assert len(alone) >= 5
-    assert {version.release[:2] for version in alone.values()} == {(13, 0)}
-    alone = nvidia(resolve(tmp_path, cuda12))
-    release = resolve(tmp_path, "cuda-toolkit[nvcc,nvrtc,cudart,cccl]==12.9.*")
-    assert len(alone) >= 4
-    assert {name: release[name] for name in alone} == alone
-
-    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-    parsed = [Requirement(line) for line in lines if not line.startswith("#")]
-    pins = {str(canonicalize_name(requirement.name)): requirement.specifier for requirement in parsed}
-    libraries = nvidia(resolve(tmp_path, "cuda-toolkit[all]==13.0.2"))
-    assert set(libraries) == set(pins), "they are NVIDIA's own"
-    assert not [name for name, pin in pins.items() if not pin.contains(libraries[name])]
-    free = resolve(tmp_path, cuda13, "jax[cuda13]")
-    bound = resolve(tmp_path, cuda13, "jax[cuda13]", constraints=CONSTRAINTS)
-    assert bound["jax"] == free["jax"], "the constraints hold jax back"
-    shared = [name for name in bound if name in pins]
-    assert len(shared) >= 10
-    assert not [name for name in shared if not pins[name].contains(bound[name])]
-    assert [name for name in shared if not pins[name].contains(free[name])], "pip alone can: drop the file"
 
 
 PARTS = {

@@ -127,7 +127,7 @@ def test_the_tests_that_it_names_are_there():
 
 
 def test_ci_and_the_first_page_have_the_bounds_of_the_project():
-    """CI tests each Python, and the oldest releases with the first; each requirement has its oldest release."""
+    """CI tests each Python, the last also free-threaded, and the oldest releases with the first."""
     extras = PROJECT["optional-dependencies"]
     wanted = [*PROJECT["dependencies"], *extras["numba"], *extras["warp"], *extras["test"]]
     open_below = [text for text in wanted if not re.search(r">=|==|\[", text)]
@@ -141,5 +141,5 @@ def test_ci_and_the_first_page_have_the_bounds_of_the_project():
     ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert ci["jobs"]["ranges"]["strategy"]["matrix"]["include"] == [
         {"python": pythons[0], "resolution": "lowest-direct"},
-        *({"python": version, "resolution": "highest"} for version in pythons[1:]),
+        *({"python": version, "resolution": "highest"} for version in (*pythons[1:], f"{pythons[-1]}t")),
     ]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p, cast
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import be_runtime
+from be_runtime.jax.port import ffi_include_dir
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
-from be_runtime.own_files import FFI_CLAIM
+from be_runtime.own_files import FFI_CLAIM, NATIVE_DIR
 from tests.support import launch_frame
+from tests.support.requirements import OPTIONAL
+from tests.support.runtime import real_compiler
 
 SOURCE = r"""
 #include "brainevent/common.h"
@@ -139,6 +144,34 @@ def test_a_call_may_have_extensions(library: ctypes.CDLL):
             assert Xla(5).call(handler, [unknown() for _ in range(count)]) == expected
 
 
+OTHERS = r"""
+#include "ffi_versions.h"
+#include "xla/ffi/api/collectives_c_api.h"
+#include "xla/ffi/api/record_c_api.h"
+
+template <class Theirs>
+constexpr bool kIsOurs =
+    sizeof(Theirs::extension_base) == sizeof(be_xla::Extension) &&
+    std::is_same_v<decltype(Theirs::extension_base)*, decltype(XLA_FFI_CallFrame::extension_start)>;
+static_assert(kIsOurs<XLA_FFI_Metadata_Extension>);
+static_assert(!kIsOurs<XLA_FFI_Record_Extension> && !kIsOurs<XLA_FFI_Collectives_Extension>);
+static_assert(offsetof(XLA_FFI_Extension, id) == offsetof(be_xla::Extension, type), "both chains begin alike");
+static_assert(XLA_FFI_Extension_Record != XLA_FFI_Extension_Metadata);
+static_assert(XLA_FFI_Extension_Collectives != XLA_FFI_Extension_Metadata);
+static_assert(XLA_FFI_ExecutionStage_EXECUTE < XLA_FFI_ExecutionStage_RECORD);
+"""
+
+
+def test_records_and_collectives_are_no_extensions_of_a_frame(tmp_path: Path):
+    xla = ffi_include_dir()
+    if not (xla / "xla/ffi/api/record_c_api.h").is_file():
+        pytest.skip(f"{OPTIONAL}the headers of JAX 0.11.2 or newer")
+    (tmp_path / "others.cc").write_text(OTHERS)
+    options = ("-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", NATIVE_DIR, "-isystem", xla)
+    done = subprocess.run((real_compiler(), *options, tmp_path / "others.cc"), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_each_handler_claims_what_python_says(library: ctypes.CDLL, launcher: ctypes.CDLL):
     names = ("ffi_ffi_versions_one", "graph_ffi_versions_general", "instantiate_ffi_versions_stateful")
     handlers = [getattr(library, f"be_{name}") for name in names]
@@ -147,7 +180,7 @@ def test_each_handler_claims_what_python_says(library: ctypes.CDLL, launcher: ct
         assert f"{answer.major}.{answer.minor}" == FFI_CLAIM
 
 
-@pytest.mark.parametrize("minor", [1, 2, 3, 5])
+@pytest.mark.parametrize("minor", [1, 2, 3, 4, 5])
 def test_each_version_has_its_own_structures_for_a_state(library: ctypes.CDLL, minor: int):
     xla = Xla(minor)
     instantiate = library.be_instantiate_ffi_versions_stateful

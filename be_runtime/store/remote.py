@@ -34,8 +34,10 @@ _LONGEST = 300
 """Most characters of an error's text."""
 
 _told: set[str] = set()
-_SHARED = forks.ThreadLock()
 """Messages about settings that this process has shown."""
+
+_SHARED = forks.ThreadLock()
+"""Held where threads change the lists of messages and uploads."""
 
 
 @contextlib.contextmanager

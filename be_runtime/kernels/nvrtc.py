@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import itertools
+import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 from be_runtime.errors import BuildError
 from be_runtime.store.cache import BuildOutput
 from be_toolchain.arch import Arch
+from be_toolchain.find.record import make_private
 from be_toolchain.known.layouts import TARGETS
 from be_toolchain.known.versions import version_key
 from be_toolchain.machine.forks import ThreadLock
@@ -149,6 +153,39 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
         system.open_library(str(path.with_name(f"libnvrtc-builtins.so.{major.value}.{minor.value}")))
     folders = tuple(folder for folder in includes if system.is_dir(folder))
     return Nvrtc(path, (major.value, minor.value), folders, library)
+
+
+def header_folders(nvrtc: Nvrtc, source: str, keep_in: Path, system: System) -> tuple[Path, ...]:
+    """Return the folders of the compiler's headers: those of its release, else of the headers inside NVRTC.
+
+    Since CUDA 13.3, NVRTC has CUDA's and CCCL's headers in itself and writes them where they are wanted, in a tenth of
+    a second: https://docs.nvidia.com/cuda/nvrtc/index.html#bundled-headers. Each NVRTC has a folder of its own in
+    `keep_in`, which is written once, and only for a source that includes a header.
+
+    Raises
+    ------
+    BuildError
+        The headers can't be written.
+    """
+    has_release = any(system.is_file(folder / "cuda_fp16.h") for folder in nvrtc.includes)
+    install = getattr(nvrtc.library, "nvrtcInstallBundledHeaders", None)
+    if has_release or install is None or set(_included(source)[0]) <= HEADERS.keys():
+        return nvrtc.includes
+    digest = hashlib.sha256(f"{nvrtc.path} {system.stat(nvrtc.path)}".encode()).hexdigest()
+    folder = keep_in / f"nvrtc-{nvrtc.version[0]}.{nvrtc.version[1]}-{digest[:16]}"
+    if not folder.is_dir():
+        new, problem = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}"), c_char_p()
+        make_private(keep_in)
+        status = install(bytes(new), 0, byref(problem))
+        if status == 0:
+            with contextlib.suppress(OSError):  # another process was first
+                new.chmod(0o700)
+                new.rename(folder)
+        shutil.rmtree(new, ignore_errors=True)
+        if status != 0 or not folder.is_dir():
+            what = (problem.value or b"").decode(errors="replace") or _error_text(nvrtc, status)
+            raise BuildError(f"NVRTC can't write its headers into {keep_in}: {what}")
+    return (*nvrtc.includes, folder, folder / "cccl")
 
 
 def find_headers(

@@ -438,7 +438,7 @@ def _compile(
     driver = probe_devices(session.system).driver_version
     found = nvrtc.find_nvrtc(session.system, (), driver, archs)
     if found is not None:
-        return _by_nvrtc(kernel, archs, found, session.system, staging, latest)
+        return _by_nvrtc(kernel, archs, found, session, staging, latest)
     system = ObservingSystem(session.system)
     with contextlib.suppress(ToolchainError):
         if (cuda := _toolchain(session).cuda) is not None:
@@ -446,7 +446,7 @@ def _compile(
     listed = LookedAt.of_listings(system)
     programs: tuple[Path, ...]
     if found is not None:
-        made, programs = _by_nvrtc(kernel, archs, found, session.system, staging, latest), (found.path,)
+        made, programs = _by_nvrtc(kernel, archs, found, session, staging, latest), (found.path,)
     else:
         toolkit = _toolchain(session).cuda
         assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
@@ -474,13 +474,14 @@ def _toolchain(session: Session) -> Toolchain:
 
 
 def _by_nvrtc(
-    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path, latest: Arch | None
+    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, session: Session, staging: Path, latest: Arch | None
 ) -> Compiled:
-    asked = for_nvrtc(kernel)
+    asked, system = for_nvrtc(kernel), session.system
     named = named_paths(asked.flags)
     folders = (*kernel.include_paths, *named)
-    headers = nvrtc.find_headers(asked.source, kernel.file_name, folders, found.includes, system)
-    options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
+    includes = nvrtc.header_folders(found, asked.source, session.record_dir, system)
+    headers = nvrtc.find_headers(asked.source, kernel.file_name, folders, includes, system)
+    options = (*asked.options(), *(f"-I{folder}" for folder in includes))
     path, name = staging / kernel.file_name, kernel.name.expression
     programs = {
         arch: nvrtc.compile_program(found, asked.source, path, name, (f"--gpu-architecture={arch.sm}", *options))
@@ -489,7 +490,9 @@ def _by_nvrtc(
     images = [KernelImage(arch, program.entry, program.code) for arch, program in programs.items()]
     if latest is not None:
         images.append(KernelImage(latest, programs[latest].entry, programs[latest].ptx, is_ptx=True))
-    read = headers._replace(dependencies=(*headers.dependencies, *filter(system.is_file, named)))
+    # The headers that NVRTC wrote there follow from its file, which the key has.
+    files = (path for path in map(Path, headers.dependencies) if not path.is_relative_to(session.record_dir))
+    read = headers._replace(dependencies=(*files, *filter(system.is_file, named)))
     return Compiled(tuple(images), read, next(iter(programs.values())).compiler)
 
 

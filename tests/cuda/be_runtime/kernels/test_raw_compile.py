@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,8 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
+from tests.support.cuda import run_json
+from tests.support.fresh_environments import NO_INDEX, ROOT
 from tests.support.requirements import in_full
 
 ARCHS = (Arch(8, 0), Arch(9, 0))
@@ -232,3 +237,58 @@ def test_a_kernel_of_an_imported_file_is_not_compiled(factor: int, compiled: int
     be_runtime.set_cache_dir(second / "cache")
     assert cli.main(["cache", "import", file]) == 0
     assert obtain(second) == compiled
+
+
+BUNDLED = """#include <cuda_fp16.h>
+#include <cuda/std/limits>
+#include "factor.h"
+extern "C" __global__ void k(const float* x, float* y) {
+  y[0] = __half2float(__float2half(x[0])) + FACTOR * cuda::std::numeric_limits<float>::epsilon();
+}
+"""
+TRACE_BUNDLED = """
+import jax, json, os, sys
+import be_runtime
+x = jax.ShapeDtypeStruct((1,), "float32")
+k = be_runtime.cuda_kernel(sys.argv[1], "k", lambda x: x, grid=1, block=1, compute_capability="sm_90",
+                           extra_include_paths=[sys.argv[2]])
+jax.eval_shape(k, x)
+print(json.dumps([k.report().kernels[0].name, "libnvrtc" in open("/proc/self/maps").read()]))
+"""
+
+
+@pytest.mark.full
+def test_nvrtc_alone_has_the_headers_of_cuda_and_cccl(tmp_path: Path):
+    """A wheel of NVRTC since 13.3, and no other file of CUDA: its headers are written once, for all processes."""
+    site, cache, own = tmp_path / "site-packages", tmp_path / "cache", tmp_path / "own"
+    command = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site))
+    done = subprocess.run((*command, "nvidia-cuda-nvrtc==13.5.37"), capture_output=True, text=True, check=False)
+    if any(sign in done.stderr for sign in NO_INDEX):
+        pytest.skip("no package index")
+    own.mkdir()
+    (own / "factor.h").write_text("#include <cuda/std/cstdint>\n#define FACTOR 2\n")
+    variables = {"PYTHONPATH": f"{ROOT}:{site}", "BE_CACHE_DIR": str(cache), "JAX_PLATFORMS": "cpu"}
+    assert run_json(TRACE_BUNDLED, BUNDLED, str(own), **variables) == ["k", True]
+    (folder,) = (cache / "toolchain").glob("nvrtc-13.5-*")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    written = (folder / "cccl" / "cuda" / "std" / "limits").stat()
+    assert run_json(TRACE_BUNDLED, BUNDLED, str(own), **variables) == ["k", False], "the second process has it cached"
+    assert run_json(TRACE_BUNDLED, f"{BUNDLED}//", str(own), **variables) == ["k", True]
+    assert (folder / "cccl" / "cuda" / "std" / "limits").stat() == written
+
+
+class Bundle:
+    """An NVRTC whose headers can't be written."""
+
+    def nvrtcInstallBundledHeaders(self, folder: bytes, _flags: int, problem: Any) -> int:  # noqa: N802 - NVRTC's name
+        Path(folder.decode()).mkdir()
+        problem._obj.value = b"No space left"  # noqa: SLF001 - what byref() refers to
+        return 7
+
+
+def test_headers_that_cannot_be_written_leave_nothing_behind(tmp_path: Path):
+    found = nvrtc.Nvrtc(tmp_path / "libnvrtc.so.13", (13, 5), (), Bundle())
+    assert nvrtc.header_folders(found, "#include <cstdint>\n", tmp_path, LocalSystem()) == ()
+    with pytest.raises(BuildError, match=r"NVRTC can't write its headers into .*: No space left"):
+        nvrtc.header_folders(found, "#include <cuda_fp16.h>\n", tmp_path, LocalSystem())
+    assert not list(tmp_path.iterdir())

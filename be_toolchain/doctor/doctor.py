@@ -167,7 +167,10 @@ def render_probe_lists(report: Report) -> Iterator[str]:
             yield f"\nplaces searched for {subject}:\n{render_probes(probes)}"
     if report.toolchain.cuda is not None:
         rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
-        listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)
+        width = max(len(part.version) for part in rows)
+        listed = (
+            f"  {part.name:<9}  {part.version or '?':<{width}}  {part.path}  ({part.source or '-'})" for part in rows
+        )
         yield "\nparts of the CUDA toolkit:\n" + "\n".join(listed)
 
 

@@ -5,14 +5,6 @@
 
 #include "brainevent/detail/entry.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define BE_INTERNAL_TSAN
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define BE_INTERNAL_TSAN
-#endif
-#endif
-
 #include <exception>
 
 #if defined(BE_INTERNAL_TSAN)

@@ -81,7 +81,9 @@ T Attributes::get(const char* name) const {
 template <class T>
 class State {
  public:
-  explicit State(const void* object) noexcept : object_(static_cast<const T*>(object)) {}
+  explicit State(const void* object) noexcept : object_(static_cast<const T*>(object)) {
+    BE_INTERNAL_ACQUIRE(object);
+  }
 
   const T& operator*() const noexcept { return *object_; }
   const T* operator->() const noexcept { return object_; }
@@ -124,8 +126,11 @@ struct StateIn<const State<T>&, Rest...> : StateIn<State<T>> {};
 
 template <class T>
 void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
-  if constexpr (__is_constructible(T, const Attributes&)) return new T(be_attributes);
-  else return new T();
+  T* object;
+  if constexpr (__is_constructible(T, const Attributes&)) object = new T(be_attributes);
+  else object = new T();
+  BE_INTERNAL_RELEASE(object);
+  return object;
 }
 
 /// Delete a state. be_runtime/debugging/sanitizers.py knows the end of a state by this name.

@@ -187,7 +187,7 @@ def test_the_json_holds_every_sample():
     assert time["theirs"] is None
 
 
-@pytest.mark.parametrize(("file", "where"), [("h100", "NVIDIA H100"), ("cpu", "2 cores of AMD EPYC")])
+@pytest.mark.parametrize(("file", "where"), [("h100", "NVIDIA H100 80GB HBM3"), ("cpu", "2 cores of AMD EPYC")])
 def test_the_origin_of_figures_is_what_their_file_says(file: str, where: str):
     results = json.loads((ROOT / "benchmarks" / "results" / f"{file}.json").read_text())
     rows = {row: [each for each in results["figures"] if each["row"] == row] for row in ("cold_cpp", "peers")}

@@ -28,6 +28,26 @@ struct XLA_FFI_CallFrame;
 #define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default")))
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define BE_INTERNAL_TSAN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BE_INTERNAL_TSAN
+#endif
+#endif
+
+/// Order what a thread did before it released an object before what another thread does after it acquired the object,
+/// for ThreadSanitizer, which does not see XLA's locks.
+#if defined(BE_INTERNAL_TSAN)
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#define BE_INTERNAL_ACQUIRE(object) __tsan_acquire(const_cast<void*>(static_cast<const void*>(object)))
+#define BE_INTERNAL_RELEASE(object) __tsan_release(object)
+#else
+#define BE_INTERNAL_ACQUIRE(object) ((void)0)
+#define BE_INTERNAL_RELEASE(object) ((void)0)
+#endif
+
 namespace BE::detail {
 
 /// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.

@@ -207,6 +207,26 @@ def test_threads_that_wait_for_each_other_and_calls_one_after_another_are_no_rac
     assert out.startswith("nothing found (tsan ")
 
 
+EIGHT = THREADS.replace("  static int calls = 0;\n  ++calls;\n", "") + """
+from concurrent.futures import ThreadPoolExecutor
+programs = [jax.jit(lambda x, i=i: module.sums(module.adds(x + i))) for i in range(8)]
+def work(program):
+    for _ in range(4):
+        jax.block_until_ready(program(x))
+        jax.block_until_ready(module.adds(x))
+    return program(x)[0]
+with ThreadPoolExecutor(8) as pool:
+    print([float(each) for each in pool.map(work, programs)])
+"""
+
+
+@pytest.mark.full
+def test_the_native_parts_have_no_race_when_eight_threads_call_at_once(check: Check):
+    code, out, err = check(EIGHT, options=("--tools", "tsan"))
+    assert code == 0, out + err
+    assert out.startswith("nothing found (tsan ")
+
+
 STATE = f"""
 import gc, jax, jax.numpy as jnp, be_runtime
 module = be_runtime.load_cpp_file({str(KERNELS / "state.cc")!r})

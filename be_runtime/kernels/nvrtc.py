@@ -53,6 +53,7 @@ PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
 """Commands that install NVRTC."""
 
 _COMPILE_ERROR = 6
+_BUNDLED_SINCE = (13, 3)
 _MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
 
 
@@ -167,7 +168,9 @@ def header_folders(nvrtc: Nvrtc, source: str, keep_in: Path, system: System) -> 
     BuildError
         The headers can't be written.
     """
-    has_release = any(system.is_file(folder / "cuda_fp16.h") for folder in nvrtc.includes)
+    # jax[cuda13] brings CUDA's headers, which include CCCL's nv/target, and not CCCL.
+    needed = ("cuda_fp16.h", "nv/target")
+    has_release = all(any(system.is_file(folder / name) for folder in nvrtc.includes) for name in needed)
     install = getattr(nvrtc.library, "nvrtcInstallBundledHeaders", None)
     if has_release or install is None or set(_included(source)[0]) <= HEADERS.keys():
         return nvrtc.includes
@@ -185,7 +188,7 @@ def header_folders(nvrtc: Nvrtc, source: str, keep_in: Path, system: System) -> 
         if status != 0 or not folder.is_dir():
             what = (problem.value or b"").decode(errors="replace") or _error_text(nvrtc, status)
             raise BuildError(f"NVRTC can't write its headers into {keep_in}: {what}")
-    return (*nvrtc.includes, folder, folder / "cccl")
+    return (folder, folder / "cccl", *nvrtc.includes)
 
 
 def find_headers(
@@ -275,7 +278,7 @@ def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
     from be_runtime.compile.messages import wheel_of  # few compilations fail
 
     wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
-    if wheel is None:
+    if wheel is None or (nvrtc.version >= _BUNDLED_SINCE and not wheel.is_library):
         return ("a header was not found: name its folder in extra_include_paths",)
     major, minor = nvrtc.version
     package = wheel.cuda13 if major >= 13 else wheel.cuda12

@@ -265,6 +265,7 @@ def test_nvrtc_alone_has_the_headers_of_cuda_and_cccl(tmp_path: Path):
     done = subprocess.run((*command, "nvidia-cuda-nvrtc==13.5.37"), capture_output=True, text=True, check=False)
     if any(sign in done.stderr for sign in NO_INDEX):
         pytest.skip("no package index")
+    assert done.returncode == 0, done.stderr
     own.mkdir()
     (own / "factor.h").write_text("#include <cuda/std/cstdint>\n#define FACTOR 2\n")
     variables = {"PYTHONPATH": f"{ROOT}:{site}", "BE_CACHE_DIR": str(cache), "JAX_PLATFORMS": "cpu"}
@@ -278,12 +279,29 @@ def test_nvrtc_alone_has_the_headers_of_cuda_and_cccl(tmp_path: Path):
 
 
 class Bundle:
-    """An NVRTC whose headers can't be written."""
+    """An NVRTC that writes its headers, or can't."""
+
+    status = 7
 
     def nvrtcInstallBundledHeaders(self, folder: bytes, _flags: int, problem: Any) -> int:  # noqa: N802 - NVRTC's name
         Path(folder.decode()).mkdir()
         problem._obj.value = b"No space left"  # noqa: SLF001 - what byref() refers to
-        return 7
+        return self.status
+
+
+@pytest.mark.parametrize("lacks", ["cuda_fp16.h", "nv/target", ""])
+def test_nvrtc_s_own_headers_come_first_where_cuda_s_or_cccl_s_are_missing(tmp_path: Path, lacks: str):
+    """jax[cuda13] brings the wheel of CUDA's headers, and not CCCL's."""
+    wheels, kept, bundle = tmp_path / "include", tmp_path / "kept", Bundle()
+    for name in {"cuda_fp16.h", "nv/target"} - {lacks}:
+        (wheels / name).parent.mkdir(parents=True, exist_ok=True)
+        (wheels / name).touch()
+    bundle.status = 0
+    found = nvrtc.Nvrtc(tmp_path / "libnvrtc.so.13", (13, 5), (wheels,), bundle)
+    *own, last = nvrtc.header_folders(found, "#include <cuda/std/limits>\n", kept, LocalSystem())
+    assert last == wheels
+    assert [folder.name for folder in own[1:]] == ["cccl"] * bool(lacks)
+    assert [folder.parent for folder in own[:1]] == [kept] * bool(lacks)
 
 
 def test_headers_that_cannot_be_written_leave_nothing_behind(tmp_path: Path):

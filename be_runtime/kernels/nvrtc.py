@@ -53,7 +53,6 @@ PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
 """Commands that install NVRTC."""
 
 _COMPILE_ERROR = 6
-_BUNDLED_SINCE = (13, 3)
 _MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
 
 
@@ -278,11 +277,12 @@ def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
     from be_runtime.compile.messages import wheel_of  # few compilations fail
 
     wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
-    if wheel is None or (nvrtc.version >= _BUNDLED_SINCE and not wheel.is_library):
+    if wheel is None:
         return ("a header was not found: name its folder in extra_include_paths",)
     major, minor = nvrtc.version
     package = wheel.cuda13 if major >= 13 else wheel.cuda12
-    release = "" if wheel.is_library else f"=={major}.{minor}.*"
+    has_own_versions = wheel.is_library or (package == "nvidia-cuda-cccl" and (major, minor) >= (13, 3))
+    release = "" if has_own_versions else f"=={major}.{minor}.*"
     return (f"pip install '{package}{release}' brings {missing[1]}",)
 
 

@@ -303,7 +303,7 @@ def test_libraries_are_the_newest_first():
 
 
 def test_a_missing_header_of_cuda_names_its_wheel():
-    """An author's header is in no wheel, and an NVRTC of conda's has none."""
+    """An author's header is in no wheel, nor has conda's NVRTC any. Since 13.3, CCCL's wheel has versions of its own."""
     cuda = ["cuda/std/array", "nv/target", "cub/block/block_reduce.cuh", "curand_kernel.h", "crt/mma.h", "cuda_fp16.h"]
     rows = []
     for header in (*cuda, "mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"):
@@ -312,6 +312,13 @@ def test_a_missing_header_of_cuda_names_its_wheel():
             found = nvrtc.Nvrtc(Path(SITE, folder, f"lib/libnvrtc.so.{version[0]}"), version, (), None)
             rows.append(f"{header}, {Path(folder).name}: {'; '.join(nvrtc.missing_header_hints(found, log))}\n")
     check_golden(GOLDEN / "missing_headers.txt", "".join(rows))
+    newer = found._replace(path=Path(SITE, "nvidia/cu13/lib/libnvrtc.so.13"), version=(13, 5))
+    log = 'cannot open source file "{}"'
+    hints = [nvrtc.missing_header_hints(newer, log.format(header))[0] for header in ("cub/cub.cuh", "crt/mma.h")]
+    assert [hint.partition(" brings")[0] for hint in hints] == [
+        "pip install 'nvidia-cuda-cccl'",
+        "pip install 'nvidia-cuda-crt==13.5.*'",
+    ]
 
 
 def explicit(**given: Any) -> str:

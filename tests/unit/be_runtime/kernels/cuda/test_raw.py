@@ -303,7 +303,7 @@ def test_libraries_are_the_newest_first():
 
 
 def test_a_missing_header_of_cuda_names_its_wheel():
-    """An author's header is in no wheel, nor has conda's NVRTC any. Since 13.3, CCCL's wheel has versions of its own."""
+    """An author's header is in no wheel, nor has conda's NVRTC any. Since 13.3, CCCL's wheel has its own versions."""
     cuda = ["cuda/std/array", "nv/target", "cub/block/block_reduce.cuh", "curand_kernel.h", "crt/mma.h", "cuda_fp16.h"]
     rows = []
     for header in (*cuda, "mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"):

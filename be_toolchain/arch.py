@@ -96,6 +96,24 @@ class Arch(NamedTuple):
         return f"{self.major}.{self.minor}{self.suffix}"
 
 
+def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
+    """Return whether code for one architecture runs on another.
+
+    Machine code runs on later minor versions of its major version, and the driver compiles PTX for any later one; code
+    with the suffix ``a`` runs only on that capability.
+
+    Examples
+    --------
+    >>> runs_on(Arch(8, 0), Arch(8, 6)), runs_on(Arch(8, 0), Arch(9, 0)), runs_on(Arch(8, 0), Arch(9, 0), is_ptx=True)
+    (True, False, True)
+    """
+    if arch == device or device.suffix:
+        return arch == device
+    if arch.suffix == "a":
+        return arch.base == device
+    return arch.base <= device and (is_ptx or arch.major == device.major)
+
+
 def parse_archs(text: str) -> tuple[Arch, ...]:
     """Read a list of architectures separated by commas, semicolons or spaces.
 

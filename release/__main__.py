@@ -11,7 +11,6 @@ from pathlib import Path
 
 from release import ROOT
 from release.check import REMAINING, find_problems, read_state
-from release.constraints import write_constraints
 from release.dist import build_twice, source_date_epoch
 from release.feedstock import feedstock_recipe, sha256_of
 from release.native import FOLDER, MACHINES, Compilers, build_native
@@ -62,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return _check(arguments.tag)
         if arguments.command == "constraints":
+            from release.constraints import write_constraints  # conda's build has no packaging
+
             write_constraints()
         elif arguments.command == "dist":
             _dist(arguments.folder, () if arguments.pure else MACHINES)

@@ -23,7 +23,7 @@ from be_runtime.settings import require_jit
 from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import write_images
 from be_runtime.store.images import library_bytes
-from be_toolchain.arch import Arch
+from be_toolchain.arch import Arch, runs_on
 from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
 
@@ -353,7 +353,7 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     'it has code for 8.0, and the GPU here is 9.0'
     """
     built = [(Arch.parse(row["arch"]), row["is_ptx"]) for row in record["images"]]
-    if not devices or any(index.runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
+    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
 

@@ -13,7 +13,7 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.own_files import ABI, FFI_CLAIM, check_abi
 from be_runtime.request.options import Language
 from be_runtime.store.folder import DIGEST
-from be_toolchain.arch import Arch
+from be_toolchain.arch import Arch, runs_on
 from be_toolchain.machine.trust import LARGEST
 from be_toolchain.named import NamedTuple
 
@@ -36,24 +36,6 @@ _LONGEST_TEXT, _MOST_TEXTS, _MOST_FOLDERS = 1024, 30_000, 100_000
 """Limits of `Inputs`. A module that includes Thrust has 9,000 texts."""
 
 T = TypeVar("T")
-
-
-def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
-    """Return whether code for one architecture runs on another.
-
-    Machine code runs on later minor versions of its major version, and the driver compiles PTX for any later one; code
-    with the suffix ``a`` runs only on that capability.
-
-    Examples
-    --------
-    >>> runs_on(Arch(8, 0), Arch(8, 6)), runs_on(Arch(8, 0), Arch(9, 0)), runs_on(Arch(8, 0), Arch(9, 0), is_ptx=True)
-    (True, False, True)
-    """
-    if arch == device or device.suffix:
-        return arch == device
-    if arch.suffix == "a":
-        return arch.base == device
-    return arch.base <= device and (is_ptx or arch.major == device.major)
 
 
 def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:

@@ -167,7 +167,10 @@ def render_probe_lists(report: Report) -> Iterator[str]:
             yield f"\nplaces searched for {subject}:\n{render_probes(probes)}"
     if report.toolchain.cuda is not None:
         rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
-        listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)
+        width = max(len(part.version) for part in rows)
+        listed = (
+            f"  {part.name:<9}  {part.version or '?':<{width}}  {part.path}  ({part.source or '-'})" for part in rows
+        )
         yield "\nparts of the CUDA toolkit:\n" + "\n".join(listed)
 
 
@@ -270,7 +273,7 @@ def examine_machine(
     return Report(
         findings=(
             *_report_toolchain(found, around),
-            *_report_devices(seen, found.toolchain.cuda),
+            *_report_devices(seen, found.toolchain.cuda, around),
             *_report_surroundings(around, seen, found.toolchain),
             *report_remote(system),
             *map(_report_passed_file, passed),
@@ -379,7 +382,7 @@ def _report_passed_over(subject: str, probes: tuple[Probe, ...], used: Path) -> 
             yield Remark("warn", subject, text, probe.hint)
 
 
-def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
+def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None, around: Surroundings) -> Iterator[Remark]:
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
         what = "" if toolkit is None else "; CUDA kernels can be built here, but not run"
@@ -393,10 +396,13 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None) -> Itera
     release = devices.driver_release or ""
     number = f"{release}, " if release else ""
     yield Remark("ok", "driver", f"{number}supports CUDA {devices.driver_version}")
+    supported = devices.driver_version
     if toolkit is not None:
         present = sorted({device.arch for device in devices.devices})
-        yield from _warn("driver", coherence.judge_driver(toolkit.release, devices.driver_version, release))
+        yield from _warn("driver", coherence.judge_driver(toolkit.release, supported, release))
+        yield from _warn("driver", coherence.judge_named_archs(around.named_archs, present, toolkit.release, supported))
         yield from _warn("driver", coherence.judge_archs(present, toolkit))
+    yield from _warn("driver", coherence.judge_nvrtc(around.nvrtc, toolkit.release if toolkit else "", supported))
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_toolchain.arch import Arch
+from be_toolchain.arch import Arch, parse_archs, runs_on
 from be_toolchain.errors import PreferenceError
 from be_toolchain.known import layouts
 from be_toolchain.known.layouts import JAX_PLUGIN, parse_dist_infos
@@ -51,6 +51,10 @@ class Surroundings(NamedTuple):
         jax's CUDA plugins.
     cuda12_wheels : tuple of (name, version)
         The CUDA 12 wheels with compilers or their parts.
+    nvrtc : str
+        The version of NVRTC's wheel for CUDA 13 or newer; empty without it.
+    named_archs : tuple of Arch
+        The architectures that ``BE_COMPUTE_CAPABILITIES`` names.
     libc : str
         The C library, as in `System.libc`.
     cache_variable : str
@@ -65,6 +69,8 @@ class Surroundings(NamedTuple):
     jaxlib: str
     jax_plugins: tuple[tuple[str, str], ...]
     cuda12_wheels: tuple[tuple[str, str], ...]
+    nvrtc: str
+    named_archs: tuple[Arch, ...]
     libc: str
     cache_variable: str
     cache: FolderFacts
@@ -82,10 +88,13 @@ def probe_surroundings(system: System) -> Surroundings:
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():
             installed.setdefault(name, version)
+    named_archs = _valid_setting("compute_capabilities", system.environ)
     return Surroundings(
         jaxlib=installed.get("jaxlib", ""),
         jax_plugins=tuple(sorted(item for item in installed.items() if JAX_PLUGIN.fullmatch(item[0]))),
         cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
+        nvrtc=installed.get("nvidia-cuda-nvrtc", ""),
+        named_archs=parse_archs(named_archs) if named_archs else (),
         libc=system.libc,
         cache_variable=cache_variable,
         cache=cache,
@@ -408,8 +417,60 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
         hint = f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else ""
         return (Warned(message, hint),)
     message = f"the driver supports CUDA {driver_version} and cannot translate PTX of CUDA {release}"
-    hint = f"name the GPU's architecture, or use CUDA {driver_version} or older"
+    hint = f"name the GPU's architecture, use CUDA {driver_version} or older, or install a driver for CUDA {release}"
     return (Warned(f"{message}; machine code for its own GPUs runs", hint),)
+
+
+def judge_nvrtc(nvrtc: str, release: str, driver_version: str) -> Iterator[Warned]:
+    """Warn of an NVRTC that is newer than the driver, and not of the toolkit's release, which `judge_driver` judges.
+
+    Parameters
+    ----------
+    nvrtc : str
+        The version of NVRTC's wheel, ``"13.5.37"``; empty without it. One of a newer major release than the driver's is
+        not used.
+    release : str
+        The toolkit's release; empty without a toolkit.
+    driver_version : str
+        The CUDA version that the driver supports, ``"13.0"``.
+
+    Examples
+    --------
+    >>> [row.message for row in judge_nvrtc("13.5.37", "", "13.0")]
+    ['the driver supports CUDA 13.0 and cannot translate PTX of NVRTC 13.5; machine code for its own GPUs runs']
+    """
+    ours, theirs = version_key(nvrtc)[:2], version_key(driver_version)[:2]
+    if nvrtc and release_of(nvrtc) != release and ours[0] == theirs[0] and ours > theirs:
+        message = f"the driver supports CUDA {driver_version} and cannot translate PTX of NVRTC {release_of(nvrtc)}"
+        hint = f'python -m pip install "nvidia-cuda-nvrtc=={driver_version}.*", or a newer driver'
+        yield Warned(f"{message}; machine code for its own GPUs runs", hint)
+
+
+def judge_named_archs(
+    named: tuple[Arch, ...], present: Iterable[Arch], release: str, driver_version: str
+) -> Iterator[Warned]:
+    """Warn of GPUs on this machine that ``BE_COMPUTE_CAPABILITIES`` leaves only PTX that is newer than the driver.
+
+    Parameters
+    ----------
+    named, present : tuple of Arch
+        The architectures that the variable names, and those of the GPUs.
+    release, driver_version : str
+        The toolkit's release, and the CUDA version that the driver supports.
+
+    Examples
+    --------
+    >>> (row,) = judge_named_archs((Arch(8, 0),), [Arch(8, 6), Arch(9, 0)], "13.5", "13.0")
+    >>> row.message
+    'BE_COMPUTE_CAPABILITIES leaves sm_90, a GPU of this machine, only PTX of CUDA 13.5, which the driver for CUDA 13.0 cannot translate: kernels fail there'
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    ours, theirs = version_key(release), version_key(driver_version)
+    for gpu in present if ours[0] == theirs[0] and ours > theirs else ():
+        has_code = any(runs_on(arch, gpu) for arch in named)
+        if not has_code and any(not arch.suffix and runs_on(arch, gpu, is_ptx=True) for arch in named):
+            text = f"BE_COMPUTE_CAPABILITIES leaves {gpu.sm}, a GPU of this machine, only PTX of CUDA {release}, "
+            text += f"which the driver for CUDA {driver_version} cannot translate: kernels fail there"
+            yield Warned(text, f"add {gpu.sm} to BE_COMPUTE_CAPABILITIES, or use CUDA {driver_version} or older")
 
 
 def judge_archs(present: Iterable[Arch], toolkit: CudaToolkit) -> Iterator[Warned]:

@@ -32,11 +32,12 @@ def _rows(job: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 def render_bounds(project: Mapping[str, Any]) -> str:
     """Write a row for each package whose version matters: the allowed releases, and the extra that brings it."""
     extras = {"": project["dependencies"], **project["optional-dependencies"]}
-    found: dict[str, tuple[str, str]] = {}
+    rows: dict[tuple[str, str], str] = {}
     for extra, requirements in extras.items():
         for requirement in requirements:
             name = next((each for each in BOUNDED if requirement.startswith((f"{each}>", f"{each}="))), "")
-            if name and name not in found:
-                found[name] = (requirement.removeprefix(name), f"`[{extra}]`" if extra else "")
-    rows = [f"| `{name}` | `{found[name][0]}` | {found[name][1]} |\n" for name in BOUNDED]
-    return "| package | releases | with the extra |\n|---|---|---|\n" + "".join(rows)
+            if name:
+                rows.setdefault((name, requirement.removeprefix(name)), f"`[{extra}]`" if extra else "")
+    ordered = sorted(rows.items(), key=lambda row: BOUNDED.index(row[0][0]))
+    lines = [f"| `{name}` | `{releases}` | {extra} |\n" for (name, releases), extra in ordered]
+    return "| package | releases | with the extra |\n|---|---|---|\n" + "".join(lines)

@@ -81,7 +81,7 @@ def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(d
     assert said == ["brainevent-toolchain", be_toolchain.__version__, ">=3.11", "Apache-2.0"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
-    for extra in ("cuda12", "cuda13"):
+    for extra in ("cuda12", "cuda13", "cuda13-newest"):
         required = [r for r in metadata.get_all("Requires-Dist", []) if f'"{extra}"' in r]
         assert len(required) >= 4
         assert len({match[1] for r in required if (match := re.search(r"==(\d+\.\d+)\.\*", r))}) == 1

@@ -63,7 +63,7 @@ def test_it_says_what_the_project_and_its_wheel_say():
 
 
 def test_the_cuda_releases_are_those_of_the_extras():
-    texts = [PROJECT["optional-dependencies"][extra][0] for extra in ("cuda12", "cuda13")]
+    texts = [PROJECT["optional-dependencies"][extra][0] for extra in ("cuda12", "cuda13-newest")]
     (oldest, _), (_, newest) = (re.findall(r"==((\d+)\.\d+)\.\*", text)[0] for text in texts)
     assert f"cuda-version >={oldest},<{int(newest) + 1}" in requirements(CUDA, "run")
 

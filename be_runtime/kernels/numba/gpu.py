@@ -448,8 +448,8 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : CUDADispatcher
-        A function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It is called with the
-        inputs, which it can't write to, then the outputs.
+        A function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It gets the inputs,
+        which it can't write to, then the outputs.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
     signature : str or sequence of str, optional

@@ -207,7 +207,9 @@ def test_threads_that_wait_for_each_other_and_calls_one_after_another_are_no_rac
     assert out.startswith("nothing found (tsan ")
 
 
-EIGHT = THREADS.replace("  static int calls = 0;\n  ++calls;\n", "") + """
+EIGHT = (
+    THREADS.replace("  static int calls = 0;\n  ++calls;\n", "")
+    + """
 from concurrent.futures import ThreadPoolExecutor
 programs = [jax.jit(lambda x, i=i: module.sums(module.adds(x + i))) for i in range(8)]
 def work(program):
@@ -218,6 +220,7 @@ def work(program):
 with ThreadPoolExecutor(8) as pool:
     print([float(each) for each in pool.map(work, programs)])
 """
+)
 
 
 @pytest.mark.full

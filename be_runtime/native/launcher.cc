@@ -42,7 +42,7 @@ constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
 /// One parameter of a kernel, as the attribute `params` spells it.
 struct Param {
-  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2 };
+  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3 };
   int64_t kind;
   int64_t first;   ///< The buffer's number, arguments before results; a scalar's bits.
   int64_t second;  ///< The buffer's dimensions as the kernel sees them; unused for a scalar.
@@ -108,6 +108,16 @@ bool all_results_are_empty(const XLA_FFI_CallFrame* frame) {
   return true;
 }
 
+/// Write the shape and the strides of an array whose elements lie one after the other.
+uint64_t* write_layout(uint64_t* word, const int64_t* dims, int64_t rank, int64_t stride) {
+  for (int64_t i = 0; i < rank; ++i) word[i] = static_cast<uint64_t>(dims[i]);
+  for (int64_t i = rank - 1; i >= 0; --i) {
+    word[rank + i] = static_cast<uint64_t>(stride);
+    stride *= dims[i];
+  }
+  return word + 2 * rank;
+}
+
 /// Write Numba's arguments for an array: no owner, no parent, its size, its bytes, its shape and its strides.
 uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int64_t rank, int64_t item_size) {
   *word++ = 0;
@@ -115,20 +125,24 @@ uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int
   *word++ = static_cast<uint64_t>(element_count(dims, rank));
   *word++ = static_cast<uint64_t>(item_size);
   *word++ = reinterpret_cast<uint64_t>(data);
-  for (int64_t i = 0; i < rank; ++i) word[i] = static_cast<uint64_t>(dims[i]);
-  uint64_t stride = static_cast<uint64_t>(item_size);
-  for (int64_t i = rank - 1; i >= 0; --i) {
-    word[rank + i] = stride;
-    stride *= static_cast<uint64_t>(dims[i]);
-  }
-  return word + 2 * rank;
+  return write_layout(word, dims, rank, item_size);
 }
 
-/// Write a parameter: a scalar's bits, or a pointer or Numba's arguments for an array with these extents.
-inline uint64_t* write_param(uint64_t* word, const Param& param, const void* data, const int64_t* dims) {
+/// Write an array as MLIR's memref: the memory, where the elements begin, how far into it, the shape and the strides in
+/// elements. See https://mlir.llvm.org/docs/TargetLLVMIR/#ranked-memref-types.
+uint64_t* write_memref(uint64_t* word, const void* data, const int64_t* dims, int64_t rank) {
+  *word++ = reinterpret_cast<uint64_t>(data);
+  *word++ = reinterpret_cast<uint64_t>(data);
+  *word++ = 0;
+  return write_layout(word, dims, rank, 1);
+}
+
+/// Write a parameter: a scalar's bits, or a pointer to a buffer or a description of an array with these extents.
+inline uint64_t* write_param(uint64_t* word, const Param& param, const void* data, const int64_t* dims, int64_t rank) {
   if (param.kind == Param::kScalar) *word = static_cast<uint64_t>(param.first);
   else if (param.kind == Param::kPointer) *word = reinterpret_cast<uint64_t>(data);
-  else return write_array(word, data, dims, param.second, param.third / 8);
+  else if (param.kind == Param::kMemref) return write_memref(word, data, dims, rank);
+  else return write_array(word, data, dims, rank, param.third / 8);
   return word + 1;
 }
 
@@ -219,7 +233,7 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
   uint64_t* word = words;
   for (const Param& param : *target.call) {
     if (param.kind == Param::kScalar) {
-      word = write_param(word, param, nullptr, nullptr);
+      word = write_param(word, param, nullptr, nullptr, 0);
       continue;
     }
     const XLA_FFI_Buffer* buffer = buffer_at(target.frame, param.first);
@@ -228,13 +242,13 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
     char* data = static_cast<char*>(buffer->data) +
                  slice_offset(batched, rank, buffer, lead, at) * element_count(own, param.second) * param.third / 8;
     if (param.kind == Param::kPointer || form == 0) {
-      word = write_param(word, param, data, own);
+      word = write_param(word, param, data, own, param.second);
       continue;
     }
     int64_t dims[64];
     dims[0] = lead > 0 && buffer->dims[lead - 1] > 1 ? count : 1;
     std::copy(own, own + param.second, dims + 1);
-    word = write_array(word, data, dims, param.second + 1, param.third / 8);
+    word = write_param(word, param, data, dims, param.second + 1);
   }
   return launch(target, form, words, word - words, static_cast<unsigned>(count));
 }
@@ -325,8 +339,8 @@ XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
   uint64_t* word = words;
   for (const Param& param : call) {
     const XLA_FFI_Buffer* buffer = param.kind == Param::kScalar ? nullptr : buffer_at(frame, param.first);
-    word = buffer == nullptr ? write_param(word, param, nullptr, nullptr)
-                             : write_param(word, param, buffer->data, buffer->dims);
+    word = buffer == nullptr ? write_param(word, param, nullptr, nullptr, 0)
+                             : write_param(word, param, buffer->data, buffer->dims, param.second);
   }
   return launch(target, 0, words, word - words, 1);
 }

@@ -86,7 +86,8 @@ def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., A
 
 def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Return the function of a Numba CUDA kernel."""
-    prototype = gpu.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
+    is_memref = bool(record.get("is_memref"))
+    prototype = gpu.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"], is_memref)
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])
@@ -187,6 +188,7 @@ def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...
     dispatcher = _checked(gpu.check_dispatcher, name, read)
     prototype = gpu.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
+    record |= {"is_memref": True} if prototype.is_memref else {}
     _numba_cuda_function(record, _not_yet)
     with_batch = gpu.takes_batches(prototype, read.signature, call_options(read.call))
     kernels = [

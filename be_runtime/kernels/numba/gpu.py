@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
@@ -30,9 +31,58 @@ from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
+
+class NumbaPackage(NamedTuple):
+    """A package that compiles kernels for CUDA, and what differs between such packages.
+
+    Parameters
+    ----------
+    name : str
+        Name on the package index.
+    api : str
+        Module with ``jit``.
+    inner : str
+        Package of its other modules.
+    types : str
+        Module with the types of arrays.
+    others : tuple of str
+        Packages that affect the code, too.
+    words : int
+        Parameters of an array beside its shape and strides.
+    tested : str
+        Version for hints.
+    """
+
+    name: str
+    api: str
+    inner: str
+    types: str
+    others: tuple[str, ...]
+    words: int
+    tested: str
+
+    @property
+    def is_mlir(self) -> bool:
+        """Return whether the package passes arrays as MLIR does."""
+        return self is MLIR
+
+
+NUMBA_CUDA = NumbaPackage(
+    "numba-cuda", "numba.cuda", "numba.cuda", "numba.cuda.types", ("numba", "llvmlite"), 5, "numba-cuda==0.30.*"
+)
+MLIR = NumbaPackage(
+    *("numba-cuda-mlir", "numba_cuda_mlir.cuda", "numba_cuda_mlir.numba_cuda", "numba_cuda_mlir.types"),
+    *((), 3, "numba-cuda-mlir==0.6.*"),
+)
+
+
+def package_of(dispatcher: object) -> NumbaPackage:
+    """Return the package of a dispatcher."""
+    return MLIR if type(dispatcher).__module__.partition(".")[0] == "numba_cuda_mlir" else NUMBA_CUDA
+
+
 _ENTRY = re.compile(r"\.visible\s+\.entry\s+[\w$]+\s*\(([^)]*)\)")
 _WORD = re.compile(r"\.param\s+\.[bsu]64\s[^,]*")
-_BESIDE_THE_SHAPE = 5
 
 _LACKING = tuple(row.name for row in DTYPES if row.is_for_arrays_only)
 """Dtypes that Numba doesn't have on a GPU."""
@@ -54,7 +104,7 @@ _NEEDS_LIBRARIES = (
 _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
 
 
-def check_words(ptx: str, ndims: Sequence[int]) -> None:
+def check_words(ptx: str, ndims: Sequence[int], package: NumbaPackage = NUMBA_CUDA) -> None:
     """Refuse a kernel whose PTX takes arrays in an unknown form.
 
     Parameters
@@ -63,6 +113,7 @@ def check_words(ptx: str, ndims: Sequence[int]) -> None:
         PTX with one kernel.
     ndims : sequence of int
         Numbers of dimensions of the kernel's arrays.
+    package : NumbaPackage
 
     Raises
     ------
@@ -76,11 +127,11 @@ def check_words(ptx: str, ndims: Sequence[int]) -> None:
     """
     entry = _ENTRY.search(ptx)
     declared = [each.strip() for each in entry[1].split(",") if each.strip()] if entry is not None else []
-    if not all(map(_WORD.fullmatch, declared)) or len(declared) != sum(_BESIDE_THE_SHAPE + 2 * ndim for ndim in ndims):
+    if not all(map(_WORD.fullmatch, declared)) or len(declared) != sum(package.words + 2 * ndim for ndim in ndims):
         raise BuildError(
             f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions: it passes "
             "arrays in a way that is not known here",
-            hints=("pip install 'numba-cuda==0.30.*', which is tested",),
+            hints=(f"pip install '{package.tested}', which is tested",),
         )
 
 
@@ -93,11 +144,14 @@ class NumbaPrototype(NamedTuple):
     parameters : tuple of str
         Names of its arrays; empty without a signature.
     doc : str or None
+    is_memref : bool
+        True if arrays are passed as MLIR's memrefs.
     """
 
     name: str
     parameters: tuple[str, ...]
     doc: str | None
+    is_memref: bool = False
 
 
 def takes_batches(prototype: NumbaPrototype, signature: object, options: Options) -> bool:
@@ -136,7 +190,10 @@ def numba_function(
         source.check_dtypes(call.inputs, call.results, _LACKING)
         geometry = read.geometry(call)
         found = obtain(call.inputs, call.results)
-        params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
+        params = [
+            array_param(i, spec.ndim, spec.dtype.bits, is_memref=prototype.is_memref)
+            for i, spec in enumerate((*call.inputs, *call.results))
+        ]
         axis = found.kernel.batch_axis
         free_axis = axis if axis and geometry.grid[axis] == 1 else 0
         fitted = geometry._replace(batch_axis=free_axis, is_cooperative=found.kernel.is_cooperative)
@@ -186,8 +243,8 @@ class NoKernelError(TypeError, AssertionError):
     """The argument is not a Numba CUDA kernel. The exception is an AssertionError too, for compatibility."""
 
 
-def check_dispatcher(kernel: object) -> Any:
-    """Check that the kernel is a CUDA dispatcher of Numba.
+def check_dispatcher(kernel: Any) -> Any:
+    """Check that the kernel is a CUDA dispatcher of numba-cuda or of numba-cuda-mlir.
 
     Raises
     ------
@@ -196,10 +253,13 @@ def check_dispatcher(kernel: object) -> Any:
     TypeError
         The argument is something else. The exception is an AssertionError too.
     """
-    source.import_cuda("numba_cuda_kernel")
-    from numba.cuda.dispatcher import CUDADispatcher
+    is_kernel = package_of(kernel).is_mlir and hasattr(kernel, "targetoptions")
+    if not is_kernel:
+        source.import_cuda("numba_cuda_kernel")
+        from numba.cuda.dispatcher import CUDADispatcher
 
-    if not isinstance(kernel, CUDADispatcher):
+        is_kernel = isinstance(kernel, CUDADispatcher)
+    if not is_kernel:
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
         raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
     if kernel.targetoptions.get("device"):
@@ -210,10 +270,10 @@ def check_dispatcher(kernel: object) -> Any:
     return kernel
 
 
-def versions() -> tuple[str, ...]:
+def versions(package: NumbaPackage) -> tuple[str, ...]:
     """Return the versions that affect the compiled code."""
-    packages = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core")
-    return tuple(f"{package} {source.installed_version(package)}" for package in packages)
+    names = (package.name, *package.others, "numpy", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core")
+    return tuple(f"{name} {source.installed_version(name)}" for name in names)
 
 
 def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch], *, with_ptx: bool = False) -> tuple[KernelImage, ...]:
@@ -252,7 +312,7 @@ def _images(kernel: NumbaKernel, arch: Arch, *, with_ptx: bool) -> list[KernelIm
 
 def _linked(kernel: NumbaKernel, codes: Sequence[str], arch: Arch, more: int, *, with_ptx: bool) -> list[KernelImage]:
     """Link a kernel whose arrays have `more` axes, and check that it takes arrays as the launcher passes them."""
-    check_words(codes[0], [spec.ndim + more for spec in kernel.arrays])
+    check_words(codes[0], [spec.ndim + more for spec in kernel.arrays], package_of(kernel.dispatcher))
     image = _link(kernel, codes, arch)
     if not with_ptx or image.is_ptx or len(codes) > 1 or source.missing_functions(codes[0]):
         return [image]
@@ -261,8 +321,7 @@ def _linked(kernel: NumbaKernel, codes: Sequence[str], arch: Arch, more: int, *,
 
 def _batched(kernel: NumbaKernel, axis: int) -> Any:
     """Make the Python function that runs the kernel on slices."""
-    from numba import cuda
-
+    cuda = import_module(package_of(kernel.dispatcher).api)
     options = {name: kernel.dispatcher.targetoptions[name] for name in ("debug", "lineinfo", "fastmath", "opt")}
     namespace: dict[str, Any] = {"cuda": cuda, "kernel": cuda.jit(device=True, **options)(kernel.dispatcher.py_func)}
     name = kernel.name if kernel.name.isidentifier() else "kernel"
@@ -273,9 +332,8 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
 
 def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[str]:
     """Compile a function as a kernel to PTX, and return the PTX and the other parts to link, which are PTX too."""
-    from numba import cuda
-    from numba.cuda import types
-
+    package = package_of(kernel.dispatcher)
+    cuda, types = import_module(package.api), import_module(package.types)
     given = kernel.dispatcher.targetoptions
     options = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
     options["debug"] = bool(options.get("debug"))
@@ -285,25 +343,43 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
         for index, (name, spec) in enumerate(zip(names, kernel.arrays, strict=True))
     )
     capability = (arch.major, arch.minor, arch.suffix) if arch.suffix else (arch.major, arch.minor)
-    dispatcher: Any = import_module("numba.cuda.dispatcher")
-    with _COMPILING:
-        # Numba compiles device functions for the present device: it gets the architecture, with any or no device here.
-        usual = dispatcher.get_current_device
-        dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(arch.major, arch.minor))
+    with _COMPILING, _device(package, arch):
         try:
-            codes, _ = cuda.compile_all(
-                function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
-            )
+            if package.is_mlir:
+                codes = [cuda.compile(function, signature, device=False, abi="numba", cc=capability, **options)[0]]
+            else:
+                codes, _ = cuda.compile_all(
+                    function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
+                )
         except Exception as error:
             # Numba's own errors, and any others that its passes raise because of the author's code.
-            mismatch = source.explain_compilation("numba-cuda", error)
+            mismatch = source.explain_compilation(package.name, error)
             if mismatch:
                 raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
             raise _refused(kernel, str(error)) from error
-        finally:
-            dispatcher.get_current_device = usual
     texts = [code if isinstance(code, bytes | str) else bytes(code.code) for code in codes]  # or cuda.core's objects
     return source.without_counts([text if isinstance(text, str) else text.decode().rstrip("\0") for text in texts])
+
+
+@contextlib.contextmanager
+def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
+    """Tell Numba the architecture of the present device, for which it compiles, with any or no device here."""
+    capability = (arch.major, arch.minor)
+    if package.is_mlir:
+        module, name, present = "numba_cuda_mlir.tools", "_cached_cc", capability
+    else:
+        module, name, present = "numba.cuda.dispatcher", "get_current_device", _present(capability)
+    place = import_module(module)
+    usual = getattr(place, name)
+    setattr(place, name, present)
+    try:
+        yield
+    finally:
+        setattr(place, name, usual)
+
+
+def _present(capability: tuple[int, int]) -> Any:
+    return lambda: SimpleNamespace(compute_capability=capability)
 
 
 def _refused(kernel: NumbaKernel, text: str) -> BuildError:
@@ -337,9 +413,8 @@ def _link(kernel: NumbaKernel, codes: Sequence[str], arch: Arch) -> KernelImage:
         return KernelImage(arch, entry, parts[0], is_ptx=True)
     objects = [ObjectCode.from_ptx(part) for part in parts]
     if any(name.startswith("cudaCG") for name in missing):
-        from numba.cuda.cudadrv.libs import get_cudalib
-
-        objects.append(ObjectCode.from_library(str(get_cudalib("cudadevrt", static=True))))
+        libs = import_module(f"{package_of(kernel.dispatcher).inner}.cudadrv.libs")
+        objects.append(ObjectCode.from_library(str(libs.get_cudalib("cudadevrt", static=True))))
     registers = kernel.dispatcher.targetoptions.get("max_registers")
     try:
         linker = Linker(*objects, options=LinkerOptions(arch=arch.sm, max_register_count=registers))
@@ -373,7 +448,8 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : CUDADispatcher
-        A function decorated with ``@cuda.jit``, called with the inputs, which it can't write to, then the outputs.
+        A function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It gets the inputs,
+        which it can't write to, then the outputs.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
     signature : str or sequence of str, optional
@@ -451,7 +527,7 @@ def prototype_of(dispatcher: Any, signature: object) -> NumbaPrototype:
     """Read the prototype of a kernel."""
     function = dispatcher.py_func
     parameters = () if signature is None else source.parameter_names(function)
-    return NumbaPrototype(function.__name__, parameters, function.__doc__)
+    return NumbaPrototype(function.__name__, parameters, function.__doc__, package_of(dispatcher).is_mlir)
 
 
 def check_arrays(kernel: NumbaKernel) -> None:
@@ -475,7 +551,8 @@ def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, 
         return Kernel(launcher.content_id(images), kernel.name, images)
     fields: tuple[Field, ...] = (
         *(("name", kernel.name), ("content", content.digest), ("types", kernel.types_text())),
-        *(("batch", str(kernel.with_batch)), ("archs", [arch.sm for arch in archs]), ("versions", versions())),
+        *(("batch", str(kernel.with_batch)), ("archs", [arch.sm for arch in archs])),
+        ("versions", versions(package_of(kernel.dispatcher))),
     )
     return launcher.obtain_kernel(
         make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),

@@ -52,7 +52,8 @@ _ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
 _ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
 """Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
 
-_BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
+_NUMBA = frozenset({"llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"})
+_BY_NAME = _NUMBA | {"builtins", "cmath", "math", "numpy", "operator"}
 """Packages whose classes and functions are identified by name and by the package's version."""
 
 _KIND_FLAGS = 0xFFF
@@ -443,7 +444,8 @@ class _Walk:
             self.write("compiled", kind.__module__, kind.__qualname__)
             options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
             texts = {
-                name: sorted(map(str, x)) if isinstance(x, set | frozenset) else [str(x)] for name, x in options.items()
+                name: sorted(map(str, x)) if isinstance(x, set | frozenset) else [getattr(x, "__qualname__", str(x))]
+                for name, x in options.items()
             }
             self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
@@ -451,7 +453,7 @@ class _Walk:
             self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
         elif isinstance(value, type) and _package(value.__module__) in _BY_NAME:
             self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
-        elif (kind.__module__ or "").startswith("numba.core.types") or (
+        elif (kind.__module__ or "").startswith(("numba.core.types", "numba_cuda_mlir.numba_cuda.types")) or (
             _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
         ):  # the text of such an object describes it completely
             self.write("described", kind.__module__, kind.__qualname__, str(value))

@@ -20,7 +20,7 @@ from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba import source as source_module
 from be_runtime.kernels.numba.cpu import MESSAGE_SIZE, check_count, report, signature_of
-from be_runtime.kernels.numba.gpu import check_words
+from be_runtime.kernels.numba.gpu import MLIR, check_words
 from be_runtime.kernels.numba.source import (
     augmented,
     direct_writes,
@@ -161,6 +161,7 @@ def test_arrays_of_words_are_taken_and_others_refused():
     for kind in (".param .u64", ".param .b64", ".param .u64 .ptr .align 1"):
         check_words(ptx(16, kind), [1, 2])
         check_words(ptx(5, kind), [0])
+        check_words(ptx(12, kind), [1, 2], MLIR)
     for text in (ptx(6), ptx(8), ptx(7).replace(".u64", ".u32", 1), ptx(0), ""):
         with pytest.raises(BuildError, match=r"parameters for arrays of \(1,\) dimensions.*not known here"):
             check_words(text, [1])

@@ -16,7 +16,7 @@ VARIABLE = "BE_BENCH_PEERS"
 OWN = HERE.parent / ".bench-peers" / "bin" / "python"
 CACHES = (
     *("BRAINEVENT_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "FLASHINFER_WORKSPACE_BASE"),
-    *("WARP_CACHE_PATH", "CUPY_CACHE_DIR"),
+    *("WARP_CACHE_PATH", "CUPY_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "CUDA_CACHE_PATH"),
 )
 NEEDED = ("jax", "packaging", "rich")
 """What this checkout itself runs with, apart from ninja, which may be a program on PATH."""

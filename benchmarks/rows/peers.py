@@ -49,23 +49,19 @@ class Peer:
 
     name: str
     script: str
-    source: Path
+    source: Path = KERNELS / "vector_add"
     packages: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("cpp", "cuda")
     is_called: bool = True
     needs_gpu: bool = False
 
 
-OURS = Peer(name="ours", script="peer_ours.py", source=KERNELS / "vector_add", languages=tuple(SHOWN))
+OURS = Peer(name="ours", script="peer_ours.py", languages=tuple(SHOWN))
+TORCH, TVM_FFI = SOURCES / "torch", ("apache-tvm-ffi", "jax-tvm-ffi")
 PEERS = (
-    Peer(name="brainevent", script="peer_brainevent.py", source=KERNELS / "vector_add", packages=("brainevent",)),
-    Peer(
-        name="apache-tvm-ffi",
-        script="peer_tvm_ffi.py",
-        source=SOURCES / "tvm_ffi",
-        packages=("apache-tvm-ffi", "jax-tvm-ffi"),
-    ),
-    Peer(name="torch", script="peer_torch.py", source=SOURCES / "torch", packages=("torch",), is_called=False),
+    Peer(name="brainevent", script="peer_brainevent.py", packages=("brainevent",)),
+    Peer(name="apache-tvm-ffi", script="peer_tvm_ffi.py", source=SOURCES / "tvm_ffi", packages=TVM_FFI),
+    Peer(name="torch", script="peer_torch.py", source=TORCH, packages=("torch",), is_called=False),
     Peer(name="handler on ffi.h", script="peer_handwritten.py", source=KERNELS / "handler_ffi_h"),
     Peer(
         name="FlashInfer",
@@ -75,41 +71,14 @@ PEERS = (
         languages=("cuda",),
         needs_gpu=True,
     ),
-    Peer(
-        name="Warp",
-        script="peer_warp.py",
-        source=KERNELS / "vector_add",
-        packages=("warp-lang",),
-        languages=("cuda",),
-        is_called=False,
-        needs_gpu=True,
-    ),
-    Peer(
-        name="CuTe DSL",
-        script="peer_cute.py",
-        source=KERNELS / "vector_add",
-        packages=("nvidia-cutlass-dsl",),
-        languages=("cuda",),
-        is_called=False,
-        needs_gpu=True,
-    ),
-    Peer(
-        name="torch's _compile_kernel",
-        script="peer_torch_nvrtc.py",
-        source=KERNELS / "vector_add",
-        packages=("torch",),
-        languages=("nvrtc",),
-        is_called=False,
-        needs_gpu=True,
-    ),
-    Peer(
-        name="CuPy's RawKernel",
-        script="peer_cupy.py",
-        source=KERNELS / "vector_add",
-        packages=("cupy-cuda13x",),
-        languages=("nvrtc",),
-        is_called=False,
-        needs_gpu=True,
+    *(
+        Peer(name=name, script=script, packages=(package,), languages=(language,), is_called=False, needs_gpu=True)
+        for name, script, package, language in (
+            ("Warp", "peer_warp.py", "warp-lang", "cuda"),
+            ("CuTe DSL", "peer_cute.py", "nvidia-cutlass-dsl", "cuda"),
+            ("torch's _compile_kernel", "peer_torch_nvrtc.py", "torch", "nvrtc"),
+            ("CuPy's RawKernel", "peer_cupy.py", "cupy-cuda13x", "nvrtc"),
+        )
     ),
 )
 BARE = "bare compiler"

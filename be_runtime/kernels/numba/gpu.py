@@ -253,13 +253,13 @@ def check_dispatcher(kernel: Any) -> Any:
     TypeError
         The argument is something else. The exception is an AssertionError too.
     """
-    is_kernel = package_of(kernel).is_mlir and hasattr(kernel, "targetoptions")
-    if not is_kernel:
+    dispatchers: Any = ()
+    if package_of(kernel).is_mlir:
+        dispatchers = (import_module("numba_cuda_mlir.descriptor").MLIRDispatcher,)
+    elif source.installed_version(MLIR.name) == "none" or source.installed_version(NUMBA_CUDA.name) != "none":
         source.import_cuda("numba_cuda_kernel")
-        from numba.cuda.dispatcher import CUDADispatcher
-
-        is_kernel = isinstance(kernel, CUDADispatcher)
-    if not is_kernel:
+        dispatchers = (import_module("numba.cuda.dispatcher").CUDADispatcher,)
+    if not isinstance(kernel, dispatchers):
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
         raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
     if kernel.targetoptions.get("device"):
@@ -370,6 +370,12 @@ def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
     else:
         module, name, present = "numba.cuda.dispatcher", "get_current_device", _present(capability)
     place = import_module(module)
+    if not hasattr(place, name):
+        raise BuildError(
+            f"{package.name} {source.installed_version(package.name)} compiles for an architecture in a way that is "
+            "not known here",
+            hints=(f"pip install '{package.tested}', which is tested",),
+        )
     usual = getattr(place, name)
     setattr(place, name, present)
     try:

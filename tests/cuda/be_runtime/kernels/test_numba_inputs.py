@@ -126,8 +126,12 @@ told = [list(jax.eval_shape(jax.vmap(run), x).shape)]
 try:
     be_runtime.numba_cuda_kernel(writes, x, launch_dims=1)(jax.numpy.ones((2, 8)))
 except be_runtime.BuildError as error:
-    told.append(error.hints[0])
-print(json.dumps([*told, "numba" in sys.modules]))
+    told += [error.hints[0], "numba" in sys.modules]
+try:
+    be_runtime.numba_cuda_kernel(print, x, launch_dims=1)
+except TypeError as error:
+    told.append(str(error))
+print(json.dumps(told))
 """
 
 
@@ -143,8 +147,9 @@ def test_kernels_of_numba_cuda_mlir_compile_without_numba(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     variables = {"PYTHONPATH": f"{ROOT}:{site}", "BE_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
     for _ in range(2):
-        shape, hint, has_numba = run_json(MLIR, BE_COMPUTE_CAPABILITIES="sm_90", **variables)
+        shape, hint, has_numba, refusal = run_json(MLIR, BE_COMPUTE_CAPABILITIES="sm_90", **variables)
         assert shape == [2, 8]
         assert hint.startswith("an input can't be written")
+        assert refusal.startswith("kernel must be a function decorated with @cuda.jit, not <built-in function print>")
         assert not has_numba
     assert len(list((tmp_path / "cache" / "kernels-v1").glob("*/*/*/manifest.json"))) == 1, "found the second time"

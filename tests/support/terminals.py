@@ -1,4 +1,4 @@
-"""A terminal of a test's own, which a reader empties while others write."""
+"""A terminal of a test's own, which a reader empties while others write, whatever the terminal of the tests can do."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ class Terminal:
         self._thread = threading.Thread(target=self._empty, daemon=True)
 
     def __enter__(self) -> Self:
+        self._usual = os.environ.get("TERM")
+        os.environ["TERM"] = "xterm-256color"
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        os.environ.pop("TERM")
+        if self._usual is not None:
+            os.environ["TERM"] = self._usual
         os.close(self.handle)
         self._thread.join(60)
         assert not self._thread.is_alive(), "a process still holds the terminal"

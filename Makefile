@@ -57,7 +57,7 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-full test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-full test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker rehearsal release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers and tests in ten minutes on two cores; docs/contributing.md lists what it leaves out"
@@ -80,6 +80,7 @@ help:
 	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
 	@echo "make dist        the sdist and the wheels, in dist/; needs g++-aarch64-linux-gnu"
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
+	@echo "make rehearsal   a release without its upload, served by this machine and installed as the pages say: half an hour"
 	@echo "make release-check"
 	@echo "                 all tests without a skip, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"
 	@echo "make clean       remove the environment and every build product"
@@ -220,6 +221,10 @@ dist: $(READY)
 # It needs no environment, only Docker and any Python that is new enough.
 docker:
 	@$(find_python); "$$found" docker/build.py devel --tag be-image $(DOCKER_ARGS)
+
+# The commands that users type are printed as they run. The tests are in turn: they would wait for each other's pip.
+rehearsal: $(READY)
+	@$(RUN) -m pytest -v -s --timeout 3600 tests/rehearsal.py $(PYTEST_ARGS)
 
 export RELEASE_TAG
 release-check: export BE_REQUIRE_TIERS := unit,compile,cuda,packaging

@@ -1,4 +1,4 @@
-"""The command line: ``python -m release check | constraints | dist | native | feedstock``."""
+"""The command line: ``python -m release check | prepare | constraints | dist | native | feedstock``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from release import ROOT
-from release.check import REMAINING, find_problems, read_state
+from release.check import REMAINING, find_problems, prepare, read_state
 from release.dist import build_twice, source_date_epoch
 from release.feedstock import feedstock_recipe, sha256_of
 from release.native import FOLDER, MACHINES, Compilers, build_native
@@ -25,6 +26,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--tag", default="", help="the tag that is released, such as v1.2.3; without it nothing is strict"
     )
+    new = commands.add_parser("prepare", help="write a new version into the files that name it")
+    new.add_argument("version", help="such as 1.2.0")
+    new.add_argument("--date", default=time.strftime("%Y-%m-%d"), help="of the release (default today)")
     commands.add_parser("constraints", help="write constraints/*.txt, and their table in the page of versions")
     dist = commands.add_parser("dist", help="build sdist and wheels, twice, and compare them")
     dist.add_argument("folder", type=Path, help="where they are put")
@@ -60,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "check":
             return _check(arguments.tag)
-        if arguments.command == "constraints":
+        if arguments.command == "prepare":
+            print(*prepare(ROOT, arguments.version, arguments.date), sep="\n")
+        elif arguments.command == "constraints":
             from release.constraints import write_constraints  # conda's build has no packaging
 
             write_constraints()

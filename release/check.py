@@ -1,4 +1,7 @@
-"""Whether a checkout can be released: every place that names a version names one, and nothing is left open."""
+"""Whether a checkout can be released: every place that names a version names one, and nothing is left open.
+
+`prepare` writes a new version into these places.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import NamedTuple
 import be_runtime
 import be_toolchain
 from release.feedstock import recipe_version
+from release.problems import ReleaseError
 
 REMAINING = (
     "push the tag: the release workflow builds from it, and uploads what it built",
@@ -59,6 +63,48 @@ def read_state(root: Path) -> State:
     )
 
 
+def prepare(root: Path, version: str, date: str) -> list[Path]:
+    """Write a version into every place that names it, and close the changelog's open section; return the files.
+
+    Parameters
+    ----------
+    root : Path
+        The checkout.
+    version : str
+        The version to release, such as ``1.2.0``.
+    date : str
+        The date of the release, as ``2026-01-31``.
+
+    Raises
+    ------
+    ReleaseError
+        The version is malformed or not newer than the present one, or the changelog has nothing under [Unreleased].
+    """
+    from packaging.version import InvalidVersion, Version  # conda's build has no packaging
+
+    old = be_toolchain.__version__
+    try:
+        is_newer = Version(version) > Version(old) and str(Version(version)) == version
+    except InvalidVersion:
+        is_newer = False
+    if not is_newer:
+        raise ReleaseError(f"{version!r} is not a version after {old}: write it as {old} is written")
+    heading = f"## [Unreleased]\n\n## [{version}] - {date}\n"
+    texts = {}
+    for name, before, after in (
+        ("be_toolchain/__init__.py", f'__version__ = "{old}"\n', f'__version__ = "{version}"\n'),
+        ("recipe/recipe.yaml", f'  version: "{old}"\n', f'  version: "{version}"\n'),
+        ("CHANGELOG.md", "## [Unreleased]\n", heading),
+    ):
+        text = (root / name).read_text(encoding="utf-8")
+        if text.count(before) != 1 or (name == "CHANGELOG.md" and not _unreleased(text)):
+            raise ReleaseError(f"{name} has no {before.strip()!r}" if before not in text else f"nothing new in {name}")
+        texts[root / name] = text.replace(before, after)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
 def find_problems(state: State, tag: str) -> list[str]:
     """What stands against a release.
 
@@ -100,9 +146,11 @@ def _changelog_problems(changelog: str, version: str) -> list[str]:
     problems = (
         [] if sections[version]["date"] else [f"CHANGELOG.md: [{version}] has no date, as in [{version}] - 2026-01-31"]
     )
-    unreleased = sections.get("Unreleased")
-    if unreleased is not None:
-        following = changelog[unreleased.end() :].partition("\n## ")[0]
-        if following.strip():
-            problems.append(f"CHANGELOG.md: what is under [Unreleased] belongs to a version: [{version}], or a new one")
+    if _unreleased(changelog):
+        problems.append(f"CHANGELOG.md: what is under [Unreleased] belongs to a version: [{version}], or a new one")
     return problems
+
+
+def _unreleased(changelog: str) -> str:
+    """Return the text of the changelog's open section."""
+    return changelog.partition("## [Unreleased]\n")[2].partition("\n## ")[0].strip()

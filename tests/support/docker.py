@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
+SMALL = ("doc/*", "man/*", "info/*", "locale/*")
 RESTRICTED = (
     *("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"),
     *("--security-opt", "no-new-privileges", "--user", "4711:4712"),
@@ -170,6 +172,47 @@ def apt(packages: tuple[str, ...]) -> None:
         done = subprocess.run(("apt-get", *words), check=False, timeout=600, **quiet)  # type: ignore[call-overload]
         if done.returncode:
             raise NotHereError(f"apt-get can't install {' '.join(packages)}: {done.stderr.strip()[-300:]}")
+
+
+def base_image(engine: Engine) -> str:
+    """Return a minimal image of this machine's distribution, as its makers publish it; it is made once for a machine.
+
+    Raises
+    ------
+    NotHereError
+        It can't be made.
+    """
+    suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    image = f"be-tests-base:{suite}"
+    if engine("image", "inspect", image).returncode == 0:
+        return image
+    if shutil.which("mmdebstrap") is None:
+        apt(("mmdebstrap",))
+    merged = ("--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr")
+    command = [
+        *("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar"),
+        *(f"--dpkgopt=path-exclude=/usr/share/{each}" for each in SMALL),
+        *(merged if suite == "bookworm" else ()),
+        *(suite, "-", _mirror(suite)),
+    ]
+    path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as making:
+        imported = (engine.client, "import", "--change", path, "-", image)
+        done = subprocess.run(imported, stdin=making.stdout, capture_output=True, text=True, check=False, timeout=840)
+        assert making.stderr is not None
+        said = making.stderr.read().decode(errors="replace")
+    if making.returncode:
+        engine("image", "rm", image)
+        raise NotHereError(f"no base image can be made: {said.strip()[-300:]}")
+    assert done.returncode == 0, done.stderr
+    return image
+
+
+def _mirror(suite: str) -> str:
+    """Return where this machine gets its distribution from."""
+    query = ("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages")
+    lines = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+    return next(line.split()[1] for line in lines if line.split()[0] == suite)
 
 
 def _write_hook(folder: Path, record: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import shutil
 import subprocess
@@ -16,7 +15,17 @@ from typing import Any, NamedTuple
 import pytest
 
 import be_toolchain
-from tests.support.docker import KERNELS, RESTRICTED, ROOT, Engine, NotHereError, apt, load_script, running_engine, tool
+from tests.support.docker import (
+    KERNELS,
+    RESTRICTED,
+    ROOT,
+    Engine,
+    NotHereError,
+    base_image,
+    load_script,
+    running_engine,
+    tool,
+)
 from tests.support.requirements import OPTIONAL
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("docker")]
@@ -27,7 +36,6 @@ CONTEXT = (
     *("be_toolchain", "be_runtime", "constraints", "docker", "examples", "release"),
     *("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"),
 )
-SMALL = ("doc/*", "man/*", "info/*", "locale/*")
 MARKER = "index-of-the-builder.invalid"
 
 
@@ -53,41 +61,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def base(engine: Engine) -> str:
-    """A minimal image of this machine's distribution, as its makers publish it; made once for a machine."""
-    suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    image = f"be-tests-base:{suite}"
-    if engine("image", "inspect", image).returncode == 0:
-        return image
-    if shutil.which("mmdebstrap") is None:
-        try:
-            apt(("mmdebstrap",))
-        except NotHereError as reason:
-            pytest.skip(f"no mmdebstrap to make a base image with: {reason}")
-    merged = ("--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr")
-    command = [
-        *("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar"),
-        *(f"--dpkgopt=path-exclude=/usr/share/{each}" for each in SMALL),
-        *(merged if suite == "bookworm" else ()),
-        *(suite, "-", _mirror(suite)),
-    ]
-    path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as making:
-        imported = (engine.client, "import", "--change", path, "-", image)
-        done = subprocess.run(imported, stdin=making.stdout, capture_output=True, text=True, check=False, timeout=840)
-        assert making.stderr is not None
-        said = making.stderr.read().decode(errors="replace")
-    if making.returncode:
-        engine("image", "rm", image)
-        pytest.skip(f"no base image can be made: {said.strip()[-300:]}")
-    assert done.returncode == 0, done.stderr
-    return image
-
-
-def _mirror(suite: str) -> str:
-    """Where this machine gets its distribution from."""
-    query = ("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages")
-    lines = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
-    return next(line.split()[1] for line in lines if line.split()[0] == suite)
+    try:
+        return base_image(engine)
+    except NotHereError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

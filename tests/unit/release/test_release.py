@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from release import ROOT
-from release.check import State, find_problems, read_state
+from release.check import State, find_problems, prepare, read_state
 from release.dist import normalize_sdist, source_date_epoch
-from release.feedstock import feedstock_recipe, sha256_of
+from release.feedstock import feedstock_recipe, recipe_version, sha256_of
 from release.problems import ReleaseError
 from tests.support.docker import find_nothing
 
@@ -48,6 +48,26 @@ def test_a_problem_is_named(state: State, tag: str, problem: str):
     found = find_problems(state, tag)
     assert len(found) == bool(problem)
     assert problem in "".join(found)
+
+
+NAMED = ("be_toolchain/__init__.py", "recipe/recipe.yaml", "CHANGELOG.md")
+
+
+def test_a_new_version_is_written_where_it_is_named(tmp_path: Path):
+    for name in NAMED:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    assert prepare(tmp_path, "7.1.0", "2027-01-31") == [tmp_path / name for name in NAMED]
+    code, recipe, changelog = ((tmp_path / name).read_text() for name in NAMED)
+    assert '\n__version__ = "7.1.0"\n' in code
+    versions = {"be_toolchain": "7.1.0", "recipe": recipe_version(recipe)}
+    assert find_problems(State(versions, changelog), "v7.1.0") == []
+    (tmp_path / NAMED[0]).write_text((ROOT / NAMED[0]).read_text())
+    (tmp_path / NAMED[1]).write_text((ROOT / NAMED[1]).read_text())
+    for version, message in (("7.2", "nothing new in CHANGELOG.md"), ("0.0.1", "not a version"), ("x", "'x' is not")):
+        with pytest.raises(ReleaseError, match=message):
+            prepare(tmp_path, version, "2027-01-31")
+    assert (tmp_path / NAMED[0]).read_text() == (ROOT / NAMED[0]).read_text(), "all or nothing"
 
 
 def test_this_checkout_names_one_version():

@@ -73,8 +73,8 @@ def missing() -> str | None:
     return interpreter.unsuitable() or cuda.missing() or compilers.missing()
 
 
-def make_lab(folder: Path) -> Lab:
-    """Make the channel and build the recipe."""
+def make_lab(folder: Path, root: Path = ROOT) -> Lab:
+    """Make the channel, and build the recipe of a checkout."""
     (folder / "scratch").mkdir()
     channel = Channel(folder / "channel", folder / "scratch")
     interpreter.add_python(channel)
@@ -82,8 +82,8 @@ def make_lab(folder: Path) -> Lab:
     cuda.add_cuda(channel)
     compilers.add_compilers(channel)
     channel.index()
-    copy_sources(ROOT, folder / "tree")
-    shutil.copytree(ROOT / "recipe", folder / "tree" / "recipe")
+    copy_sources(root, folder / "tree")
+    shutil.copytree(root / "recipe", folder / "tree" / "recipe")
     out = folder / "out"
     packages = build_recipe(folder / "tree" / "recipe" / "recipe.yaml", folder, out, [channel.url])
     return Lab(folder, (channel.url, out.as_uri()), packages)

@@ -167,8 +167,7 @@ def user(index: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -
     }
     for name, program in PROGRAMS.items():
         (tmp_path / name).write_text((IMPORTS if "import jax" not in program.code else "") + program.code)
-    shutil.copy2(ROOT / "examples" / "demo.py", tmp_path)
-    shutil.copy2(ROOT / "examples" / "train.py", tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     somebody = User(tmp_path, environ)
     somebody.types(f"{shlex.quote(sys.executable)} -m venv env")
     yield somebody
@@ -226,7 +225,6 @@ def test_extras_of_the_remote_cache(user: User):
 def test_the_extra_that_reads_device_code(user: User):
     user.types('pip install "brainevent-toolchain[cuda13]"')
     user.types(told("pip install 'brainevent-toolchain[inspect]'"))
-    shutil.copy2(ROOT / "examples" / "csr.cu", user.home)
     assert "cuobjdump" not in user.types("python -m be_runtime report csr.cu --arch 9.0")
 
 

@@ -286,6 +286,10 @@ class GatherWarning(UserWarning):
     """An argument of a kernel is gathered on each device: the kernel can't be split along one of its axes."""
 
 
+class DeviceCodeWarning(UserWarning):
+    """Device code calls functions of the host, or nvcc ignores an annotation: the kernel may compute nothing."""
+
+
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels in no order with the rest of the program."""
 

@@ -31,7 +31,7 @@ _DEVICE, _HOST, _PTXAS = "-Xarch_device", "-Xarch_host", "-Xcuda-ptxas"
 
 _NEEDLESS = frozenset(
     (
-        *("expt-relaxed-constexpr", "extended-lambda", "expt-extended-lambda"),
+        *("expt-relaxed-constexpr", "no-expt-relaxed-constexpr", "extended-lambda", "expt-extended-lambda"),
         *("allow-unsupported-compiler", "display-error-number", "generate-dependencies-with-compile"),
     )
 )

@@ -436,14 +436,15 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     return bindings
 
 
-def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
+def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language, warnings: Sequence[str] = ()) -> str:
     """Write the list of a module's handlers, see `be_runtime.store.index.render_contents`."""
+    own = iter([warnings])
     return render_contents(
         {
             binding.export: Handlers(
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
-                warning=_race(binding.entry) if language == "cuda" else "",
+                warning="\n".join((_race(binding.entry), *next(own, ()))) if language == "cuda" else "",
                 call_name=binding.entry.call_name,
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),

@@ -322,7 +322,12 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
     shutil.rmtree(staging / OBJECTS)
     language = order.request.language
     archs = tuple(map(str, order.tools.archs)) if language == "cuda" else ()
-    record = index.ModuleRecord(language, "", codegen.module_contents(bindings, language), {})
+    warnings: tuple[str, ...] = ()
+    if language == "cuda" and any("warning #" in step.output for step in build.steps):
+        from be_runtime.compile.messages import device_code_warnings
+
+        warnings = device_code_warnings(step.output for step in build.steps)
+    record = index.ModuleRecord(language, "", codegen.module_contents(bindings, language, warnings), {})
     names = artifact.keep_library(
         staging, LIBRARY, index.CodeImage("library", PLATFORMS[language], 0, archs), {order.request.name: record}
     )
@@ -353,9 +358,10 @@ def _write_log(build: ModuleBuild) -> tuple[str, ...]:
     if build.order.verbose:
         sys.stderr.write(printable(log))
     elif any(step.output for step in build.steps):  # most builds print nothing
-        from be_runtime.compile.messages import find_warnings, warnings_text
+        from be_runtime.compile.messages import find_warnings, is_about_device_code, warnings_text
 
-        if warned := find_warnings(step.output for step in build.steps):
+        found = find_warnings(step.output for step in build.steps)
+        if warned := tuple(line for line in found if not is_about_device_code(line)):  # a load warns of the others
             sys.stderr.write(printable(f"{warnings_text(build.order.request.name, warned)}\n"))
     return _write_if_it_fits(build.staging, LOG, log)
 

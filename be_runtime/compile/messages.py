@@ -289,6 +289,8 @@ _MOST_REFERRERS = 20
 
 _WARNING = re.compile(r"^\S[^\n]*?(?::\d+(?::\d+)?: warning|\(\d+\): warning(?: #[\w-]+)?): ")
 _MOST_WARNINGS = 10
+_DEVICE_CODE = re.compile(r"\): warning #2001[1-5]-D: ")
+_FOLDER = re.compile(r"^[^\n(]*/(?=[^/(]+\(\d+\): )")
 
 _SYSTEM = Path("/usr/include")
 _ALIKE = 0.8
@@ -384,6 +386,24 @@ def find_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
     ("k.cc:3:5: warning: unused variable 'a'",)
     """
     return tuple(dict.fromkeys(line for output in outputs for line in output.splitlines() if _WARNING.match(line)))
+
+
+def device_code_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
+    r"""Find nvcc's warnings about device code that may compute nothing, each with the name of the file and the line.
+
+    The numbers are of nvcc's front end: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc.
+
+    Examples
+    --------
+    >>> device_code_warnings(['/a/k.cu(5): warning #20011-D: calling a __host__ function("f") is not allowed\n'])
+    ('k.cu(5): warning #20011-D: calling a __host__ function("f") is not allowed',)
+    """
+    return tuple(dict.fromkeys(_FOLDER.sub("", line) for line in find_warnings(outputs) if is_about_device_code(line)))
+
+
+def is_about_device_code(warning: str) -> bool:
+    """Return whether `device_code_warnings` has a warning."""
+    return _DEVICE_CODE.search(warning) is not None
 
 
 def warnings_text(name: str, warnings: tuple[str, ...]) -> str:

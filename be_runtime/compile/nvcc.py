@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.compile.flags import STANDARD, active_flags, has_flag, line_flags, native_flags
 from be_runtime.compile.plan import BuildOrder, Edge, GeneratedFile, Tool, UnitBuild, UnitFiles, files_named
-from be_runtime.request.options import ARCH_FLAGS, CompileOptions
+from be_runtime.request.options import ARCH_FLAGS, CompileOptions, with_relaxed_constexpr
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch, gencode_flags
@@ -68,7 +68,7 @@ class NvccCompiler(NamedTuple):
 
     def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
         """Return nvcc with its flags."""
-        nvcc, flags = self.nvcc, options.cflags
+        nvcc, flags = self.nvcc, with_relaxed_constexpr(options.cflags)
         argv = [str(nvcc.path)]
         if not has_flag(flags, "-std", "--std"):
             argv.append(f"-std={STANDARD}")

@@ -17,6 +17,7 @@ from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Orig
 from be_runtime.load.identity import Field, own_code_digest, own_key
 from be_runtime.load.native_library import run_plan
 from be_runtime.load.registry import Session
+from be_runtime.request.options import RELAXED_CONSTEXPR, with_relaxed_constexpr
 from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import Function, parse_function
 from be_runtime.signature.cpp.lexer import significant
@@ -277,7 +278,7 @@ def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]
 
 
 def for_nvrtc(kernel: RawKernel) -> RawKernel:
-    r"""Return the kernel with the headers of its ``-include`` flags as ``#include`` lines of its source.
+    r"""Return the kernel without nvcc's own flags, and with ``-include`` headers as ``#include`` lines of its source.
 
     NVRTC searches headers of the source only in the folders of the flags, but searches a header of a flag in the
     process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
@@ -294,7 +295,7 @@ def for_nvrtc(kernel: RawKernel) -> RawKernel:
         option, is_joined, value = word.partition("=")
         if option in _PRE_INCLUDE:
             names.append(value if is_joined else next(words, ""))
-        else:
+        elif word.lstrip("-") not in RELAXED_CONSTEXPR:  # NVRTC refuses host functions in device code
             flags.append(word)
     includes = "".join(f'#include "{name}"\n' for name in names)
     return kernel._replace(source=f'{includes}#line 1 "{kernel.file_name}"\n{kernel.source}', flags=tuple(flags))
@@ -514,7 +515,8 @@ def _by_nvcc(
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:
     """Plan one command for each architecture and one for PTX; each writes a depfile, and nothing is linked."""
-    head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *kernel.options())
+    relaxed = kernel._replace(flags=with_relaxed_constexpr(kernel.flags))
+    head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *relaxed.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     kinds = [("cubin", arch.sm) for arch in archs] + [("ptx", arch.compute) for arch in archs if arch == latest]
     edges = tuple(

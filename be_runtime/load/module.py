@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import CheckedMode
-from be_runtime.errors import LoadError, StreamWarning, warn_caller
+from be_runtime.errors import DeviceCodeWarning, LoadError, StreamWarning, warn_caller
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
@@ -416,7 +416,11 @@ def _warn(info: ModuleInfo) -> None:
     """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
     for name, handlers in info.handlers.items():
         if handlers.warning:
-            warn_caller(f"{info.name}.{name} {handlers.warning}", StreamWarning)
+            first, *others = handlers.warning.split("\n")
+            if first:
+                warn_caller(f"{info.name}.{name} {first}", StreamWarning)
+            for line in others:
+                warn_caller(f"{info.name}: {line}: nvcc may leave out the kernel's code", DeviceCodeWarning)
     reached = [name for name in info.handlers if hasattr(CompiledModule, name)]
     if reached:
         names = ", ".join(f"module[{name!r}]" for name in reached)

@@ -24,6 +24,9 @@ Language = Literal["cuda", "cpp"]
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 """nvcc's flags for the architectures of device code."""
 
+RELAXED_CONSTEXPR = ("expt-relaxed-constexpr", "no-expt-relaxed-constexpr")
+"""nvcc's flag that lets device code call constexpr functions of the host, and our flag for the opposite."""
+
 _TWO_IN_ONE = (
     r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))"
     r"\s+(\S.*)"
@@ -237,6 +240,23 @@ def check_name(value: object, argument: str = "name") -> str:
     if len(value) > _LONGEST_NAME:
         raise ArgumentError(f"{argument} has {len(value)} characters, and {_LONGEST_NAME} are allowed")
     return value
+
+
+def with_relaxed_constexpr(flags: Sequence[str]) -> tuple[str, ...]:
+    """Let device code call constexpr functions of the host, such as ``std::numeric_limits<T>::max()``.
+
+    Without the flag, nvcc warns, and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
+    does not have, leaves it out.
+
+    Examples
+    --------
+    >>> with_relaxed_constexpr(["-DN=2"]), with_relaxed_constexpr(["--no-expt-relaxed-constexpr"])
+    (('--expt-relaxed-constexpr', '-DN=2'), ())
+    """
+    relaxed, strict = RELAXED_CONSTEXPR
+    is_strict = any(flag.lstrip("-") == strict for flag in flags)
+    rest = tuple(flag for flag in flags if flag.lstrip("-") not in RELAXED_CONSTEXPR)
+    return rest if is_strict else (f"--{relaxed}", *rest)
 
 
 def check_flags(value: object, argument: str) -> tuple[str, ...]:

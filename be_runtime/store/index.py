@@ -347,7 +347,8 @@ class Handlers(NamedTuple):
     plain, graph : str
         Symbols of the handlers without and with the trait that lets a command buffer capture them.
     warning : str
-        Warning to show when the module is loaded; empty for most functions.
+        Warning to show when the module is loaded; empty for most functions. Further lines are about the module, see
+        `be_runtime.errors.DeviceCodeWarning`; its first function has them.
     call_name : str
         Qualified C++ name of the function.
     spec : tuple of str

@@ -62,6 +62,15 @@ def kernel(name: str, *flags: str) -> RawKernel:
     return RawKernel(SOURCE, parse_name(name), ("-DFACTOR=4", *flags))
 
 
+def test_constexpr_functions_of_the_host_are_called_by_device_code_or_refused(tmp_path: Path):
+    text = "constexpr float two(float a) { return 2 * a; }\n__global__ void f(float* y) { y[0] = two(y[0]); }"
+    kernel = RawKernel(text, parse_name("f"), ("--expt-relaxed-constexpr",))
+    assert compile_raw(kernel._replace(flags=()), ARCHS[1:], session("nvcc"), tmp_path).images
+    with pytest.raises(BuildError, match=r"host functions are not allowed in JIT mode.*-default-device"):
+        compile_raw(kernel, ARCHS[1:], session("nvrtc"), tmp_path)
+    assert compile_raw(kernel._replace(flags=("-default-device",)), ARCHS[1:], session("nvrtc"), tmp_path).images
+
+
 class Cached:
     """Kernels out of the cache, and how often one was compiled."""
 

@@ -208,6 +208,40 @@ def test_launches_that_are_in_no_order_with_xlas_are_warned_of_at_every_load():
         be_runtime.load_cuda_inline("race", STREAMS, auto_register=False)
 
 
+HOST_CALLS = """
+#include <limits>
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+template <class T> __host__ __device__ T least(T a) { return a < std::numeric_limits<T>::max() ? a : T(); }
+__global__ void k(float* y) { y[0] = least(y[0]) PLUS; }
+// @BE first
+void first(BE::Tensor y, cudaStream_t stream) { k<<<1, 1, 0, stream>>>(y.data_ptr<float>()); }
+// @BE second
+void second(BE::Tensor y, cudaStream_t stream) { k<<<1, 1, 0, stream>>>(y.data_ptr<float>()); }
+"""
+
+
+def test_device_code_that_calls_functions_of_the_host_is_warned_of_at_every_load():
+    """Once for a module, with the line; constexpr functions may be called, unless the author says otherwise."""
+    be_runtime.load_cuda_inline("calls", HOST_CALLS.replace("PLUS", ""), auto_register=False)
+    one = HOST_CALLS.replace("PLUS", "+ of_host()").replace("template", "float of_host();\ntemplate")
+    of_host = one.replace("__global__", "__host__ __device__ float both() { return of_host(); }\n__global__")
+    of_host = of_host.replace("+ of_host()", "+ both()") + "float of_host() { return 1; }\n"
+    strict = HOST_CALLS.replace("PLUS", "")
+    cases: tuple[tuple[str, list[str], str], ...] = (
+        (of_host, [], "calls: calls(7): warning #20011-D: calling a __host__ function"),
+        (strict, ["--no-expt-relaxed-constexpr"], "calls: calls(5): warning #20013-D: calling a constexpr __host__"),
+    )
+    for text, flags, message in cases:
+        for times in range(2):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                be_runtime.load_cuda_inline("calls", text, extra_cuda_cflags=flags, auto_register=False)
+            (warned,) = caught
+            assert (warned.category, warned.filename) == (be_runtime.DeviceCodeWarning, __file__), times
+            assert str(warned.message).startswith(message), times
+
+
 CPP = """
 #include "brainevent/common.h"
 // @BE transform

@@ -301,7 +301,7 @@ def test_conda(release: Path, tmp_path_factory: pytest.TempPathFactory):
         shutil.copy2(ROOT / "examples" / "demo.py", user.home)
         assert user.types("be-toolchain --version") == f"be_toolchain {next_version()}\n"
         (compilers,) = re.findall(r".*C\+\+ compiler.*" if driver is None else r".*CUDA toolkit.*", user.types(DOCTOR))
-        assert f"{prefix.path}/" in compilers
+        assert str(prefix.path) in compilers
         user.runs("readme.py")
         user.types(DEMO)
     shutil.rmtree(folder)

@@ -44,6 +44,7 @@ _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 
 _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
 """Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
+_MOST_PLACES = 5
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
 
@@ -458,14 +459,16 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
 
 
 def _race(entry: EntryPoint) -> str:
-    """Return the warning about launches outside XLA's stream; empty if the source has none."""
-    if not entry.launches_out_of_order:
+    """Return the warning about work outside XLA's stream; empty if the source has none."""
+    if not entry.unordered:
         return ""
-    fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
+    places = ", ".join(entry.unordered[:_MOST_PLACES])
+    more = f" and {len(entry.unordered) - _MOST_PLACES} more" if len(entry.unordered) > _MOST_PLACES else ""
+    advice = "" if entry.with_role(Role.STREAM) else "take `cudaStream_t stream` as a parameter, and "
     return (
-        f"launches a kernel, but {fault}: XLA and the kernel do not wait for each other, so the kernel may read "
-        "arguments before they are written, and its results may be read too early; take `int64_t stream` as a "
-        "parameter and launch with <<<blocks, threads, 0, (cudaStream_t)stream>>>"
+        f"works on CUDA's default stream at {places}{more}: XLA and this work do not wait for each other, so arguments "
+        f"may be read before they are written, and results too early; {advice}pass the stream to each launch, as in "
+        "<<<blocks, threads, 0, stream>>>, and use the functions whose names end in Async"
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.signature import SourceText, grammar, model
-from be_runtime.signature.cpp.functions import Function, launches_out_of_order
+from be_runtime.signature.cpp.functions import Function, called_names, default_stream_work
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
@@ -18,6 +18,9 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 
 _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
 """Limits for the entry points of the sources that are compiled together, all their parameters, and their choices."""
+
+_MOST_LINES, _MOST_OF_A_CALL = 100, 10
+_ON_DEVICE = frozenset(("__global__", "__device__"))
 
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
@@ -236,19 +239,35 @@ def _resolve(request: _Request) -> model.EntryPoint:
     doc = program.doc_above(function.line_start)
     if not doc and request.note is not None:
         doc = program.doc_above(request.note.start)
-    stream = next((param.name for param in params if param.role is model.Role.STREAM), "")
     return model.EntryPoint(
         name=request.name,
         call_name=function.call_name,
         params=params,
         source=places.source(function.line_start).name,
         line=places.line(function.line_start),
-        # A macro that mentions the stream may hide its use.
-        launches_out_of_order=not (stream and program.is_in_macro(stream))
-        and launches_out_of_order(program.body(function), stream),
+        unordered=tuple(islice(_unordered(function, program, params), _MOST_LINES)),
         rules=rules,
         doc=doc,
     )
+
+
+def _unordered(entry: Function, program: Program, params: Sequence[model.Param]) -> Iterator[str]:
+    """Write each place with work on CUDA's default stream, in an entry point and in the functions that it calls."""
+    if not program.has_stream_work:
+        return
+    functions, seen = [entry], {entry.start}
+    own = [param.name for param in params if param.role is model.Role.STREAM]
+    for function in functions:
+        streams = {*own, *(param.name for param in function.params if "Stream" in param.type)}
+        start, body = program.body(function)
+        for place, text in default_stream_work(body, streams, program.stream_macros):
+            offset = start + place
+            yield f"{program.places.source(offset).name}:{program.places.line(offset)} ({text})"
+        for name in called_names(body):
+            for each in program.functions(name)[:_MOST_OF_A_CALL]:
+                if each.has_body and each.start not in seen and not each.specifiers & _ON_DEVICE:
+                    seen.add(each.start)
+                    functions.append(each)
 
 
 def _parse(request: _Request) -> tuple[tuple[model.Param, ...], tuple[model.Param, ...]]:

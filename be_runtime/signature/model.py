@@ -190,8 +190,8 @@ class EntryPoint(NamedTuple):
         ``SourceText.name`` of the source that defines it.
     line : int
         One-based line of its definition, or of its annotation.
-    launches_out_of_order : bool
-        True if its own code is known to launch a CUDA kernel on a stream other than XLA's.
+    unordered : tuple of str
+        Each line of its code, and of functions that it calls, that is known to work on CUDA's default stream.
     rules : tuple of Param
         Axes that may be split over devices, with ``Role.PARALLEL`` and ``Role.REDUCE``.
     doc : str
@@ -203,7 +203,7 @@ class EntryPoint(NamedTuple):
     params: tuple[Param, ...]
     source: str
     line: int
-    launches_out_of_order: bool = False
+    unordered: tuple[str, ...] = ()
     rules: tuple[Param, ...] = ()
     doc: str = ""
 

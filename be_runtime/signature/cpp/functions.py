@@ -1,9 +1,9 @@
-"""Functions that C++ headers declare: name, return type and parameters; and the launches in their bodies."""
+"""Functions that C++ headers declare: name, return type and parameters; and the calls in their bodies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 
 from be_runtime.signature.cpp.lexer import CLOSING, OPENING, Kind, Token, closing
@@ -12,54 +12,115 @@ from be_runtime.signature.cpp.params import CppParam, parse_params
 from be_toolchain.named import NamedTuple
 
 _LONGEST = 1000
-"""Limit for the characters of a launch."""
+"""Limit for the characters of a call's arguments."""
 _MOST = 100
-"""Limit for the launches of one function that are judged."""
-_LAUNCH = re.compile(r"<<<|\bcudaLaunch(?:Cooperative)?Kernel\s*\(")
-_WAIT = re.compile(r"Synchronize\s*\(")
+"""Limit for the calls of one function that are judged."""
+_ALGORITHMS = (
+    "adjacent_difference|copy(?:_if|_n)?|count(?:_if)?|(?:ex|in)clusive_scan(?:_by_key)?|fill(?:_n)?|find(?:_if)?"
+    "|for_each(?:_n)?|gather|generate|lower_bound|(?:max|min)_element|merge|partition|reduce(?:_by_key)?"
+    "|remove(?:_if)?|replace(?:_if)?|scatter|sequence|(?:stable_)?sort(?:_by_key)?|tabulate|transform\\w*"
+    "|unique(?:_by_key)?|upper_bound"
+)
+_CALLS = (
+    *("cudaLaunch(?:Cooperative)?Kernel", r"cudaMem(?:cpy|set)\w*", r"cub::Device\w+::\w+"),
+    f"thrust::(?:{_ALGORITHMS})",
+)
+_WORK = re.compile("|".join(("<<<", *(rf"{call}\s*(?:<[^;(){{}}]{{0,200}}>)?\s*\(" for call in _CALLS))))
+"""It finds places by their first characters, which is fast only if each alternative begins with a literal."""
+_BEFORE_STREAM = {
+    "<<<": 3,
+    **dict.fromkeys(("cudaLaunchKernel", "cudaLaunchCooperativeKernel"), 5),
+    "cudaMemcpyAsync": 4,
+    "cudaMemsetAsync": 3,
+    "cudaMemcpy2DAsync": 7,
+    "cudaMemset2DAsync": 5,
+}
+"""Number of arguments before the stream, which is CUDA's default stream if a call leaves it out."""
+_CALL = re.compile(r"[\w:]+")
+_WORDS = re.compile(r"\w+")
+_NAME_BEFORE = re.compile(r"[A-Za-z_][\w:]*(?:<[^;(){}]*>)?\s*$")
+_WAIT = re.compile(r"(?:Synchronize|\bcudaStreamWaitEvent)\s*\(")
 _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
+_NO_STORAGE = frozenset(["0", "nullptr", "NULL"])
+_NAMES_A_STREAM = re.compile(r"stream|polic|exec|\bon\s*\(|\bhost\b|\bseq\b", re.IGNORECASE)
+"""What the arguments of a call of CUB or Thrust have if it need not run on the default stream."""
+_CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]{0,200}>)?\s*\(")
+_MOST_CALLED = 200
 
 
-def launches_out_of_order(body: str, stream: str) -> bool:
-    """Return whether a function launches a kernel in no order with XLA's work.
+def default_stream_work(
+    body: str, streams: Container[str] = (), hidden: Container[str] = (), *, most: int = _MOST, is_file: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Find the launches, copies and library calls of a body that are known to run on CUDA's default stream.
 
     Parameters
     ----------
     body : str
         Code without comments and the contents of literals.
-    stream : str
-        Name of the stream parameter; empty if the function has none, or if it has no name.
+    streams, hidden : container of str
+        Names of parameters that are streams, and of macros that may stand for one.
+    most : int
+        Limit for the calls that are judged.
+    is_file : bool
+        False to judge nothing after the first wait for a stream.
+
+    Yields
+    ------
+    tuple of int and str
+        Place in the body, and a text for a message.
 
     Examples
     --------
-    >>> launches_out_of_order("kernel<<<n, 256>>>(x);", "stream")
-    True
-    >>> launches_out_of_order("kernel<<<n, 256, 0, (cudaStream_t)stream>>>(x);", "stream")
-    False
+    >>> list(default_stream_work("k<<<n, 256>>>(x); k<<<n, 256, 0, stream>>>(x); cudaMemset(x, 0, 4);"))
+    [(0, 'k<<<n, 256>>>'), (47, 'cudaMemset')]
     """
-    if stream and re.search(rf"\b{re.escape(stream)}\b", body):
-        return False
-    wait = _WAIT.search(body)
-    for leading, arguments in islice(_launches(body, wait.start() if wait else len(body)), _MOST):
-        stream_argument = arguments[leading + 1 : leading + 2] or ["0"]
-        if len(arguments) >= leading and stream_argument[0].strip() in _DEFAULT_STREAMS:
-            return True
-    return False
-
-
-def _launches(body: str, end: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the arguments of each launch, and the number of arguments before its shared memory and its stream."""
-    position = close = 0
-    while launch := _LAUNCH.search(body, position, end):
-        position = launch.end()
-        if launch[0] != "<<<":
-            yield 4, _arguments(body, position)
+    wait = None if is_file else _WAIT.search(body)
+    for work in islice(_WORK.finditer(body, 0, wait.start() if wait else len(body)), most):
+        begin, start = work.span()
+        if work[0] == "<<<":
+            close = body.find(">>>", start, start + _LONGEST)
+            text = body[start:close]
+            if close < 0 or ";" in text:
+                continue
+            name, arguments = work[0], _arguments(f"{text})", 0) if "(" in text else text.split(",")
+        elif begin and body[begin - 1 : begin].isidentifier():
             continue
-        if 0 <= close < position:  # One search for all the "<<<" before it: a body may hold very many.
-            close = body.find(">>>", position, end)
-        if position <= close <= position + _LONGEST and ";" not in body[position:close]:
-            yield 2, _arguments(f"{body[position:close]})", 0)
-            position = close + 3
+        else:
+            name, arguments = _CALL.match(work[0])[0], _arguments(body, start)  # type: ignore[index]  # a name is first
+        if not _is_default(name, [argument.strip() for argument in arguments]):
+            continue
+        if ":" in name and (arguments[-1].strip() in streams or _is_stream(arguments[-1].strip(), body)):
+            continue
+        if any(word in hidden for argument in arguments for word in _WORDS.findall(argument)):
+            continue
+        if name == "<<<" and (kernel := _NAME_BEFORE.search(body, max(0, begin - 100), begin)):
+            begin = kernel.start()
+        yield begin, " ".join(body[begin : close + 3].split()) if name == "<<<" else name
+
+
+def _is_default(name: str, arguments: Sequence[str]) -> bool:
+    """Return whether a call is known to run on the default stream."""
+    if name in _BEFORE_STREAM:
+        before = _BEFORE_STREAM[name]
+        given = arguments[before : before + 1] or ["0"]
+        return len(arguments) >= before - (name == "<<<" or "Launch" in name) and given[0] in _DEFAULT_STREAMS
+    if name.startswith("cudaMem"):
+        return not name.endswith("Async")
+    if not arguments or (name.startswith("cub::") and arguments[0] in _NO_STORAGE):  # it tells a size
+        return False
+    return not any(map(_NAMES_A_STREAM.search, arguments))
+
+
+def _is_stream(name: str, body: str) -> bool:
+    """Return whether a body defines a variable with a stream."""
+    word = re.escape(name)
+    return re.search(rf"\bcudaStream_t\s+{word}\b|\b{word}\s*=[^;=]*\bcudaStream_t\b", body) is not None
+
+
+def called_names(body: str) -> tuple[str, ...]:
+    """List the names of the functions and macros that a body calls, and its keywords before a parenthesis."""
+    names = dict.fromkeys(match[1] for match in islice(_CALLED.finditer(body), _MOST_CALLED))
+    return tuple(names)
 
 
 def _arguments(text: str, start: int) -> list[str]:

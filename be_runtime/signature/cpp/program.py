@@ -9,7 +9,13 @@ from itertools import islice
 
 from be_runtime.errors import SpecError
 from be_runtime.signature import SourceText
-from be_runtime.signature.cpp.functions import Declarators, Function, find_declarators, parse_function
+from be_runtime.signature.cpp.functions import (
+    Declarators,
+    Function,
+    default_stream_work,
+    find_declarators,
+    parse_function,
+)
 from be_runtime.signature.cpp.lexer import Kind, Places, Token, closing, split_words
 from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define
 from be_runtime.signature.cpp.outline import (
@@ -38,7 +44,7 @@ _NEXT_COMMENT = re.compile(rf"\n[ \t]*(?!{ANNOTATION.pattern})//[^\n\\]*(?:\\(?:
 _MOST_LINES = 100
 """Limit for the comments of one annotation."""
 _TO_BODY = re.compile(r"[^{;]*\{")
-_WORD = re.compile(r"\w+")
+_PASSES_STREAM = re.compile(r"define\s+(\w+)[^\n]*(?:,|stream)", re.IGNORECASE)
 LARGEST = 1 << 19
 """Limit for the characters of the sources that are read together."""
 MOST_OF_A_NAME = 256
@@ -46,6 +52,7 @@ MOST_OF_A_NAME = 256
 MOST_OF_A_WORD = 20_000
 """Limit for the declarations that mention a name; further declarations are not read."""
 _MOST_NAMES = 1000
+_MOST_WORK = 2000
 """Limit for the names that are tried as functions, and for the arguments of a macro, for a message."""
 
 
@@ -197,23 +204,28 @@ class Program:
         word = re.compile(rf"\b{re.escape(name)}\s*\(")
         return any(word.search(source.text) for source in self.places.sources)
 
-    def is_in_macro(self, name: str) -> bool:
-        """Return whether the definition of any macro has `name` as a word."""
-        return name in self._words_of_macros
+    @cached_property
+    def has_stream_work(self) -> bool:
+        """Whether any function, or code for a device, has work on CUDA's default stream."""
+        work = (default_stream_work(view.code, most=_MOST_WORK, is_file=True) for view in self.outlines)
+        return any(True for found in work for _ in found)
 
     @cached_property
-    def _words_of_macros(self) -> frozenset[str]:
-        texts = [text for view in self.outlines for _, text in view.directives]
-        return frozenset(word for text in texts for word in _WORD.findall(text))
+    def stream_macros(self) -> frozenset[str]:
+        """The names of macros whose definition has a comma or a stream, so that they may pass one."""
+        texts = (text for view in self.outlines for _, text in view.directives)
+        return frozenset(match[1] for text in texts if (match := _PASSES_STREAM.search(text)))
 
-    def body(self, function: Function) -> str:
-        """Return the code of a function's body; empty if the sources lack it, or if a macro generates it."""
+    def body(self, function: Function) -> tuple[int, str]:
+        """Return the place and the code of a function's body; empty if the sources lack it or a macro generates it."""
         if not function.has_body or function.start != function.line_start:
-            return ""
+            return 0, ""
         index = self.places.source_index(function.start)
         code = self.outlines[index].code
         match = _TO_BODY.match(code, function.start - self.places.bases[index])
-        return code[match.end() : skip_body(code, match.end()) - 1] if match else ""
+        if match is None:
+            return 0, ""
+        return self.places.bases[index] + match.end(), code[match.end() : skip_body(code, match.end()) - 1]
 
     def is_comment_next(self, offset: int) -> bool:
         """Return whether the line after a comment that ends at `offset` is a comment without an annotation."""

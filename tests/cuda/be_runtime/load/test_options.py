@@ -191,7 +191,7 @@ void unused(BE::Tensor y, int64_t stream) { k<<<1, 1>>>(y.data_ptr<float>()); }
 // @BE good
 void good(BE::Tensor y, int64_t stream) { k<<<1, 1, 0, (cudaStream_t)stream>>>(y.data_ptr<float>()); }
 """
-WARNED = [["race.none", "has no stream"], ["race.unused", "does not use its stream"]]
+WARNED = [["race.none", "race:6 (k<<<1, 1>>>)"], ["race.unused", "race:8 (k<<<1, 1>>>)"]]
 
 
 def test_launches_that_are_in_no_order_with_xlas_are_warned_of_at_every_load():
@@ -201,8 +201,8 @@ def test_launches_that_are_in_no_order_with_xlas_are_warned_of_at_every_load():
             warnings.simplefilter("always")
             be_runtime.load_cuda_inline("race", STREAMS, auto_register=False)
         texts = [str(warning.message) for warning in caught]
-        assert [text.split(":")[0].split(" launches a kernel, but ") for text in texts] == WARNED, times
-        assert all("(cudaStream_t)stream" in text for text in texts)
+        assert [text.split(": ")[0].split(" works on CUDA's default stream at ") for text in texts] == WARNED, times
+        assert [("take `cudaStream_t stream` as a parameter" in text) for text in texts] == [True, False]
         assert {(warning.category, warning.filename) for warning in caught} == {(be_runtime.StreamWarning, __file__)}
     with pytest.raises(be_runtime.StreamWarning, match=r"race\.none"):
         be_runtime.load_cuda_inline("race", STREAMS, auto_register=False)

@@ -117,9 +117,9 @@ def answer(case: str) -> str:
 
 
 def told(entry: model.EntryPoint) -> str:
-    """The line of an entry point, the tokens of its call, whether it launches out of order, and its documentation."""
+    """The line of an entry point, the tokens of its call, its work on the default stream, and its documentation."""
     line = f"line {entry.line}, {entry.name}: {entry.call_name} {' '.join(grammar.render_spec(entry.params))}"
-    marks = ["launches out of order"] if entry.launches_out_of_order else []
+    marks = [f"on the default stream: {', '.join(entry.unordered)}"] if entry.unordered else []
     return "\n".join([line, *marks, *(f"/// {text}" for text in entry.doc.splitlines())])
 
 

@@ -240,13 +240,11 @@ void launch_products(const BE::Tensor& spikes, const BE::Tensor& targets, const 
 }  // namespace
 
 // out[b, targets[i, j]] += spikes[b, i] * weights[i, j]; the order of the sums varies from run to run.
-// @BE currents arg[b pre] arg[pre k] arg[pre k] ret[b attr.post]:float32 attr.post stream parallel[b] reduce[pre k]
+// @BE currents arg[b pre] arg[pre k] arg[pre k] ret[b attr.post]:float32=0 attr.post stream parallel[b] reduce[pre k]
 void currents(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor weights, BE::Tensor out,
               int64_t post, int64_t stream) {
     const int batch = int(spikes.size(0)), pre = int(spikes.size(1)), n = int(targets.size(1));
-    if (out.numel() == 0) return;
-    BE_CUDA_CHECK(cudaMemsetAsync(out.data_ptr(), 0, out.nbytes(), (cudaStream_t)stream));
-    if (targets.numel() == 0) return;
+    if (out.numel() == 0 || targets.numel() == 0) return;
     const int bytes = divide_up(int(post), 4) * int(sizeof(float4));
     const int most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kListed * int(sizeof(uint16_t)) - 1024;
     const bool fits = kSumsInShared && bytes <= most;

@@ -184,6 +184,11 @@ def resolve(
     named = paired(args, padded)
     inputs = tuple(spec for _, spec, _ in named)
     match_aliases(aliases, inputs, results)
+    for param, number in zip(rets, range(len(results)), strict=False):
+        if param.default is not None and number in aliases.values():
+            raise ArgumentError(
+                f"{label}: input_output_aliases puts result {number} into an input's memory, which =0 would clear"
+            )
     scratch = scratch_bytes(label, signature.params, extents)
     if not any(spec.size for spec in results):  # nothing runs then
         scratch = (0,) * len(scratch)

@@ -92,7 +92,7 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
     if param.role is Role.SCRATCH and param.axes is None:
         return "lacks the number of bytes, as in scratch[4*n]"
     if param.role is not Role.ATTR:
-        return ""
+        return "" if param.default is None else "is for functions with host code; let the kernel write the zeros"
     scalar = scalars.get(param.name)
     if scalar is None:
         has = f"; its scalars are {', '.join(scalars)}" if scalars else ", which has none: a number is an array, arg[]"

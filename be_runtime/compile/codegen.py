@@ -196,7 +196,7 @@ def _is_recordable(entry: EntryPoint) -> bool:
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
-    check = _preparation(entry, binding.symbol, language) + check
+    check = _preparation(entry, binding.symbol, language) + check + _zeros(entry, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
     call = f"{check}static_cast<void>(({called}));"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
@@ -234,6 +234,26 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         record = f"&{entry.call_name}, be_state_{symbol}"
         lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
     return "".join(f"{line} " for line in lines)
+
+
+def _is_zeroed(entry: EntryPoint) -> bool:
+    """Return whether a result is filled with zeros before the C++ call."""
+    return any(param.default is not None for param in entry.with_role(Role.RET))
+
+
+def _zeros(entry: EntryPoint, language: Language) -> str:
+    """Write the statements of the trampoline that fill results with zeros, on XLA's stream."""
+    statements = []
+    for index, param in enumerate(entry.with_role(Role.RET)):
+        if param.default is not None:
+            result = _general_array(param, index, entry) if _is_general(entry) else f"be_call.be_rets[{index}]"
+            memory = f"({result}).data(), 0, ({result}).nbytes()"
+            if language == "cuda":
+                stream = "::BE::detail::StreamValue{be_call.be_stream}"
+                statements.append(f"if (({result}).nbytes() != 0) BE_CUDA_CHECK(cudaMemsetAsync({memory}, {stream})); ")
+            else:
+                statements.append(f"if (({result}).nbytes() != 0) memset({memory}); ")
+    return "".join(statements)
 
 
 def _axes_check(binding: Binding) -> tuple[str, str]:
@@ -357,7 +377,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
-    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM))
+    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _is_zeroed(entry))
     row = _entry_row(module, binding, table, has_stream=has_stream)
     if _is_general(entry):
         spec, body = "GeneralSpec", "be_handle_general"

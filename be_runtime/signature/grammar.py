@@ -6,8 +6,8 @@
     token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
                                           the next input of the JAX call; with "?" it may be None, "..." takes all
                                           inputs that are left
-          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ]
-                                          the next output; at least one
+          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ] [ "=0" ]
+                                          the next output; at least one; "=0" fills it with zeros before the call
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
@@ -56,13 +56,13 @@ RESERVED = {
 """Names that no attribute has."""
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
-_ARRAY = r"(?s:(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?)"
+_ARRAY = r"(?s:(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
 _SCRATCH = r"(?s:scratch\[(.*)\])"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
 _LIKE = r"like\((\d{1,3})\)|attr\.(\w+)"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret..., stream, attr.NAME, "
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret..., stream, attr.NAME, "
     "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
 )
 
@@ -165,7 +165,7 @@ def _render_token(param: model.Param) -> str:
     dtype = "" if param.dtype is None else f":{param.dtype.name}"
     if param.like is not None:
         dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
-    return f"{param.role.value}{param.many.value}{axes}{dtype}"
+    return f"{param.role.value}{param.many.value}{axes}{dtype}{'' if param.default is None else '=0'}"
 
 
 def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
@@ -208,7 +208,13 @@ def _parse_array(match: re.Match[str]) -> model.Param:
     role, many, axes, dtype = _ROLES[match[1]], model.Many(match[2] or ""), match[3], match[4]
     if role is model.Role.RET and many is model.Many.OPTIONAL:
         raise ValueError("a result can't be left out")
+    fill = match[5]
+    if fill is not None and (role is not model.Role.RET or many is not model.Many.ONE):
+        raise ValueError("only a single result can be filled before the call")
+    if fill not in (None, "0"):
+        raise ValueError(f"a result can be filled with zeros only: write =0, not ={fill}")
     param = model.Param(role=role, many=many, axes=None if axes is None else model.parse_axes(axes))
+    param = param if fill is None else param._replace(default=0)
     like = re.fullmatch(_LIKE, dtype or "")
     if like is not None and role is model.Role.RET:
         return param._replace(like=like[2] or int(like[1]))

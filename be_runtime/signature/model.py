@@ -160,7 +160,8 @@ class Param(NamedTuple):
     fields : tuple of Param
         Values of an attribute of ``AttrKind.STRUCT``.
     default : bool, int, float, str or None
-        Value of the attribute in a call that leaves it out; None if every call passes it.
+        Value of the attribute in a call that leaves it out; None if every call passes it. For a result, 0 if it is
+        filled with zeros before the C++ call, else None.
     """
 
     role: Role

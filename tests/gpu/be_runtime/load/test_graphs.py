@@ -81,6 +81,33 @@ def test_without_the_trait_the_launcher_runs_every_time(found: Any):
     assert found["plain loop"] == {"calls": LOOPS * RUNS, "recorded": 0, "wrong": 0}
 
 
+ZEROS = """
+import json
+import jax, jax.numpy as jnp, numpy as np
+import be_runtime
+
+ops = be_runtime.load_cuda_inline("zeros", r'''
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+__global__ void add(const float* x, float* y, int n) { if (threadIdx.x < n) atomicAdd(y, x[threadIdx.x]); }
+// @BE total arg[n]:float32 ret[]:float32=0 stream
+void total(const BE::Tensor x, BE::Tensor y, cudaStream_t stream) {
+  add<<<1, 256, 0, stream>>>(x.data_ptr<float>(), y.data_ptr<float>(), int(x.numel()));
+}
+// @BE nothing ret[4]:float32=0
+void nothing(BE::Tensor y) {}
+''')
+text = jax.jit(lambda x: ops.total(x + ops.total(x) + ops.nothing()[0]))
+x = jnp.arange(100, dtype=jnp.float32)
+print(json.dumps([float(text(x + i)) for i in range(20)]))
+"""
+
+
+def test_results_are_filled_with_zeros_at_each_replay():
+    x = np.arange(100.0)
+    assert run_json(ZEROS, XLA_FLAGS=FLAGS) == [float((x + i).sum() * 101) for i in range(20)]
+
+
 FUNCTIONS = {"quotient": ["arg", "arg", "ret", "stream"], "norm": ["arg", "ret", "stream"]}
 TINY = np.float32(1e-40)  # below the smallest normal float32
 

@@ -123,9 +123,7 @@ void weight_gradients(const BE::Tensor spikes, const BE::Tensor targets, const B
 }
 
 // weights[i, j] += sum over b of spikes[b, i] * changes[b, targets[i, j]], in place
-// @BE learn arg[b pre] arg[pre k] arg[pre k] arg[b post] ret[pre k]:float32 parallel[pre k]
-void learn(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor weights, const BE::Tensor changes,
-           BE::Tensor out) {
-    BE_CHECK(out.data_ptr() == weights.data_ptr()) << "the result needs the memory of the weights";
-    add_products(spikes, targets, changes, out);
+// @BE learn arg[b pre] arg[pre k] inout[pre k]:float32 arg[b post] parallel[pre k]
+void learn(const BE::Tensor spikes, const BE::Tensor targets, BE::Tensor weights, const BE::Tensor changes) {
+    add_products(spikes, targets, changes, weights);
 }

@@ -288,9 +288,8 @@ void weight_gradients(const BE::Tensor spikes, const BE::Tensor targets, const B
 }
 
 // weights[i, j] += sum over b of spikes[b, i] * changes[b, targets[i, j]], in place
-// @BE learn arg[b pre] arg[pre k] arg[pre k] arg[b post] ret[pre k]:float32 stream parallel[pre k]
-void learn(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor weights, const BE::Tensor changes,
-           BE::Tensor out, int64_t stream) {
-    BE_CHECK(out.data_ptr() == weights.data_ptr()) << "the result needs the memory of the weights";
-    launch_products<true>(spikes, targets, changes, out, (cudaStream_t)stream);
+// @BE learn arg[b pre] arg[pre k] inout[pre k]:float32 arg[b post] stream parallel[pre k]
+void learn(const BE::Tensor spikes, const BE::Tensor targets, BE::Tensor weights, const BE::Tensor changes,
+           int64_t stream) {
+    launch_products<true>(spikes, targets, changes, weights, (cudaStream_t)stream);
 }

@@ -220,7 +220,7 @@ def _current_gradients(weights: Pair, targets: Pair, spikes: jax.Array, labels: 
 @functools.partial(jax.jit, donate_argnames="weights")
 def _learn(weights: Pair, targets: Pair, spikes: Pair, grads: Pair, rate: float) -> Pair:
     """Weights that have changed in their own memory."""
-    learn = load_kernels(jax.default_backend()).learn.with_options(input_output_aliases={2: 0})
+    learn = load_kernels(jax.default_backend()).learn
     return tuple(learn(s, t, w, -rate * g) for s, t, w, g in zip(spikes, targets, weights, grads, strict=True))
 
 

@@ -344,7 +344,7 @@ def bind_call(
         results=resolved.results,
         attributes=tuple(sorted(given)),
         vmap_method=options.vmap_method,
-        aliases=options.aliases,
+        aliases=resolved.aliases,
         effect=options.effect,
         input_layouts=options.input_layouts,
         output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),

@@ -95,6 +95,8 @@ class Resolved(NamedTuple):
         Values for expressions over axes.
     split : Split
         Axes that may be split over devices.
+    aliases : tuple of (int, int)
+        Inputs and the results that share their memory.
     """
 
     operands: list[Any]
@@ -105,6 +107,7 @@ class Resolved(NamedTuple):
     attributes: tuple[tuple[str, Value], ...]
     values: Mapping[str, int]
     split: Split
+    aliases: tuple[tuple[int, int], ...]
 
     @property
     def shown(self) -> tuple[ArraySpec, ...]:
@@ -170,7 +173,8 @@ def resolve(
     }
     dtypes = {param.name: dtype_of(param.name, value) for param, value in attrs if param.kind is AttrKind.DTYPE}
     extents = bind(label, args, padded, integers)._replace(dtypes=dtypes)
-    singles = [spec for spec in padded if isinstance(spec, ArraySpec)]
+    taken = zip(args, padded, strict=True)
+    singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
     if outs is None:
         results = derive_results(label, rets, singles, extents)
         is_single = len(rets) == 1
@@ -183,6 +187,9 @@ def resolve(
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
     named = paired(args, padded)
     inputs = tuple(spec for _, spec, _ in named)
+    changed = [number for number, (param, _, _) in enumerate(named) if param.in_place]
+    changes = [number for number, param in enumerate(repeated(rets, len(results))) if param.in_place]
+    aliases = {**dict(zip(changed, changes, strict=True)), **aliases}
     match_aliases(aliases, inputs, results)
     for param, number in zip(rets, range(len(results)), strict=False):
         if param.default is not None and number in aliases.values():
@@ -206,6 +213,7 @@ def resolve(
         _presence(args, padded),
         extents.values(),
         split._replace(integers=tuple(sorted(integers.items()))),
+        tuple(sorted(aliases.items())),
     )
 
 

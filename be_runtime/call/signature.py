@@ -92,7 +92,11 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
     if param.role is Role.SCRATCH and param.axes is None:
         return "lacks the number of bytes, as in scratch[4*n]"
     if param.role is not Role.ATTR:
-        return "" if param.default is None else "is for functions with host code; let the kernel write the zeros"
+        advice = (
+            "write an arg and a ret, and pass input_output_aliases" if param.in_place else "write the zeros yourself"
+        )
+        has_contents = param.in_place or param.default is not None
+        return f"is for functions with host code; {advice}" if has_contents else ""
     scalar = scalars.get(param.name)
     if scalar is None:
         has = f"; its scalars are {', '.join(scalars)}" if scalars else ", which has none: a number is an array, arg[]"

@@ -196,7 +196,7 @@ def _is_recordable(entry: EntryPoint) -> bool:
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
-    check = _preparation(entry, binding.symbol, language) + check + _zeros(entry, language)
+    check = _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
     call = f"{check}static_cast<void>(({called}));"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
@@ -236,23 +236,39 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
     return "".join(f"{line} " for line in lines)
 
 
-def _is_zeroed(entry: EntryPoint) -> bool:
-    """Return whether a result is filled with zeros before the C++ call."""
-    return any(param.default is not None for param in entry.with_role(Role.RET))
+def _has_contents(entry: EntryPoint) -> bool:
+    """Return whether a result has contents before the C++ call: zeros, or those of an input."""
+    return any(param.default is not None or param.in_place for param in entry.with_role(Role.RET))
 
 
-def _zeros(entry: EntryPoint, language: Language) -> str:
-    """Write the statements of the trampoline that fill results with zeros, on XLA's stream."""
+def _contents(binding: Binding, language: Language) -> str:
+    """Write the statements of the trampoline that give results their contents, on XLA's stream.
+
+    XLA makes an input and a result that is changed in place one array, but for calls by ``jax.ffi.ffi_call`` without
+    ``input_output_aliases``.
+    """
+    inputs = [
+        _call_argument(param, index, binding)
+        for index, param in enumerate(binding.entry.with_role(Role.ARG))
+        if param.in_place
+    ]
     statements = []
-    for index, param in enumerate(entry.with_role(Role.RET)):
-        if param.default is not None:
-            result = _general_array(param, index, entry) if _is_general(entry) else f"be_call.be_rets[{index}]"
-            memory = f"({result}).data(), 0, ({result}).nbytes()"
-            if language == "cuda":
-                stream = "::BE::detail::StreamValue{be_call.be_stream}"
-                statements.append(f"if (({result}).nbytes() != 0) BE_CUDA_CHECK(cudaMemsetAsync({memory}, {stream})); ")
-            else:
-                statements.append(f"if (({result}).nbytes() != 0) memset({memory}); ")
+    for index, param in enumerate(binding.entry.with_role(Role.RET)):
+        if not param.in_place and param.default is None:
+            continue
+        result = _call_argument(param, index, binding)
+        to, size, kind, condition = f"({result}).data()", f"({result}).nbytes()", "set", ""
+        source = "0"
+        if param.in_place:
+            given = inputs.pop(0)
+            statements.append(f"::BE::detail::be_require_pair({given}, {result}); ")
+            source, kind, condition = f"({given}).data()", "cpy", f" && ({given}).data() != {to}"
+        call = f"mem{kind}({to}, {source}, {size})"
+        if language == "cuda":
+            direction = ", cudaMemcpyDeviceToDevice" if param.in_place else ""
+            stream = "::BE::detail::StreamValue{be_call.be_stream}"
+            call = f"BE_CUDA_CHECK(cudaMem{kind}Async({to}, {source}, {size}{direction}, {stream}))"
+        statements.append(f"if ({size} != 0{condition}) {call}; ")
     return "".join(statements)
 
 
@@ -330,7 +346,8 @@ def _call_arguments(binding: Binding) -> list[str]:
     for param in binding.entry.params:
         index = position[param.role]
         position[param.role] += 1
-        arguments.append(_call_argument(param, index, binding))
+        if not (param.in_place and param.role is Role.ARG):
+            arguments.append(_call_argument(param, index, binding))
     return arguments
 
 
@@ -377,7 +394,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
-    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _is_zeroed(entry))
+    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _has_contents(entry))
     row = _entry_row(module, binding, table, has_stream=has_stream)
     if _is_general(entry):
         spec, body = "GeneralSpec", "be_handle_general"

@@ -8,6 +8,8 @@
                                           inputs that are left
           | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ] [ "=0" ]
                                           the next output; at least one; "=0" fills it with zeros before the call
+          | "inout" [ AXES ] [ ":" DTYPE ]
+                                          the next input and the next output, one array that the call changes
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
@@ -44,6 +46,7 @@ _ROLES = {
     "args": model.Role.ARG,
     "ret": model.Role.RET,
     "rets": model.Role.RET,
+    "inout": model.Role.ARG,
     "stream": model.Role.STREAM,
     "ctx.stream": model.Role.STREAM,
     "scratch": model.Role.SCRATCH,
@@ -56,14 +59,14 @@ RESERVED = {
 """Names that no attribute has."""
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
-_ARRAY = r"(?s:(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
+_ARRAY = r"(?s:(args?|rets?|inout)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
 _SCRATCH = r"(?s:scratch\[(.*)\])"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
 _LIKE = r"like\((\d{1,3})\)|attr\.(\w+)"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret..., stream, attr.NAME, "
-    "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret..., inout[n], stream, "
+    "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
 )
 
 MOST = 1000
@@ -138,7 +141,12 @@ def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
     >>> render_spec([model.Param(role=model.Role.RET), model.Param(role=model.Role.ATTR, name="n")])
     ('ret', 'attr.n')
     """
-    return tuple(_render_token(param) for param in params)
+    pairs = zip((None, *params), params, strict=False)
+    return tuple(
+        _render_token(param)
+        for before, param in pairs
+        if not (param.in_place and param.role is model.Role.RET and before is not None and before.in_place)
+    )
 
 
 def normalize_tokens(tokens: Sequence[str]) -> list[str]:
@@ -165,24 +173,36 @@ def _render_token(param: model.Param) -> str:
     dtype = "" if param.dtype is None else f":{param.dtype.name}"
     if param.like is not None:
         dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
-    return f"{param.role.value}{param.many.value}{axes}{dtype}{'' if param.default is None else '=0'}"
+    role = "inout" if param.in_place else param.role.value
+    return f"{role}{param.many.value}{axes}{dtype}{'' if param.default is None else '=0'}"
 
 
 def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
     if len(tokens) > MOST:
         raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most")
-    params = tuple(_parse_token(token, index) for index, token in enumerate(tokens))
-    for error in chain(_problems(params, tokens), _split_problems(params, tokens), _unbound(params, tokens)):
+    params: list[model.Param] = []
+    places: list[int] = []
+    for index, token in enumerate(tokens):
+        param = _parse_token(token, index)
+        found = [param]
+        if param.in_place:
+            number = sum(each.role is model.Role.ARG and each.many is model.Many.ONE for each in params)
+            found.append(param._replace(role=model.Role.RET, dtype=None, like=number))
+        params += found
+        places += [index] * len(found)
+    written = [tokens[index] for index in places]
+    for error in chain(_problems(params, written), _split_problems(params, written), _unbound(params, written)):
+        error.index = places[error.index]
         raise error
     if not any(param.role is model.Role.RET for param in params):
         raise _TokenError(-1, "the arg_spec has no 'ret'; a function needs at least one output")
-    return params
+    return tuple(params)
 
 
 def _parse_token(token: str, index: int) -> model.Param:
     """Parse one token; an error has its index."""
     if token in _ROLES:
-        return model.Param(role=_ROLES[token])
+        return model.Param(role=_ROLES[token], in_place=token.startswith("inout"))
     if len(token) > _LONGEST:
         raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
     try:
@@ -206,14 +226,18 @@ def _parse_token(token: str, index: int) -> model.Param:
 
 def _parse_array(match: re.Match[str]) -> model.Param:
     role, many, axes, dtype = _ROLES[match[1]], model.Many(match[2] or ""), match[3], match[4]
+    is_in_place = match[1] == "inout"
     if role is model.Role.RET and many is model.Many.OPTIONAL:
         raise ValueError("a result can't be left out")
+    if is_in_place and many is not model.Many.ONE:
+        raise ValueError("it stands for one array")
     fill = match[5]
     if fill is not None and (role is not model.Role.RET or many is not model.Many.ONE):
         raise ValueError("only a single result can be filled before the call")
     if fill not in (None, "0"):
         raise ValueError(f"a result can be filled with zeros only: write =0, not ={fill}")
-    param = model.Param(role=role, many=many, axes=None if axes is None else model.parse_axes(axes))
+    parsed = None if axes is None else model.parse_axes(axes)
+    param = model.Param(role=role, many=many, axes=parsed, in_place=is_in_place)
     param = param if fill is None else param._replace(default=0)
     like = re.fullmatch(_LIKE, dtype or "")
     if like is not None and role is model.Role.RET:

@@ -12,7 +12,7 @@ from be_runtime.signature.cpp.functions import Function, returns_value, returns_
 from be_runtime.signature.cpp.lexer import Kind, Places, read_literal
 from be_runtime.signature.cpp.params import TENSORS, CppParam, Shape
 from be_runtime.signature.grammar import RESERVED, Locate, render_spec
-from be_runtime.signature.model import AttrKind, Many, Param, Role
+from be_runtime.signature.model import AttrKind, Many, Param, Role, call_params
 
 _BY_TYPE = {
     Shape.INPUT: Param(role=Role.ARG),
@@ -103,6 +103,7 @@ def _with_default(param: Param, text: str) -> Param | None:
 
 def contradiction(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
     """Return the error if `params` can't be the spec of `function`; None if they can, or if that is uncertain."""
+    params = call_params(params)
     error = _unusable(function, places, is_inferred=False) or _wrong_count(params, function, locate, places)
     if error is not None:
         return error
@@ -286,7 +287,9 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
     """
     by_name = {cpp.name: cpp for cpp in function.params if cpp.name}
     out: list[Param] = []
-    for index, param in enumerate(params):
+    index = -1
+    for param in params:
+        index += not (param.in_place and param.role is Role.RET)  # a pair stands for one C++ parameter
         cpp = by_name.get(param.name)
         if param.role is not Role.ATTR:
             name = function.params[index].name if index < len(function.params) else ""

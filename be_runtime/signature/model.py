@@ -162,6 +162,8 @@ class Param(NamedTuple):
     default : bool, int, float, str or None
         Value of the attribute in a call that leaves it out; None if every call passes it. For a result, 0 if it is
         filled with zeros before the C++ call, else None.
+    in_place : bool
+        True for the input and for the result that one C++ parameter stands for; they are neighbors.
     """
 
     role: Role
@@ -174,6 +176,19 @@ class Param(NamedTuple):
     choices: tuple[str, ...] = ()
     fields: tuple[Param, ...] = ()
     default: bool | float | str | None = None
+    in_place: bool = False
+
+
+def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
+    """Return the parameters of the C++ call: of an array that is changed in place, the result.
+
+    Examples
+    --------
+    >>> pair = (Param(role=Role.ARG, in_place=True), Param(role=Role.RET, in_place=True))
+    >>> [param.role.value for param in call_params((*pair, Param(role=Role.STREAM)))]
+    ['ret', 'stream']
+    """
+    return tuple(param for param in params if not (param.in_place and param.role is Role.ARG))
 
 
 class EntryPoint(NamedTuple):
@@ -186,7 +201,8 @@ class EntryPoint(NamedTuple):
     call_name : str
         Qualified name in generated code: ``"::vector_add"`` or ``"::ops::vector_add"``.
     params : tuple of Param
-        Parameters in the order of the C++ call; at least one has ``Role.RET``, at most one ``Role.STREAM``.
+        Parameters in the order of the C++ call, see `call_params`; at least one has ``Role.RET``, at most one
+        ``Role.STREAM``.
     source : str
         ``SourceText.name`` of the source that defines it.
     line : int

@@ -149,6 +149,12 @@ struct AxesSpec {
   const ExtentFunction* computed;
 };
 
+/// Check that an array that a call changes in place has one size as an input and as a result.
+inline void be_require_pair(const Tensor& input, const Tensor& result) {
+  BE_CHECK(input.nbytes() == result.nbytes())
+      << "an inout array has " << input.nbytes() << " bytes as an input, and " << result.nbytes() << " as a result";
+}
+
 constexpr int64_t kComputed = INT64_MIN;
 
 /// The description of an entry point, made when its module is compiled. Lives in static storage.

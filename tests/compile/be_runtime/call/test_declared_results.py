@@ -1,6 +1,8 @@
-"""What a declaration says of results beside their shapes."""
+"""Results with contents before the call: zeros, or those of an input that is changed in place."""
 
 from __future__ import annotations
+
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,24 @@ void beside(const BE::Tensor x, std::optional<BE::Tensor> bias, BE::Tensor copie
     sum.data_ptr<float>()[i] += bias ? bias->data_ptr<float>()[i] : 1;
   }
 }
+// @BE momentum inout[n]:float32 arg[n]:float32 inout[n] attr.lr:float32=0.5
+void momentum(BE::Tensor p, const BE::Tensor g, BE::Tensor m, float lr) {
+  for (int64_t i = 0; i < p.numel(); ++i) {
+    m.data_ptr<float>()[i] += g.data_ptr<float>()[i];
+    p.data_ptr<float>()[i] -= lr * m.data_ptr<float>()[i];
+  }
+}
+// @BE masked arg?:int8 inout ret...
+void masked(std::optional<BE::Tensor> mask, BE::Tensor x, BE::Tensors more) {
+  for (int64_t i = 0; i < x.numel(); ++i) x.data_ptr<float>()[i] *= mask ? mask->data_ptr<int8_t>()[i] : 2;
+  for (auto& each : more) each.data_ptr<float>()[0] = 3;
+}
+// @BE scaled arg?:int8 inout ret:like(0)
+void scaled(std::optional<BE::Tensor> factor, BE::Tensor x, BE::Tensor copy) {
+  for (int64_t i = 0; i < x.numel(); ++i) copy.data_ptr<float>()[i] = x.data_ptr<float>()[i] *= factor ? 5 : 2;
+}
 """
+P, G, M = jnp.ones(4), jnp.arange(4.0), jnp.full(4, 2.0)
 X = jnp.array([0, 1, 1, 3], jnp.int32)
 
 
@@ -68,6 +87,9 @@ def test_zeros_are_part_of_the_declaration(module: be_runtime.LoadedModule):
         ("ret[n]=", "write =0, not ="),
         ("ret...=0", "only a single result"),
         ("arg=0", "only a single result"),
+        ("inout=0", "only a single result"),
+        ("inout?", "it stands for one array"),
+        ("inout:like(0)", "unknown type"),
     ],
 )
 def test_other_values_and_places_are_refused(token: str, problem: str):
@@ -75,6 +97,50 @@ def test_other_values_and_places_are_refused(token: str, problem: str):
         be_runtime.load_cpp_inline("refused", SOURCE, functions={"beside": ["arg[n]", "arg?[n]", "ret", token]})
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_an_array_that_a_call_changes_is_an_input_and_a_result(debug: bool):
+    module = be_runtime.load_cpp_inline("in_place_debug" if debug else "in_place", SOURCE, debug=debug)
+    for call in (module.momentum, jax.jit(module.momentum)):
+        p, m = call(P, G, M)
+        np.testing.assert_array_equal(m, M + G)
+        np.testing.assert_array_equal(p, P - 0.5 * (M + G))
+        np.testing.assert_array_equal(P, np.ones(4), "the caller's array stays")
+    donated = jax.jit(module.momentum, donate_argnums=(0, 2))
+    np.testing.assert_array_equal(donated(P + 0, G, M + 0)[1], M + G)
+    batch = jax.vmap(lambda p, g: module.momentum(p, g, M))(jnp.stack([P, P]), jnp.stack([G, 2 * G]))
+    np.testing.assert_array_equal(batch[1], [M + G, M + 2 * G])
+    out = jax.ShapeDtypeStruct((4,), jnp.float32)
+    by_target = jax.ffi.ffi_call(f"{module.info.name}.momentum", (out, out))(P, G, M, lr=np.float32(0.5))
+    np.testing.assert_array_equal(by_target[1], M + G, "copied, since ffi_call was not told of the pair")
+    np.testing.assert_array_equal(M, np.full(4, 2))
+
+
+def test_a_changed_array_stands_beside_optional_arrays_and_any_number_of_results(module: be_runtime.LoadedModule):
+    outs = [jax.ShapeDtypeStruct((4,), jnp.float32), *[jax.ShapeDtypeStruct((1,), jnp.float32)] * 2]
+    for mask, expected in ((None, 2 * G), (jnp.full(7, 4, jnp.int8), 4 * G)):
+        changed, *more = module.masked(mask, G, outs=outs)
+        np.testing.assert_array_equal(changed, expected)
+        assert [float(each[0]) for each in more] == [3, 3]
+        factor = 2 if mask is None else 5
+        for scaled in module.scaled(mask, G):  # like the first input that is always there
+            np.testing.assert_array_equal(scaled, factor * G)
+
+
+def test_a_pair_is_one_parameter_to_a_reader(module: be_runtime.LoadedModule):
+    handlers = module.info.handlers["momentum"]
+    assert handlers.spec == ("inout[n]:float32", "arg[n]:float32", "inout[n]", "attr.lr:float32=0.5")
+    assert handlers.names == ("p", "p", "g", "m", "m", "lr")
+    assert str(inspect.signature(module.momentum)).startswith(
+        "(p: 'ArrayLike', g: 'ArrayLike', m: 'ArrayLike', /, *, lr"
+    )
+    text = jax.jit(module.momentum).lower(P, G, M).as_text()
+    assert text.count("output_tuple_indices = [0], operand_index = 0") == 1
+    assert text.count("output_tuple_indices = [1], operand_index = 2") == 1
+    with pytest.raises(SpecError, match=r"parameter 'g' a result, but it is .*const BE::Tensor"):
+        be_runtime.load_cpp_inline("const", SOURCE, functions={"momentum": ["inout", "inout", "inout", "attr.lr"]})
+
+
 def test_a_kernel_without_host_code_writes_its_own_zeros():
-    with pytest.raises(SpecError, match="'ret=0' is for functions with host code; let the kernel write the zeros"):
-        be_runtime.cuda_kernel("__global__ void f(float* y) {}", "f", signature="ret=0", grid=1, block=1)
+    for token, advice in (("ret=0", "write the zeros yourself"), ("inout", "pass input_output_aliases")):
+        with pytest.raises(SpecError, match=f"'{token}' is for functions with host code; .*{advice}"):
+            be_runtime.cuda_kernel("__global__ void f(float* y) {}", "f", signature=token, grid=1, block=1)

@@ -96,16 +96,31 @@ void total(const BE::Tensor x, BE::Tensor y, cudaStream_t stream) {
 }
 // @BE nothing ret[4]:float32=0
 void nothing(BE::Tensor y) {}
+__global__ void twice(float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] *= 2; }
+// @BE doubled inout[n]:float32 stream
+void doubled(BE::Tensor y, cudaStream_t stream) { twice<<<1, 256, 0, stream>>>(y.data_ptr<float>(), int(y.numel())); }
+// @BE untouched inout[n]:float32
+void untouched(BE::Tensor y) {}
 ''')
 text = jax.jit(lambda x: ops.total(x + ops.total(x) + ops.nothing()[0]))
 x = jnp.arange(100, dtype=jnp.float32)
-print(json.dumps([float(text(x + i)) for i in range(20)]))
+totals = [float(text(x + i)) for i in range(20)]
+double = jax.jit(lambda x: (ops.doubled(ops.doubled(x)), ops.untouched(x), x))
+by_target = jax.jit(lambda x: jax.ffi.ffi_call("zeros.doubled", jax.ShapeDtypeStruct(x.shape, x.dtype))(x))
+wrong = 0
+for i in range(20):
+    quadruple, same, kept = double(x + i)
+    wrong += not all(np.array_equal(*pair) for pair in ((quadruple, 4 * (x + i)), (same, x + i), (kept, x + i)))
+    wrong += not np.array_equal(by_target(x + i), 2 * (x + i))
+wrong += not np.array_equal(ops.doubled(x), 2 * x) or not np.array_equal(x, np.arange(100))
+print(json.dumps([totals, wrong]))
 """
 
 
-def test_results_are_filled_with_zeros_at_each_replay():
+def test_results_have_their_contents_at_each_replay():
+    """Zeros, and those of an input that is changed in place."""
     x = np.arange(100.0)
-    assert run_json(ZEROS, XLA_FLAGS=FLAGS) == [float((x + i).sum() * 101) for i in range(20)]
+    assert run_json(ZEROS, XLA_FLAGS=FLAGS) == [[float((x + i).sum() * 101) for i in range(20)], 0]
 
 
 FUNCTIONS = {"quotient": ["arg", "arg", "ret", "stream"], "norm": ["arg", "ret", "stream"]}

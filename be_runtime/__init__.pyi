@@ -32,6 +32,7 @@ from be_runtime.errors import BuildError as BuildError
 from be_runtime.errors import BuildTimeoutError as BuildTimeoutError
 from be_runtime.errors import CacheError as CacheError
 from be_runtime.errors import CUDANotInstalledError as CUDANotInstalledError
+from be_runtime.errors import DeviceCodeWarning as DeviceCodeWarning
 from be_runtime.errors import DuplicateEntryPointError as DuplicateEntryPointError
 from be_runtime.errors import EntryPointNotFoundError as EntryPointNotFoundError
 from be_runtime.errors import FindingError as FindingError

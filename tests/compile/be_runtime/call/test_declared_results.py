@@ -48,7 +48,7 @@ X = jnp.array([0, 1, 1, 3], jnp.int32)
 
 
 @pytest.fixture(scope="module")
-def module() -> be_runtime.LoadedModule:
+def module() -> be_runtime.CompiledModule:
     return be_runtime.load_cpp_inline("declared_results", SOURCE)
 
 
@@ -63,7 +63,7 @@ def test_a_result_is_filled_with_zeros_before_each_call(debug: bool):
     assert module.count(X[:0], bins=0).shape == (0,)
 
 
-def test_zeros_stand_beside_optional_arrays_and_other_results(module: be_runtime.LoadedModule):
+def test_zeros_stand_beside_optional_arrays_and_other_results(module: be_runtime.CompiledModule):
     x = jnp.arange(3.0)
     for bias, expected in ((None, np.ones(3)), (2 * x, 2 * x)):
         copied, total = module.beside(x, bias)
@@ -71,7 +71,7 @@ def test_zeros_stand_beside_optional_arrays_and_other_results(module: be_runtime
         np.testing.assert_array_equal(total, expected)
 
 
-def test_zeros_are_part_of_the_declaration(module: be_runtime.LoadedModule):
+def test_zeros_are_part_of_the_declaration(module: be_runtime.CompiledModule):
     assert module.info.handlers["count"].spec[-1] == "ret[attr.bins]:int32=0"
     in_place = module.beside.with_options(input_output_aliases={0: 0})
     np.testing.assert_array_equal(in_place(jnp.arange(3.0))[1], np.ones(3))
@@ -115,7 +115,7 @@ def test_an_array_that_a_call_changes_is_an_input_and_a_result(debug: bool):
     np.testing.assert_array_equal(M, np.full(4, 2))
 
 
-def test_a_changed_array_stands_beside_optional_arrays_and_any_number_of_results(module: be_runtime.LoadedModule):
+def test_a_changed_array_stands_beside_optional_arrays_and_any_number_of_results(module: be_runtime.CompiledModule):
     outs = [jax.ShapeDtypeStruct((4,), jnp.float32), *[jax.ShapeDtypeStruct((1,), jnp.float32)] * 2]
     for mask, expected in ((None, 2 * G), (jnp.full(7, 4, jnp.int8), 4 * G)):
         changed, *more = module.masked(mask, G, outs=outs)
@@ -126,7 +126,7 @@ def test_a_changed_array_stands_beside_optional_arrays_and_any_number_of_results
             np.testing.assert_array_equal(scaled, factor * G)
 
 
-def test_a_pair_is_one_parameter_to_a_reader(module: be_runtime.LoadedModule):
+def test_a_pair_is_one_parameter_to_a_reader(module: be_runtime.CompiledModule):
     handlers = module.info.handlers["momentum"]
     assert handlers.spec == ("inout[n]:float32", "arg[n]:float32", "inout[n]", "attr.lr:float32=0.5")
     assert handlers.names == ("p", "p", "g", "m", "m", "lr")

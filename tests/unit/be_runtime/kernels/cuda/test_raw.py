@@ -38,7 +38,7 @@ def bound(params: str = PARAMS, inputs: Any = (X,), outs: Any = (Y,), scratch: A
     prototype = raw_compiler.read_prototype(f"__global__ void f({params}) {{}}", raw_compiler.parse_name("f"))
     given = ({"n": 7, "by": 0.5} | scalars) if params is PARAMS else scalars
     converted = dict(attributes.convert_attributes("f", raw.scalar_params(prototype), given))
-    call = resolve.Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()))
+    call = resolve.Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()), ())
     return [*raw.bind_params("f", prototype, call, converted)]
 
 
@@ -392,7 +392,7 @@ def launch_dims(*dims: object) -> raw.Sizes:
 def call(n: int, k: int = 7) -> resolve.Resolved:
     f32 = dtypes.BY_NAME["float32"]
     values = {"n": n, "k": k, "attr.bins": 5}
-    return resolve.Resolved([], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()))
+    return resolve.Resolved([], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()), ())
 
 
 SIZES: list[tuple[int, dict[str, Any]]] = [

@@ -392,7 +392,9 @@ def launch_dims(*dims: object) -> raw.Sizes:
 def call(n: int, k: int = 7) -> resolve.Resolved:
     f32 = dtypes.BY_NAME["float32"]
     values = {"n": n, "k": k, "attr.bins": 5}
-    return resolve.Resolved([], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()), ())
+    return resolve.Resolved(
+        [], (ArraySpec(f32, (n, k)),), (ArraySpec(f32, (n,)),), 0, False, (), values, Split((), ()), ()
+    )
 
 
 SIZES: list[tuple[int, dict[str, Any]]] = [

@@ -12,7 +12,10 @@ from be_toolchain import __version__
 config = control
 
 _HOMES = {
-    "be_runtime.api": "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline",
+    "be_runtime.api": (
+        "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline load_dir load_file "
+        "load_inline"
+    ),
     "be_runtime.call.function": "KernelFunction",
     "be_runtime.call.gradcheck": "gradcheck",
     "be_runtime.checks": "Finding Findings",
@@ -41,6 +44,7 @@ _HOMES = {
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
+    "be_runtime.load.platforms": "PlatformModule",
     "be_runtime.notebook": "load_ipython_extension unload_ipython_extension",
     "be_runtime.report": "ModuleReport",
     "be_runtime.ship.package": "package_kernels",

@@ -5,6 +5,9 @@ from be_runtime.api import load_cpp_inline as load_cpp_inline
 from be_runtime.api import load_cuda_dir as load_cuda_dir
 from be_runtime.api import load_cuda_file as load_cuda_file
 from be_runtime.api import load_cuda_inline as load_cuda_inline
+from be_runtime.api import load_dir as load_dir
+from be_runtime.api import load_file as load_file
+from be_runtime.api import load_inline as load_inline
 from be_runtime.call.function import KernelFunction as KernelFunction
 from be_runtime.call.gradcheck import gradcheck as gradcheck
 from be_runtime.checks import Finding as Finding
@@ -80,6 +83,7 @@ from be_runtime.kernels.warp import warp_kernel as warp_kernel
 from be_runtime.load.module import CompiledModule as CompiledModule
 from be_runtime.load.module import LoadedModule as LoadedModule
 from be_runtime.load.module import ModuleInfo as ModuleInfo
+from be_runtime.load.platforms import PlatformModule as PlatformModule
 from be_runtime.report import ModuleReport as ModuleReport
 from be_runtime.ship.package import package_kernels as package_kernels
 from be_runtime.ship.programs import ExportedProgram as ExportedProgram

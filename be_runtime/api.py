@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from be_runtime import errors, frames
 from be_runtime.load import process
@@ -12,6 +12,7 @@ from be_runtime.request.arguments import (
     CppOptions,
     CudaOptions,
     Functions,
+    PlatformOptions,
     Reread,
     StrPath,
     cpp_request,
@@ -25,7 +26,10 @@ from be_runtime.request.arguments import (
     load_options,
     same_again,
 )
-from be_runtime.request.options import Language, Unit
+from be_runtime.request.options import ARCH_FLAGS, Language, Unit
+
+if TYPE_CHECKING:
+    from be_runtime.load.platforms import PlatformModule
 
 
 @frames.public
@@ -284,6 +288,105 @@ def load_cpp_dir(
     errors.refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
     return _load("cpp", chosen, dir_units(directory, "cpp"), functions, dir_again, options)
+
+
+@frames.public
+def load_inline(
+    name: str,
+    *,
+    cpp: str | Sequence[str],
+    cuda: str | Sequence[str],
+    functions: Functions = None,
+    **options: Unpack[PlatformOptions],
+) -> PlatformModule:
+    """Compile C++ and CUDA source text whose functions of one name are one operation for CPU and GPU.
+
+    A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
+    function may take a stream besides. Rules such as ``defvjp`` are given once. Without a GPU, the CUDA source is
+    compiled only if architectures are named, as by `compute_capability`; its declarations are always compared.
+
+    Parameters
+    ----------
+    name : str
+        The module's name.
+    cpp, cuda : str or list of str
+        The sources.
+    functions : dict, list of str or None
+        As for `load_cuda_inline`, for both sources.
+    **options
+        As for `load_cpp_inline` and `load_cuda_inline`; each source gets those that its language has.
+
+    Returns
+    -------
+    PlatformModule
+        Each function is a method; ``parts["cpp"]`` and ``parts["cuda"]`` are the two modules.
+
+    Raises
+    ------
+    SpecError
+        A function is declared differently in the two sources.
+    ArgumentError, ToolchainError, BuildError, RegistrationError
+        As for `load_cuda_inline`.
+
+    Examples
+    --------
+    >>> source = '''
+    ... #include "brainevent/common.h"
+    ... // @BE twice arg[n]:float32 ret[n]:float32 %s
+    ... void twice(const BE::Tensor x, BE::Tensor y%s) {}'''
+    >>> ops = load_inline(
+    ...     "doc_twice",
+    ...     cpp=source % ("", ""),
+    ...     cuda=source % ("stream", ", cudaStream_t stream"),
+    ...     compute_capability="9.0",
+    ... )  # doctest: +SKIP
+    >>> ops.twice(x)  # doctest: +SKIP
+    """
+    errors.refuse_unknown(options, PlatformOptions, "load_inline")
+    units = {"cpp": inline_units(name, cpp, "cpp"), "cuda": inline_units(name, cuda, "cuda")}
+    return _load_both(name, units, functions, same_again, options)
+
+
+@frames.public
+def load_file(
+    name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
+) -> PlatformModule:
+    """Compile a C++ file and a CUDA file whose functions of one name are one operation; see `load_inline`."""
+    errors.refuse_unknown(options, PlatformOptions, "load_file")
+    return _load_both(name, {"cpp": file_units(cpp), "cuda": file_units(cuda)}, functions, file_again, options)
+
+
+@frames.public
+def load_dir(
+    name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
+) -> PlatformModule:
+    """Compile the C++ files of a folder and the CUDA files of a folder, which may be one; see `load_inline`."""
+    errors.refuse_unknown(options, PlatformOptions, "load_dir")
+    units = {"cpp": dir_units(cpp, "cpp"), "cuda": dir_units(cuda, "cuda")}
+    return _load_both(name, units, functions, dir_again, options)
+
+
+def _load_both(
+    name: str,
+    units: Mapping[Language, tuple[Unit, ...]],
+    functions: Functions,
+    reread: Reread,
+    options: Mapping[str, Any],
+) -> PlatformModule:
+    from be_runtime.compile.flags import has_flag
+    from be_runtime.load.platforms import PlatformModule, declared_functions
+    from be_toolchain import probe_devices
+
+    languages = CppOptions.__annotations__, CudaOptions.__annotations__
+    cpp, cuda = ({key: options[key] for key in options if key in known} for known in languages)
+    request = cuda_request(name, units["cuda"], functions, **cuda)
+    parts = {"cpp": _load("cpp", name, units["cpp"], functions, reread, cpp)}
+    session = process.PROCESS.session()
+    names_archs = request.compute_capability or session.archs or session.settings.compute_capabilities
+    if names_archs or has_flag(request.compile.cflags, *ARCH_FLAGS) or probe_devices(session.system).devices:
+        parts["cuda"] = _load("cuda", name, units["cuda"], functions, reread, cuda)
+        return PlatformModule(name, parts)
+    return PlatformModule(name, parts, declared_functions(request))
 
 
 def _load(

@@ -388,7 +388,13 @@ def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     known, other = ", ".join(f"{name} for {each}" for each, name in call.targets), call.targets[0][0]
-    makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
+    makers = (
+        "load_cpp_* or numba_kernel"
+        if platform == "cpu"
+        else (
+            "load_cuda_*, cuda_kernel or numba_cuda_kernel; without a GPU, load_inline does so for a compute_capability"
+        )
+    )
     return RegistrationError(
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
         hints=(

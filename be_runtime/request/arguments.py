@@ -76,6 +76,10 @@ class CudaOptions(_CommonOptions, total=False):
     active: str | None
 
 
+class PlatformOptions(CppOptions, CudaOptions, total=False):
+    """The keyword arguments of `be_runtime.load_inline`."""
+
+
 def _check_native(value: object, argument: str) -> str:
     return identify_cpu() if check_bool(value, argument) else ""
 

@@ -1,0 +1,122 @@
+"""One operation for CPU and GPU: modules of two languages whose functions of one name are one function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from be_runtime.call.function import KernelFunction
+from be_runtime.call.resolve import CallSignature, signature_of_entry
+from be_runtime.errors import SpecError
+from be_runtime.frames import public
+from be_runtime.load.module import CompiledModule, ModuleInfo
+from be_runtime.request.options import BuildRequest
+from be_runtime.signature.grammar import render_spec
+from be_runtime.signature.model import Role
+
+
+class PlatformModule:
+    """The functions of a C++ module and of a CUDA module; JAX lowers each call for the platform of its program.
+
+    Parameters
+    ----------
+    name : str
+    parts : mapping of str to CompiledModule
+        Loaded modules by the language, ``"cpp"`` and ``"cuda"``.
+    declared : mapping of str to CallSignature
+        Functions of a module that is not loaded here, since this machine has no GPU.
+
+    Raises
+    ------
+    SpecError
+        Two functions of one name are declared differently.
+    """
+
+    def __init__(
+        self, name: str, parts: Mapping[str, CompiledModule], declared: Mapping[str, CallSignature] | None = None
+    ) -> None:
+        self.__name__ = name
+        self.parts = dict(parts)
+        self._functions: dict[str, KernelFunction[..., Any]] = {}
+        infos = [ModuleInfo.of(part) for part in parts.values()]
+        for function in dict.fromkeys(each for info in infos for each in info.function_names):
+            made = [info.entry_point(function) for info in infos if function in info.handlers]
+            signature = made[0][0]
+            for other in (*(each[0] for each in made[1:]), *((declared or {}).get(function, signature),)):
+                _require_same(signature, other)
+            registers = tuple(each[1] for each in made)
+            mode = next(iter(infos)).mode
+            self._functions[function] = KernelFunction[..., Any](
+                signature, _Targets(registers), self.__getitem__
+            ).checked_by(mode)
+
+    @public
+    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function.
+
+        Raises
+        ------
+        KeyError
+            No module has it.
+        """
+        if name not in self._functions:
+            raise KeyError(f"module {self.__name__!r} has no function {name!r}; it has {', '.join(self._functions)}")
+        return self._functions[name]
+
+    @public
+    def __getattr__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function."""
+        functions = self.__dict__.get("_functions", {})
+        if name not in functions:
+            has = ", ".join(functions)
+            message = f"module {self.__dict__.get('__name__')!r} has no function {name!r}; it has {has}"
+            raise AttributeError(message, name=name, obj=self)
+        found: KernelFunction[..., Any] = functions[name]
+        return found
+
+    def __dir__(self) -> list[str]:
+        """List the functions and the attributes."""
+        return sorted({*super().__dir__(), *self._functions})
+
+    def __repr__(self) -> str:
+        return f"PlatformModule(name={self.__name__!r}, functions={[*self._functions]}, parts={[*self.parts]})"
+
+
+class _Targets:
+    """A call that registers a function's targets on all platforms."""
+
+    def __init__(self, registers: tuple[Any, ...]) -> None:
+        self.registers = registers
+
+    def __call__(self) -> tuple[tuple[str, str], ...]:
+        return tuple(target for register in self.registers for target in register())
+
+
+def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:
+    """Read the functions of a request, which is not compiled.
+
+    Raises
+    ------
+    SpecError
+        An entry point's declaration is wrong.
+    """
+    from be_runtime.compile.codegen import bind
+
+    bindings = (each for found in bind(request).values() for each in found)
+    return {each.export: signature_of_entry(f"{request.name}.{each.export}", each.entry) for each in bindings}
+
+
+def _require_same(one: CallSignature, other: CallSignature) -> None:
+    """Check that two signatures are one for JAX: inputs, results, attributes and rules for axes."""
+    for roles in ((Role.ARG,), (Role.RET,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
+        first, second = (
+            [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
+        )
+        if roles not in ((Role.ARG,), (Role.RET,)):  # the order of the others is not part of a call
+            first, second = sorted(first), sorted(second)
+        if first != second:
+            shown = [" ".join(each) or "nothing" for each in (first, second)]
+            raise SpecError(
+                f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
+                hints=("declare the same arrays, attributes and axes in C++ and in CUDA",),
+            )

@@ -1,0 +1,66 @@
+"""One operation in C++ and in CUDA, on a machine without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime.errors import RegistrationError, SpecError
+from tests.support.platforms import CPP, CUDA
+
+X = jnp.arange(4.0)
+
+
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("BE_COMPUTE_CAPABILITIES", raising=False)
+
+
+def test_a_call_is_for_the_platform_of_its_program_and_rules_are_given_once():
+    ops = be_runtime.load_inline("platforms", cpp=CPP, cuda=CUDA)
+    np.testing.assert_array_equal(ops.scale(X), 2 * X)
+    np.testing.assert_array_equal(jax.jit(lambda x: ops["scale"](x, by=3.0))(X), 3 * X)
+    np.testing.assert_array_equal(jax.vmap(ops.scale)(jnp.stack([X, X])), [2 * X, 2 * X])
+    ops.scale.defvjp(None, lambda x, g, *, by: (by * g,))
+    np.testing.assert_array_equal(jax.grad(lambda x: ops.scale(x).sum())(X), [2, 2, 2, 2])
+    assert [*ops.parts] == ["cpp"]
+    assert "scale" in dir(ops)
+    with pytest.raises(AttributeError, match="module 'platforms' has no function 'scales'; it has scale, only_cpu"):
+        _ = ops.scales
+    with pytest.raises(KeyError, match="no function 'scales'"):
+        ops["scales"]
+    np.testing.assert_array_equal(ops.only_cpu(X), X)
+    with pytest.raises(RegistrationError, match=r"no kernel for cuda(.|\n)*compute_capability"):
+        jax.jit(ops.scale).trace(X).lower(lowering_platforms=("cuda",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ret[n]:float32", "ret[n]:float64", r"declares ret\[n\]:float32, and the other ret\[n\]:float64"),
+        ("arg[n]:float32", "arg[n]", r"declares arg\[n\]:float32, and the other arg\[n\]"),
+        (" parallel[n]", "", r"declares parallel\[n\], and the other nothing"),
+        ("=2", "=3", r"attr.by:float32=2.0, and the other attr.by:float32=3.0"),
+    ],
+)
+def test_what_two_sources_declare_differently_is_named(old: str, new: str, message: str):
+    with pytest.raises(SpecError, match=message):
+        be_runtime.load_inline("platforms", cpp=CPP, cuda=CUDA.replace(old, new))
+
+
+def test_files_and_folders_and_options_of_either_language(tmp_path: Path):
+    (tmp_path / "ops.cc").write_text(CPP.replace("by *", "SIGN by *"))
+    (tmp_path / "ops.cu").write_text(CUDA)
+    paths = {"cpp": tmp_path / "ops.cc", "cuda": tmp_path / "ops.cu"}
+    ops = be_runtime.load_file("platform_files", **paths, extra_cflags=["-DSIGN=-"], extra_cuda_cflags=["-O2"])
+    np.testing.assert_array_equal(ops.scale(X), -2 * X)
+    ops = be_runtime.load_dir("platform_dir", cpp=tmp_path, cuda=tmp_path, extra_cflags=["-DSIGN=-"])
+    np.testing.assert_array_equal(ops.scale(X), -2 * X)
+    with pytest.raises(TypeError, match=r"load_inline\(\) got an unexpected keyword argument 'extra_flags'"):
+        be_runtime.load_inline("platforms", cpp=CPP, cuda=CUDA, extra_flags=[])  # type: ignore[call-arg]

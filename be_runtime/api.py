@@ -343,8 +343,8 @@ def load_inline(
     >>> ops.twice(x)  # doctest: +SKIP
     """
     errors.refuse_unknown(options, PlatformOptions, "load_inline")
-    units = {"cpp": inline_units(name, cpp, "cpp"), "cuda": inline_units(name, cuda, "cuda")}
-    return _load_both(name, units, functions, same_again, options)
+    units = inline_units(name, cpp, "cpp"), inline_units(name, cuda, "cuda")
+    return _load_both(name, *units, functions, same_again, options)
 
 
 @frames.public
@@ -353,7 +353,7 @@ def load_file(
 ) -> PlatformModule:
     """Compile a C++ file and a CUDA file whose functions of one name are one operation; see `load_inline`."""
     errors.refuse_unknown(options, PlatformOptions, "load_file")
-    return _load_both(name, {"cpp": file_units(cpp), "cuda": file_units(cuda)}, functions, file_again, options)
+    return _load_both(name, file_units(cpp), file_units(cuda), functions, file_again, options)
 
 
 @frames.public
@@ -362,13 +362,13 @@ def load_dir(
 ) -> PlatformModule:
     """Compile the C++ files of a folder and the CUDA files of a folder, which may be one; see `load_inline`."""
     errors.refuse_unknown(options, PlatformOptions, "load_dir")
-    units = {"cpp": dir_units(cpp, "cpp"), "cuda": dir_units(cuda, "cuda")}
-    return _load_both(name, units, functions, dir_again, options)
+    return _load_both(name, dir_units(cpp, "cpp"), dir_units(cuda, "cuda"), functions, dir_again, options)
 
 
 def _load_both(
     name: str,
-    units: Mapping[Language, tuple[Unit, ...]],
+    cpp_units: tuple[Unit, ...],
+    cuda_units: tuple[Unit, ...],
     functions: Functions,
     reread: Reread,
     options: Mapping[str, Any],
@@ -379,12 +379,12 @@ def _load_both(
 
     languages = CppOptions.__annotations__, CudaOptions.__annotations__
     cpp, cuda = ({key: options[key] for key in options if key in known} for known in languages)
-    request = cuda_request(name, units["cuda"], functions, **cuda)
-    parts = {"cpp": _load("cpp", name, units["cpp"], functions, reread, cpp)}
+    request = cuda_request(name, cuda_units, functions, **cuda)
+    parts = {"cpp": _load("cpp", name, cpp_units, functions, reread, cpp)}
     session = process.PROCESS.session()
     names_archs = request.compute_capability or session.archs or session.settings.compute_capabilities
     if names_archs or has_flag(request.compile.cflags, *ARCH_FLAGS) or probe_devices(session.system).devices:
-        parts["cuda"] = _load("cuda", name, units["cuda"], functions, reread, cuda)
+        parts["cuda"] = _load("cuda", name, cuda_units, functions, reread, cuda)
         return PlatformModule(name, parts)
     return PlatformModule(name, parts, declared_functions(request))
 

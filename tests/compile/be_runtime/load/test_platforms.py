@@ -57,8 +57,13 @@ def test_what_two_sources_declare_differently_is_named(old: str, new: str, messa
 def test_files_and_folders_and_options_of_either_language(tmp_path: Path):
     (tmp_path / "ops.cc").write_text(CPP.replace("by *", "SIGN by *"))
     (tmp_path / "ops.cu").write_text(CUDA)
-    paths = {"cpp": tmp_path / "ops.cc", "cuda": tmp_path / "ops.cu"}
-    ops = be_runtime.load_file("platform_files", **paths, extra_cflags=["-DSIGN=-"], extra_cuda_cflags=["-O2"])
+    ops = be_runtime.load_file(
+        "platform_files",
+        cpp=tmp_path / "ops.cc",
+        cuda=tmp_path / "ops.cu",
+        extra_cflags=["-DSIGN=-"],
+        extra_cuda_cflags=["-O2"],
+    )
     np.testing.assert_array_equal(ops.scale(X), -2 * X)
     ops = be_runtime.load_dir("platform_dir", cpp=tmp_path, cuda=tmp_path, extra_cflags=["-DSIGN=-"])
     np.testing.assert_array_equal(ops.scale(X), -2 * X)

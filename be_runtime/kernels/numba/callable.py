@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 from be_runtime import dtypes, errors, frames
@@ -104,6 +104,7 @@ def python_function(
     return cpu.HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
 
 
+@functools.cache
 def _cuda() -> Any:
     return import_cuda("numba_cuda_callable")
 
@@ -366,7 +367,7 @@ def numba_cuda_callable(
     """
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
-    external_stream = _cuda().external_stream
+    external_stream = import_cuda("numba_cuda_callable").external_stream
 
     name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
     errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
@@ -377,7 +378,7 @@ def numba_cuda_callable(
         cpu.check_count(func, name, arrays, ("the stream",))
         # Only the object itself identifies arbitrary Python; it lives as long as its target.
         target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
-        make = partial(python_function, func, arrays, device_array, external_stream, capturable=graph)
+        make = functools.partial(python_function, func, arrays, device_array, external_stream, capturable=graph)
         cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
         if graph:
             rehearse(func, dict(options.aliases), name, inputs, outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -374,7 +375,7 @@ def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
         module, name, present = "numba_cuda_mlir.tools", "_cached_cc", capability
     else:
         module, name, present = "numba.cuda.dispatcher", "get_current_device", _present(capability)
-    place = import_module(module)
+    place = sys.modules.get(module)
     if not hasattr(place, name):
         raise BuildError(
             f"{package.name} {source.installed_version(package.name)} compiles for an architecture in a way that is "

@@ -33,8 +33,6 @@ _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
 """First numpy with which numba-cuda fails without a reason."""
 
-_TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
-
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 
 _COUNT = re.compile(r"B\d+v\d+")
@@ -67,13 +65,14 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
     ----------
     function : str
         Name of the function.
-    package : {"numba", "numba-cuda"}
+    package : {"numba", "numba-cuda", "numba-cuda-mlir"}
         Package that the function needs.
     error : BaseException
         Exception of the import.
     """
     hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
-    return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
+    title = "Numba" if package == "numba" else "Numba with CUDA support"
+    return ImportError(f"{function} needs {title}, which can't be imported: {error}\nhint: {hint}")
 
 
 def import_cuda(function: str) -> Any:
@@ -84,14 +83,13 @@ def import_cuda(function: str) -> Any:
     ImportError
         Numba's CUDA support is not installed, or doesn't work with other installed packages.
     """
-    if installed_version("numba-cuda") == "none" != installed_version("numba-cuda-mlir"):
-        return importlib.import_module("numba_cuda_mlir.cuda")
+    is_alone = installed_version("numba-cuda") == "none" != installed_version("numba-cuda-mlir")
+    # Without the module numba_cuda, numba.cuda is Numba's older one.
+    modules = ("numba_cuda_mlir.cuda",) if is_alone else ("numba_cuda", "numba.cuda.dispatcher", "numba.cuda")
     try:
-        for module in ("numba_cuda", "numba.cuda.dispatcher"):  # without the first, numba.cuda is Numba's older one
-            importlib.import_module(module)
-        return importlib.import_module("numba.cuda")
+        return [importlib.import_module(module) for module in modules][-1]
     except (ImportError, AttributeError) as error:
-        raise import_error(function, "numba-cuda", error) from error
+        raise import_error(function, "numba-cuda-mlir" if is_alone else "numba-cuda", error) from error
 
 
 def explain_compilation(package: str, error: BaseException) -> str:

@@ -7,7 +7,16 @@ from typing import Any
 
 MACHINES = {"ubuntu-24.04": "x86-64", "ubuntu-24.04-arm": "aarch64"}
 PACKAGES = {"": "pip's choice", "lowest-direct": "the oldest allowed", "highest": "the newest"}
-BOUNDED = ("jax", "jaxlib", "numpy", "numba", "warp-lang", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
+BOUNDED = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "numba",
+    "numba-cuda-mlir",
+    "warp-lang",
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvcc-cu12",
+)
 
 
 def render_tested(workflows: Iterable[Mapping[Any, Any]]) -> str:

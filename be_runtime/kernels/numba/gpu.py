@@ -101,8 +101,8 @@ _OF_NUMBA_ITSELF = (
 )
 
 _MLIR_LACKS = (
-    "numba-cuda-mlir lacks features of numba-cuda, such as x.strides, x.ndim, x.flat, assignments to slices, np.sqrt "
-    "and cuda.random; numba-cuda has them: pip install numba-cuda 'numpy<2.5'"
+    "numba-cuda-mlir lacks features of numba-cuda, such as x.strides, x.flat, x.T, np.sqrt and cuda.random; "
+    "numba-cuda has them: pip install numba-cuda 'numpy<2.5'"
 )
 
 _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
@@ -508,7 +508,7 @@ def numba_cuda_kernel(
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> from numba import cuda  # doctest: +SKIP
+    >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP
     ... def add_kernel(x, y, out):
     ...     i = cuda.grid(1)

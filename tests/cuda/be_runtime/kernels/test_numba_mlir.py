@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import BuildError, numba_cuda_kernel
+from be_runtime import BuildError, numba_cuda_callable, numba_cuda_kernel
 from tests.support.cuda import run_json
 
 cuda: Any = pytest.importorskip("numba_cuda_mlir.cuda", reason="no numba-cuda-mlir", exc_type=ImportError)
@@ -99,3 +100,13 @@ def test_a_successor_that_compiles_in_another_way_is_refused(monkeypatch: pytest
     monkeypatch.delattr("numba_cuda_mlir.tools._cached_cc")
     with pytest.raises(BuildError, match=r"not known here\nhint: pip install 'numba-cuda-mlir==0\.6"):
         trace(by_strides, X)
+
+
+def test_a_function_that_names_kernels_of_the_successor_needs_no_numba_cuda(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    kernel = cuda.jit(square)
+
+    def launch(x: Any, out: Any, stream: Any) -> None:
+        kernel[1, 1, stream](x, out)
+
+    numba_cuda_callable(launch, jax.ShapeDtypeStruct((), np.float32))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import itertools
 import sys
 from collections.abc import Callable
@@ -43,12 +44,14 @@ def add(x, y, out):
 add_kernel = cuda.jit(add)
 
 
-NO_KERNELS = [
+NO_KERNELS: list[tuple[Any, str]] = [
     (add, r"must be a function decorated with @cuda\.jit, not <function add "),
     (numba.njit(add), r"not CPUDispatcher.*\(numba\.core\.registry\.CPUDispatcher\)"),
     ("add", r"not 'add' \(builtins\.str\)"),
     (cuda.jit(device=True)(add), "add is a device function"),
 ]
+if numba_kernels.PACKAGE != "numba":
+    NO_KERNELS.append((importlib.import_module("numba.cuda").jit(add), "Numba's own @cuda.jit is not supported"))
 
 
 def test_what_is_no_kernel_is_a_type_error():

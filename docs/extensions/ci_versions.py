@@ -43,7 +43,7 @@ def render_bounds(project: Mapping[str, Any]) -> str:
     extras = {"": project["dependencies"], **project["optional-dependencies"]}
     rows: dict[tuple[str, str], str] = {}
     for extra, requirements in extras.items():
-        for requirement in requirements:
+        for requirement in (text.partition(";")[0] for text in requirements):
             name = next((each for each in BOUNDED if requirement.startswith((f"{each}>", f"{each}="))), "")
             if name:
                 rows.setdefault((name, requirement.removeprefix(name)), f"`[{extra}]`" if extra else "")

@@ -15,8 +15,9 @@ import pytest
 
 from be_runtime import BuildError, numba_cuda_callable, numba_cuda_kernel
 from tests.support.cuda import run_json
+from tests.support.requirements import OPTIONAL
 
-cuda: Any = pytest.importorskip("numba_cuda_mlir.cuda", reason="no numba-cuda-mlir", exc_type=ImportError)
+cuda: Any = pytest.importorskip("numba_cuda_mlir.cuda", reason=f"{OPTIONAL}numba-cuda-mlir", exc_type=ImportError)
 
 X = np.zeros(4, np.float32)
 

@@ -69,6 +69,7 @@ def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: boo
 
 def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
     """`examples/mykernels` as its wheel has it: built ahead of time, and used without a compiler."""
+    pytest.importorskip("numba_cuda_mlir", exc_type=ImportError)
     package = tmp_path / "home" / "mykernels"
     left_out = shutil.ignore_patterns("_kernels", "__pycache__")
     shutil.copytree(ROOT / "examples" / "mykernels" / "mykernels", package, ignore=left_out)

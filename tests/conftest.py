@@ -39,7 +39,7 @@ if "jax" not in sys.modules:  # a tier's conftest, which imports it, is loaded b
 NEEDS_FULL = ("recipe/", "docker/", "pyproject.toml", "MANIFEST.in")
 """Files whose changes only `make test-full` checks from end to end; so do changes of package data."""
 
-_IMPORTS = {"numba_kernels.py": "numba", "cpu_handler.py": "numba", "warp_kernels.py": "warp"}
+_IMPORTS = {"numba_kernels.py": "numba_cuda_mlir", "cpu_handler.py": "numba", "warp_kernels.py": "warp"}
 _ABSENT = {name for name, package in _IMPORTS.items() if importlib.util.find_spec(package) is None}
 
 

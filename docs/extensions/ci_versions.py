@@ -7,7 +7,16 @@ from typing import Any
 
 MACHINES = {"ubuntu-24.04": "x86-64", "ubuntu-24.04-arm": "aarch64"}
 PACKAGES = {"": "pip's choice", "lowest-direct": "the oldest allowed", "highest": "the newest"}
-BOUNDED = ("jax", "jaxlib", "numpy", "numba", "warp-lang", "nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
+BOUNDED = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "numba",
+    "numba-cuda-mlir",
+    "warp-lang",
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvcc-cu12",
+)
 
 
 def render_tested(workflows: Iterable[Mapping[Any, Any]]) -> str:
@@ -34,7 +43,7 @@ def render_bounds(project: Mapping[str, Any]) -> str:
     extras = {"": project["dependencies"], **project["optional-dependencies"]}
     rows: dict[tuple[str, str], str] = {}
     for extra, requirements in extras.items():
-        for requirement in requirements:
+        for requirement in (text.partition(";")[0] for text in requirements):
             name = next((each for each in BOUNDED if requirement.startswith((f"{each}>", f"{each}="))), "")
             if name:
                 rows.setdefault((name, requirement.removeprefix(name)), f"`[{extra}]`" if extra else "")

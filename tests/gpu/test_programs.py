@@ -88,7 +88,7 @@ def test_a_page_prints_what_it_says(page: str, tmp_path: Path, tmp_cache: Path, 
 
 @pytest.mark.filterwarnings("ignore:.*Grid size")
 def test_the_page_about_kernels_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+    pytest.importorskip("numba_cuda_mlir", exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
     assert run_page("docs/kernels.md") > 5
 

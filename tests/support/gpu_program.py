@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import cuda
 
 import be_runtime
+from tests.support.numba_kernels import cuda
 
 SOURCE = r"""
 #include <cuda_runtime.h>

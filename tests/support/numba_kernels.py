@@ -1,20 +1,25 @@
 """Numba CUDA kernels on the themes of Numba's own documentation, each with its result by NumPy.
 
-Importing this needs Numba with CUDA support.
+They are kernels of numba-cuda if it is installed, else of its successor, numba-cuda-mlir. Importing this needs one.
 """
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
-from numba.cuda import types
-from numba.cuda.random import init_xoroshiro128p_state, xoroshiro128p_dtype, xoroshiro128p_uniform_float32
+
+PACKAGE = "numba" if importlib.util.find_spec("numba_cuda") else "numba_cuda_mlir"
+"""The package of `cuda`: without numba-cuda, ``numba.cuda`` is Numba's older one."""
+
+cuda: Any = importlib.import_module(f"{PACKAGE}.cuda")
+types: Any = cuda.types
 
 TILE = 16
 OFFSET = 3.0
@@ -111,19 +116,25 @@ def histogram(x, zero, counts):
         cuda.atomic.add(counts, min(int(x[i] * counts.size), counts.size - 1), 1)
 
 
-@cuda.jit
-def monte_carlo_pi(seeds, hits):
-    i = cuda.grid(1)
-    if i < hits.size:
-        states = cuda.local.array(1, xoroshiro128p_dtype)
-        init_xoroshiro128p_state(states, 0, seeds[i])
-        inside = 0
-        for _ in range(200):
-            x = xoroshiro128p_uniform_float32(states, 0)
-            y = xoroshiro128p_uniform_float32(states, 0)
-            if x * x + y * y <= 1.0:
-                inside += 1
-        hits[i] = inside
+def make_monte_carlo_pi() -> Any:
+    """A kernel that draws random numbers, which the successor does not have."""
+    from numba.cuda.random import init_xoroshiro128p_state, xoroshiro128p_dtype, xoroshiro128p_uniform_float32
+
+    @cuda.jit
+    def monte_carlo_pi(seeds, hits):
+        i = cuda.grid(1)
+        if i < hits.size:
+            states = cuda.local.array(1, xoroshiro128p_dtype)
+            init_xoroshiro128p_state(states, 0, seeds[i])
+            inside = 0
+            for _ in range(200):
+                x = xoroshiro128p_uniform_float32(states, 0)
+                y = xoroshiro128p_uniform_float32(states, 0)
+                if x * x + y * y <= 1.0:
+                    inside += 1
+            hits[i] = inside
+
+    return monte_carlo_pi
 
 
 _MASK = (1 << 64) - 1
@@ -220,13 +231,6 @@ CASES: dict[str, Case] = {
         {"launch_dims": 20000, "input_output_aliases": {1: 0}},
         lambda x, _: [np.bincount(np.minimum((x * 64).astype(int), 63), minlength=64)],
     ),
-    "monte_carlo_pi": Case(
-        monte_carlo_pi,
-        (_seeds.astype(np.uint32),),
-        (((64,), np.int32),),
-        {"launch_dims": 64},
-        lambda seeds: [np.array([_hits(int(seed)) for seed in seeds])],
-    ),
     "odd_even_sort": Case(
         odd_even_sort,
         (random(200),),
@@ -250,3 +254,11 @@ CASES: dict[str, Case] = {
         1e-4,
     ),
 }
+if PACKAGE == "numba":
+    CASES["monte_carlo_pi"] = Case(
+        make_monte_carlo_pi(),
+        (_seeds.astype(np.uint32),),
+        (((64,), np.int32),),
+        {"launch_dims": 64},
+        lambda seeds: [np.array([_hits(int(seed)) for seed in seeds])],
+    )

@@ -44,7 +44,7 @@ def decay(x, by, y):
         y[i] = by[()] * x[i]
 ''',
     "device.py": """
-from numba import cuda
+from tests.support.numba_kernels import cuda
 
 @cuda.jit(device=True)
 def half(value):

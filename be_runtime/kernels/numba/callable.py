@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from be_runtime.call.attributes import KernelOptions, check_options
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba import cpu
+from be_runtime.kernels.numba.gpu import MLIR, package_of
 from be_runtime.kernels.numba.source import import_cuda
 from be_runtime.load.registry import Target
 from be_toolchain.machine.forks import ThreadLock
@@ -104,20 +106,29 @@ def python_function(
     return cpu.HostFunction(address, compiled, has_stream=stream is not None, capturable=capturable)
 
 
-def _cuda() -> Any:
-    return import_cuda("numba_cuda_callable")
+def _cuda_of(function: Function) -> Any:
+    """Import ``cuda`` of the package whose kernels a function names; if it names none, of the installed package."""
+    try:
+        used = inspect.getclosurevars(function if inspect.isroutine(function) else type(function).__call__)
+    except (TypeError, ValueError):  # not a Python function, or one whose closure has no value yet
+        values: list[object] = []
+    else:
+        values = [*used.nonlocals.values(), *used.globals.values()]
+    is_mlir = any(package_of(value).is_mlir for value in values)
+    return importlib.import_module(MLIR.api) if is_mlir else import_cuda("numba_cuda_callable")
 
 
-def device_array(memory: Memory) -> Any:
+def device_array(cuda: Any, memory: Memory) -> Any:
     """Make a view of device memory."""
     import numpy as np
 
     typestr, data = np.dtype(memory.parameter.dtype.name).str, (memory.address, memory.readonly)
     description = {"shape": memory.shape, "strides": None, "typestr": typestr, "data": data, "version": 3}
-    return _cuda().from_cuda_array_interface(description, sync=False)
+    return cuda.from_cuda_array_interface(description, sync=False)
 
 
 def rehearse(
+    cuda: Any,
     function: Function,
     aliases: Mapping[int, int],
     name: str,
@@ -128,6 +139,8 @@ def rehearse(
 
     Parameters
     ----------
+    cuda : module
+        Module of the arrays and streams that the function takes.
     function : callable
         Function of the inputs, the outputs and a stream.
     aliases : dict of int to int
@@ -144,10 +157,10 @@ def rehearse(
     if not any(spec.size for spec in outputs):
         return  # Such a call is skipped.
     with _REHEARSING:
-        for device in _devices():
+        for device in _devices(cuda):
             try:
                 with device:
-                    _compare(function, _Stage(inputs, outputs, aliases))
+                    _compare(function, _Stage(cuda, inputs, outputs, aliases))
             except _Refusal as refusal:
                 raise errors.ArgumentError(
                     f"{name} can't be recorded into a CUDA graph: {refusal}", hints=_HINTS
@@ -165,9 +178,9 @@ class _Buffer(NamedTuple):
     fill: int
 
     @classmethod
-    def make(cls, spec: ArraySpec, fill: int) -> _Buffer:
+    def make(cls, cuda: Any, spec: ArraySpec, fill: int) -> _Buffer:
         """Allocate memory for an array; one byte for an empty one."""
-        return cls(_cuda().device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
+        return cls(cuda.device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
 
     @property
     def address(self) -> int:
@@ -186,22 +199,28 @@ class _Stage:
 
     Parameters
     ----------
+    cuda : module
     inputs, outputs : sequence of ArraySpec
     aliases : dict of int to int
     """
 
-    def __init__(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], aliases: Mapping[int, int]) -> None:
+    def __init__(
+        self, cuda: Any, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], aliases: Mapping[int, int]
+    ) -> None:
+        self.cuda = cuda
         inputs_of = {target: source for source, target in aliases.items()}
-        self._read = [_Buffer.make(spec, 0) for spec in inputs]
+        self._read = [_Buffer.make(cuda, spec, 0) for spec in inputs]
         self._written = [
-            self._read[inputs_of[index]] if index in inputs_of else _Buffer.make(spec, _UNWRITTEN)
+            self._read[inputs_of[index]] if index in inputs_of else _Buffer.make(cuda, spec, _UNWRITTEN)
             for index, spec in enumerate(outputs)
         ]
         self.arrays = [
-            device_array(Memory(buffer.address, spec.shape, cpu.Parameter(spec.dtype, spec.ndim), index < len(inputs)))
+            device_array(
+                cuda, Memory(buffer.address, spec.shape, cpu.Parameter(spec.dtype, spec.ndim), index < len(inputs))
+            )
             for index, (buffer, spec) in enumerate(zip(self._read + self._written, (*inputs, *outputs), strict=True))
         ]
-        self.stream = _cuda().stream()
+        self.stream = cuda.stream()
 
     def run(self, launch: Callable[[], object]) -> list[bool]:
         """Reset the outputs, launch, and return for each output whether it was written."""
@@ -219,7 +238,7 @@ def _compare(function: Function, stage: _Stage) -> None:
         function(*stage.arrays, stage.stream)
 
     called = stage.run(call)
-    with _recorded(call, stage.stream) as graph:
+    with _recorded(call, stage) as graph:
         kinds, host_copies = _nodes(graph)
         if host_copies:
             raise _Refusal(
@@ -234,14 +253,14 @@ def _compare(function: Function, stage: _Stage) -> None:
 
 
 @contextmanager
-def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
-    """Record the launches on a stream as a graph, in XLA's mode: forbidden operations fail in this thread."""
+def _recorded(launch: Callable[[], None], stage: _Stage) -> Iterator[Any]:
+    """Record the launches on a stage's stream as a graph, in XLA's mode: forbidden operations fail in this thread."""
     driver = _driver()
-    handle = driver.CUstream(int(stream))
+    handle = driver.CUstream(int(stage.stream))
     _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     failure: Exception | None = None
     try:
-        with _cuda().defer_cleanup():  # freeing memory would be forbidden
+        with stage.cuda.defer_cleanup():  # freeing memory would be forbidden
             launch()
     except Exception as error:  # noqa: BLE001 - any exception is a reason for a refusal
         failure = error
@@ -280,9 +299,9 @@ def _replay(graph: Any, stream: Any) -> None:
     driver.cuGraphExecDestroy(program)
 
 
-def _devices() -> list[Any]:
+def _devices(cuda: Any) -> list[Any]:
     """List the devices with a context, which JAX makes for each of its devices; without any, Numba's first device."""
-    devices = list(_cuda().gpus)
+    devices = list(cuda.gpus)
     used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
     return used or devices[:1]
 
@@ -317,8 +336,9 @@ def numba_cuda_callable(
     ----------
     func : callable
         Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
-        XLA's stream. It must launch everything on that stream, and write all of its outputs. Nothing prevents it from
-        writing to its inputs: such a write changes values in other parts of the program.
+        XLA's stream. They are of numba-cuda or of numba-cuda-mlir: if both are installed, of the package whose kernels
+        `func` names, else of numba-cuda. `func` must launch everything on that stream, and write all of its outputs.
+        Nothing prevents it from writing to its inputs: such a write changes values in other parts of the program.
     outs, signature
         See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
     vmap_method : str, optional
@@ -352,7 +372,7 @@ def numba_cuda_callable(
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> from numba import cuda  # doctest: +SKIP
+    >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP
     ... def double(x, out):
     ...     i = cuda.grid(1)
@@ -366,8 +386,7 @@ def numba_cuda_callable(
     """
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
-    external_stream = _cuda().external_stream
-
+    cuda = _cuda_of(func)
     name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
     errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
     options = check_options({"outs": outs, **call_options})
@@ -377,10 +396,11 @@ def numba_cuda_callable(
         cpu.check_count(func, name, arrays, ("the stream",))
         # Only the object itself identifies arbitrary Python; it lives as long as its target.
         target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
-        make = partial(python_function, func, arrays, device_array, external_stream, capturable=graph)
+        array = partial(device_array, cuda)
+        make = partial(python_function, func, arrays, array, cuda.external_stream, capturable=graph)
         cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
         if graph:
-            rehearse(func, dict(options.aliases), name, inputs, outputs)
+            rehearse(cuda, func, dict(options.aliases), name, inputs, outputs)
         return target
 
     called = cpu.Called(name, tuple(inspect.signature(func).parameters), func.__doc__, target_for, "cuda")

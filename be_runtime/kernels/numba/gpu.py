@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -43,8 +44,6 @@ class NumbaPackage(NamedTuple):
         Module with ``jit``.
     inner : str
         Package of its other modules.
-    types : str
-        Module with the types of arrays.
     others : tuple of str
         Packages that affect the code, too.
     words : int
@@ -56,7 +55,6 @@ class NumbaPackage(NamedTuple):
     name: str
     api: str
     inner: str
-    types: str
     others: tuple[str, ...]
     words: int
     tested: str
@@ -67,12 +65,9 @@ class NumbaPackage(NamedTuple):
         return self is MLIR
 
 
-NUMBA_CUDA = NumbaPackage(
-    "numba-cuda", "numba.cuda", "numba.cuda", "numba.cuda.types", ("numba", "llvmlite"), 5, "numba-cuda==0.30.*"
-)
+NUMBA_CUDA = NumbaPackage("numba-cuda", "numba.cuda", "numba.cuda", ("numba", "llvmlite"), 5, "numba-cuda==0.30.*")
 MLIR = NumbaPackage(
-    *("numba-cuda-mlir", "numba_cuda_mlir.cuda", "numba_cuda_mlir.numba_cuda", "numba_cuda_mlir.types"),
-    *((), 3, "numba-cuda-mlir==0.6.*"),
+    *("numba-cuda-mlir", "numba_cuda_mlir.cuda", "numba_cuda_mlir.numba_cuda", (), 3, "numba-cuda-mlir==0.6.*")
 )
 
 
@@ -99,6 +94,15 @@ _NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an N
 _NEEDS_LIBRARIES = (
     "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels include; without those: pip install nvidia-cuda-nvrtc "
     "nvidia-nvjitlink"
+)
+
+_OF_NUMBA_ITSELF = (
+    "Numba's own @cuda.jit is not supported: write `from numba_cuda_mlir import cuda`, or pip install numba-cuda"
+)
+
+_MLIR_LACKS = (
+    "numba-cuda-mlir lacks features of numba-cuda, such as x.strides, x.flat, x.T, np.sqrt and cuda.random; "
+    "numba-cuda has them: pip install numba-cuda 'numpy<2.5'"
 )
 
 _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
@@ -256,12 +260,12 @@ def check_dispatcher(kernel: Any) -> Any:
     dispatchers: Any = ()
     if package_of(kernel).is_mlir:
         dispatchers = (import_module("numba_cuda_mlir.descriptor").MLIRDispatcher,)
-    elif source.installed_version(MLIR.name) == "none" or source.installed_version(NUMBA_CUDA.name) != "none":
-        source.import_cuda("numba_cuda_kernel")
+    elif source.import_cuda("numba_cuda_kernel").__name__ == NUMBA_CUDA.api:
         dispatchers = (import_module("numba.cuda.dispatcher").CUDADispatcher,)
     if not isinstance(kernel, dispatchers):
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
-        raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
+        remedy = f"; {_OF_NUMBA_ITSELF}" if kind == "numba.cuda.dispatcher.CUDADispatcher" else ""
+        raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind}){remedy}")
     if kernel.targetoptions.get("device"):
         raise NoKernelError(f"{kernel.py_func.__name__} is a device function; a kernel is decorated with @cuda.jit")
     for option in ("link", "extensions"):
@@ -323,6 +327,8 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
     """Make the Python function that runs the kernel on slices."""
     cuda = import_module(package_of(kernel.dispatcher).api)
     options = {name: kernel.dispatcher.targetoptions[name] for name in ("debug", "lineinfo", "fastmath", "opt")}
+    if package_of(kernel.dispatcher).is_mlir:
+        options["inline"] = "always"  # else a call with slices refuses shared memory in the function
     namespace: dict[str, Any] = {"cuda": cuda, "kernel": cuda.jit(device=True, **options)(kernel.dispatcher.py_func)}
     name = kernel.name if kernel.name.isidentifier() else "kernel"
     text = source.batched_source(name, len(kernel.arrays), axis)
@@ -333,7 +339,7 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
 def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[str]:
     """Compile a function as a kernel to PTX, and return the PTX and the other parts to link, which are PTX too."""
     package = package_of(kernel.dispatcher)
-    cuda, types = import_module(package.api), import_module(package.types)
+    cuda, types = import_module(package.api), import_module(f"{package.inner}.types")
     given = kernel.dispatcher.targetoptions
     options = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
     options["debug"] = bool(options.get("debug"))
@@ -369,7 +375,7 @@ def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
         module, name, present = "numba_cuda_mlir.tools", "_cached_cc", capability
     else:
         module, name, present = "numba.cuda.dispatcher", "get_current_device", _present(capability)
-    place = import_module(module)
+    place = sys.modules.get(module)
     if not hasattr(place, name):
         raise BuildError(
             f"{package.name} {source.installed_version(package.name)} compiles for an architecture in a way that is "
@@ -395,6 +401,8 @@ def _refused(kernel: NumbaKernel, text: str) -> BuildError:
     found = source.hints(kernel.dispatcher.py_func, inputs, outs, text)
     if _NO_LIBRARY.search(text) or _NO_DRIVER in text:
         found = [_NEEDS_LIBRARIES if _NO_LIBRARY.search(text) else _NEEDS_DRIVER]
+    elif package_of(kernel.dispatcher).is_mlir:
+        found = [*found, _MLIR_LACKS]
     return BuildError(
         f"Numba can't compile the kernel {kernel.name} for ({', '.join(kernel.types_text())})",
         output=text,
@@ -500,7 +508,7 @@ def numba_cuda_kernel(
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> from numba import cuda  # doctest: +SKIP
+    >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP
     ... def add_kernel(x, y, out):
     ...     i = cuda.grid(1)

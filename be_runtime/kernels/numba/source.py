@@ -33,8 +33,6 @@ _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
 """First numpy with which numba-cuda fails without a reason."""
 
-_TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
-
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 
 _COUNT = re.compile(r"B\d+v\d+")
@@ -47,7 +45,7 @@ _STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
 _AXES = "xyz"
 _IN_PLACE = "write to an output, and use input_output_aliases to work in place"
 _ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
-_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
+_ABOUT_NUMBERS = (", 0d, ", "<ufunc '", "object has no attribute 'dtype'")
 
 _ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
 """Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
@@ -67,29 +65,31 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
     ----------
     function : str
         Name of the function.
-    package : {"numba", "numba-cuda"}
+    package : {"numba", "numba-cuda", "numba-cuda-mlir"}
         Package that the function needs.
     error : BaseException
         Exception of the import.
     """
     hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
-    return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
+    title = "Numba" if package == "numba" else "Numba with CUDA support"
+    return ImportError(f"{function} needs {title}, which can't be imported: {error}\nhint: {hint}")
 
 
 def import_cuda(function: str) -> Any:
-    """Import ``numba.cuda`` for a function of this package.
+    """Import ``numba.cuda`` of numba-cuda for a function of this package; without numba-cuda, import the successor's.
 
     Raises
     ------
     ImportError
         Numba's CUDA support is not installed, or doesn't work with other installed packages.
     """
+    is_alone = installed_version("numba-cuda") == "none" != installed_version("numba-cuda-mlir")
+    # Without the module numba_cuda, numba.cuda is Numba's older one.
+    modules = ("numba_cuda_mlir.cuda",) if is_alone else ("numba_cuda", "numba.cuda.dispatcher", "numba.cuda")
     try:
-        for module in ("numba_cuda", "numba.cuda.dispatcher"):  # without the first, numba.cuda is Numba's older one
-            importlib.import_module(module)
-        return importlib.import_module("numba.cuda")
+        return [importlib.import_module(module) for module in modules][-1]
     except (ImportError, AttributeError) as error:
-        raise import_error(function, "numba-cuda", error) from error
+        raise import_error(function, "numba-cuda-mlir" if is_alone else "numba-cuda", error) from error
 
 
 def explain_compilation(package: str, error: BaseException) -> str:
@@ -101,7 +101,7 @@ def explain_compilation(package: str, error: BaseException) -> str:
     named = [(_package(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
     user, frame = next((each for each in reversed(named) if each[0] != "numpy"), ("", None))
     # Numba looks up a kernel's names as values, so a name in the code of its own is its own.
-    is_numbas = lacking and frame and user == "numba" and lacking[1] in frame.f_code.co_names
+    is_numbas = lacking and frame and user in _NUMBA and lacking[1] in frame.f_code.co_names
     return _explain(package, error) if is_numbas else ""
 
 
@@ -142,7 +142,7 @@ def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
     name, remedy = package.partition(" ")[0], ""
     if refused is not None:
         remedy = f"'numpy<{refused[1]}.{int(refused[2]) + 1}', or "
-    elif tuple(map(int, re.findall(r"\d+", numpy)[:2])) >= _FIRST_REFUSED:
+    elif name != "numba-cuda-mlir" and tuple(map(int, re.findall(r"\d+", numpy)[:2])) >= _FIRST_REFUSED:
         remedy = "'numpy<{}.{}', or ".format(*_FIRST_REFUSED)
     return f"{package} does not work with numpy {numpy}; {'pip ' if remedy else ''}install {remedy}a newer {name}"
 

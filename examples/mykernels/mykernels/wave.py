@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import cuda
+from numba_cuda_mlir import cuda
 
 
 @cuda.jit

@@ -194,7 +194,7 @@ def example(lab: Lab) -> Lab:
     shutil.copytree(ROOT / "examples" / EXAMPLE, folder, ignore=shutil.ignore_patterns("_kernels", "__pycache__"))
     declared = edit(folder / EXAMPLE / "kernels.toml", r"(?s)\[kernels\.wave\].*", "")
     edit(declared, r'\["8.0", "9.0", "12.0"\]', '["9.0"]')
-    recipe = edit(folder / "conda" / "recipe.yaml", r"    - (numba-cuda|cuda-nvrtc|libnvjitlink)\n", "")
+    recipe = edit(folder / "conda" / "recipe.yaml", r"    - (numba-cuda-mlir|cuda-nvrtc|libnvjitlink)\n", "")
     out = home / "out"
     packages = build_recipe(recipe, lab.folder, out, [*lab.channels, channel.url], driver="13.0")
     return lab._replace(channels=(*lab.channels, out.as_uri()), packages=packages)

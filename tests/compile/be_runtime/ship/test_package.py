@@ -319,7 +319,7 @@ print(decay.__doc__, decay.__name__, shipped.ops.wave.__name__, shipped.ops.scal
 @pytest.fixture
 def functions(tmp_path: Path) -> Path:
     """A package of raw and Numba kernels."""
-    pytest.importorskip("numba.cuda")
+    pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
     return write_package(tmp_path / "home" / "shipped")
 
 

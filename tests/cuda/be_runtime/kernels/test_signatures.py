@@ -30,7 +30,7 @@ def rows(**options: Any) -> Any:
 
 
 def numba_rows(**options: Any) -> Any:
-    cuda: Any = pytest.importorskip("numba.cuda", reason="no Numba for CUDA: pip install 'brainevent-toolchain[numba]'")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def rows(x, y, room):

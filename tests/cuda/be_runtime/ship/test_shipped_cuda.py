@@ -17,7 +17,7 @@ from be_runtime.store import artifact, index
 from be_toolchain.arch import Arch
 from tests.support.cuda import ARCH
 
-pytest.importorskip("numba.cuda")
+pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 
 from tests.support.gpu_program import gpu_function
 

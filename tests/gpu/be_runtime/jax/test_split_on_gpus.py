@@ -133,7 +133,7 @@ def two_steps(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_numba_kernel_s_threads_follow_each_device(kind: str):
-    cuda = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit  # type: ignore[untyped-decorator]
     def twice(x: Any, y: Any) -> None:

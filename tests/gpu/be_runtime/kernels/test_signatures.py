@@ -40,7 +40,7 @@ def raw_shifted(**options: Any) -> Any:
 
 
 def numba_shifted(**options: Any) -> Any:
-    cuda: Any = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def shifted(x, y, room):
@@ -110,7 +110,7 @@ def test_ordered_calls_run_in_the_order_of_the_program(graphs: str):
 
 
 def test_python_that_launches_gets_scratch_memory_too():
-    cuda: Any = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def double(x, out):
@@ -144,7 +144,7 @@ def raw() -> Any:
 
 
 def numba() -> Any:
-    cuda: Any = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def number(x, out):

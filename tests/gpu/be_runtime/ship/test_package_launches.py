@@ -14,7 +14,7 @@ import be_runtime
 from tests.support.packages import TABLES, run_beside, write_package
 from tests.support.runtime import ROOT, environment, run_python, without_compilers
 
-pytest.importorskip("numba.cuda")
+pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 
 CALLS = """
 import jax, jax.numpy as jnp, numpy as np, shipped
@@ -69,6 +69,7 @@ def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: boo
 
 def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
     """`examples/mykernels` as its wheel has it: built ahead of time, and used without a compiler."""
+    pytest.importorskip("numba_cuda_mlir", exc_type=ImportError)
     package = tmp_path / "home" / "mykernels"
     left_out = shutil.ignore_patterns("_kernels", "__pycache__")
     shutil.copytree(ROOT / "examples" / "mykernels" / "mykernels", package, ignore=left_out)
@@ -79,7 +80,7 @@ def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
     assert printed.count(" gpu ") == 3 * devices, printed
 
 
-pytest.importorskip("numba.cuda")
+pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 USE = """
 import sys, numpy as np, jax, be_runtime
 program = be_runtime.load_exported(sys.argv[1])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import itertools
 import sys
 from collections.abc import Callable
@@ -27,7 +28,8 @@ from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
 
 numba: Any = pytest.importorskip("numba")
-cuda: Any = pytest.importorskip("numba.cuda")
+numba_kernels: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+cuda: Any = numba_kernels.cuda
 
 OUT = jax.ShapeDtypeStruct((8,), np.float32)
 X = np.zeros(8, np.float32)
@@ -42,12 +44,14 @@ def add(x, y, out):
 add_kernel = cuda.jit(add)
 
 
-NO_KERNELS = [
+NO_KERNELS: list[tuple[Any, str]] = [
     (add, r"must be a function decorated with @cuda\.jit, not <function add "),
     (numba.njit(add), r"not CPUDispatcher.*\(numba\.core\.registry\.CPUDispatcher\)"),
     ("add", r"not 'add' \(builtins\.str\)"),
     (cuda.jit(device=True)(add), "add is a device function"),
 ]
+if numba_kernels.PACKAGE != "numba":
+    NO_KERNELS.append((importlib.import_module("numba.cuda").jit(add), "Numba's own @cuda.jit is not supported"))
 
 
 def test_what_is_no_kernel_is_a_type_error():
@@ -57,18 +61,20 @@ def test_what_is_no_kernel_is_a_type_error():
         assert isinstance(caught.value, AssertionError), "as the reference has it"
 
 
-MODULES = ("numba", "numba.cuda", "numba.cuda.dispatcher")
+HAS_NUMBA_CUDA = numba_kernels.PACKAGE == "numba"
+OF_NUMBA_CUDA = ("numba", "numba.cuda", "numba.cuda.dispatcher")
+MODULES = OF_NUMBA_CUDA if HAS_NUMBA_CUDA else ("numba_cuda_mlir", "numba_cuda_mlir.cuda")
 
 
-@pytest.mark.parametrize("absent", [*MODULES, "numba_cuda"])
+@pytest.mark.parametrize("absent", [*MODULES, *(["numba_cuda"] if HAS_NUMBA_CUDA else [])])
 def test_without_numba_cuda_an_import_error_says_what_to_install(absent: str, monkeypatch: pytest.MonkeyPatch):
     """Numba has a numba.cuda of its own, which is not enough."""
     for module in MODULES[MODULES.index(absent) + 1 :] if absent in MODULES else ():
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(ImportError, match=r"numba_cuda_kernel needs .*\n.*pip install 'brainevent-toolchain\[numba\]'"):
-        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)
-    if absent in ("numba", "numba_cuda"):
+        numba_cuda_kernel(add, outs=OUT, launch_dims=8)
+    if absent in (numba_kernels.PACKAGE, "numba_cuda"):
         with pytest.raises(ImportError, match=r"numba_cuda_callable needs .*\n.*pip install 'brainevent-toolchain\["):
             numba_cuda_callable(print, outs=OUT)
 
@@ -78,7 +84,8 @@ def test_a_library_that_numba_lacks_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
     nvrtc = 'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file'
     for text in (nvrtc, '"cuda" is an NVIDIA driver library and can only be found via system search.'):
-        monkeypatch.setattr(cuda, "compile_all", Mock(side_effect=RuntimeError(text)))
+        for name in ("compile", "compile_all"):
+            monkeypatch.setattr(cuda, name, Mock(side_effect=RuntimeError(text)))
         with pytest.raises(BuildError) as caught:
             jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)
         assert "nvidia-cuda-nvrtc nvidia-nvjitlink" in caught.value.hints[0]

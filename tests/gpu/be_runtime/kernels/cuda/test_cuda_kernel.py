@@ -164,7 +164,7 @@ def x() -> Any:
 
 
 def test_a_failed_launch_names_the_kernel_and_how_it_was_launched(x: Any):
-    cuda: Any = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def rotate(x, out):

@@ -59,7 +59,7 @@ def recorded_python() -> Any:
 
 
 def _numba_add() -> Any:
-    cuda: Any = pytest.importorskip("numba.cuda")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @cuda.jit
     def add(x, out):

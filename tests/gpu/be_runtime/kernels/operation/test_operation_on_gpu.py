@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,9 +39,8 @@ def test_the_platform_decides(operation: XLACustomKernel):
 
 
 def test_numba_on_both_platforms():
-    pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
-    import numba
-    from numba import cuda
+    numba: Any = pytest.importorskip("numba")
+    cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
     @numba.njit
     def on_cpu(x, out):

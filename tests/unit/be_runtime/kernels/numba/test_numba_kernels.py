@@ -169,6 +169,7 @@ def test_arrays_of_words_are_taken_and_others_refused():
 
 ROW_STACK = "module 'numpy' has no attribute 'row_stack'"
 NEWER = "install a newer numba"
+CUDA = "Numba with CUDA support"
 OLDER = "pip install 'numpy<{}', or a newer numba"
 
 
@@ -193,7 +194,12 @@ def test_a_numpy_that_numba_does_not_know_is_named_with_its_bound(error: Excepti
     assert numpy_mismatch(error, "numba 0.59.0", numpy) == said
 
 
-@pytest.mark.parametrize(("package", "title"), [("numba", "Numba"), ("numba-cuda", "Numba with CUDA support")])
+def test_no_older_numpy_is_asked_for_by_the_successor_which_works_with_newer_ones():
+    said = numpy_mismatch(AttributeError(ROW_STACK), "numba-cuda-mlir 0.6.0", "2.6.0")
+    assert said == "numba-cuda-mlir 0.6.0 does not work with numpy 2.6.0; install a newer numba-cuda-mlir"
+
+
+@pytest.mark.parametrize(("package", "title"), [("numba", "Numba"), ("numba-cuda", CUDA), ("numba-cuda-mlir", CUDA)])
 def test_every_function_says_what_it_needs_and_why_it_is_not_there(package: str, title: str):
     missing = str(import_error("a_function", package, ModuleNotFoundError("No module named 'numba'")))
     needs = f"a_function needs {title}, which can't be imported: No module named 'numba'"
@@ -206,6 +212,7 @@ def test_only_names_in_numba_s_own_code_are_blamed_on_numpy():
     for line, module, is_numba_s in (
         ("np.no_such_name", "numba.cuda.np.arrayobj", True),
         ("np.linalg.no_such_name", "numba.cuda.np.linalg", True),
+        ("np.no_such_name", "numba_cuda_mlir.numba_cuda.np.arrayobj", True),
         ("getattr(np, 'no_such' + '_name')", "numba.cuda.typing.context", False),
         *(("np.no_such_name", other, False) for other in ("kernels", "numbat")),
     ):

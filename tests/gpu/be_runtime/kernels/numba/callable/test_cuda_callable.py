@@ -15,8 +15,7 @@ import pytest
 
 from be_runtime import ArgumentError, numba_cuda_callable
 
-pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
-from numba import cuda
+cuda: Any = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError).cuda
 
 # Each launch is small, and Numba warns of it; under pytest a warning is an error.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")

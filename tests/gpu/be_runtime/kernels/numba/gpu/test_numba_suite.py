@@ -181,19 +181,19 @@ TESTS: dict[str, dict[str, int]] = {
 """Numba's tests on themes without a kernel in `tests.support.numba_kernels`, with the kernels of each that only read so
 many of their first arrays."""
 
+numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+
 ALL = {f"doc_examples.{name}": inputs for name, inputs in DOCUMENTATION.items()} | {
     f"cudapy.{name}": inputs for name, inputs in TESTS.items()
 }
 
 
+@pytest.mark.skipif(numba_kernels.PACKAGE != "numba", reason="Numba's tests for CUDA come with numba-cuda alone")
 @pytest.mark.parametrize("name", ALL)
 def test_numbas_own_test_passes(name: str, monkeypatch: pytest.MonkeyPatch):
     launched = run(monkeypatch, name, ALL[name])
     assert launched, "no launch was exchanged"
     assert set(ALL[name]) <= set(launched)
-
-
-numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 
 
 def function(case: Any, **options: Any) -> Any:

@@ -426,6 +426,7 @@ def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain:
     if toolchain.cuda is not None:
         release, has_gpu = toolchain.cuda.release, bool(devices.devices)
         yield from _warn("jax", coherence.judge_jax(release, around.jax_plugins, around.jaxlib, has_gpu=has_gpu))
+    yield from _warn("nvJitLink", coherence.judge_nvjitlink(around.numba_wheels))
     yield _report_cache(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     if not around.cache_variable:

@@ -430,7 +430,8 @@ def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain:
     yield _report_cache(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     if not around.cache_variable:
-        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, cache))
+        instead = f"{cache}; python -m be_runtime cache path prints the private folder that loads use instead"
+        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, instead))
     yield from _warn("cache folder", coherence.judge_room("cache", around.cache, cache))
     rows = coherence.judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
     yield from _warn("temporary folder", (*rows, *coherence.judge_room("temporary", around.temporary, temporary)))

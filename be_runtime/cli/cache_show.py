@@ -17,7 +17,6 @@ from be_runtime.cli.cache_common import (
     day,
     entry_json,
     manifest_of,
-    many,
     open_cache,
     share_of,
     stamp,
@@ -32,7 +31,7 @@ from be_runtime.store.examine import Audit, audit, examine
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.manifest import Manifest, absent_paths
 from be_runtime.store.sharing import pack_entry, unnamed_paths
-from be_toolchain.terminal import WORKS, printable_line, table
+from be_toolchain.terminal import WORKS, many, printable_line, table
 
 _HEADS = ("entry", "name", "kind", "for", "size", "built", "last use", "by")
 _DAY_S = 86400

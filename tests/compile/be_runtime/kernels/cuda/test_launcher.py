@@ -14,6 +14,7 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
+from be_runtime.jax.transforms import devices
 from be_runtime.kernels.geometry import Geometry, encode_params, pointer_param
 from be_runtime.kernels.launcher import Kernel, KernelImage
 from be_runtime.load.identity import shipped_folder
@@ -135,8 +136,12 @@ def test_ptx_that_is_newer_than_the_driver_is_refused_with_a_hint(tmp_path: Path
 
 def test_a_program_for_the_cpu_says_so():
     kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
-    with pytest.raises(RegistrationError, match=r"scale<float> has no kernel for cpu.*be_runtime.launch for cuda"):
+    with pytest.raises(
+        RegistrationError, match=r"scale<float> has no kernel for cpu.*be_runtime.launch for cuda"
+    ) as raised:
         launch_once(kernel, jax.device_put(np.zeros(3, np.float32), jax.devices("cpu")[0]))
+    is_proposed = any("put the arrays" in hint for hint in raised.value.hints)
+    assert is_proposed == bool(devices("cuda")), "only a device that exists is proposed"
 
 
 def test_it_is_built_once(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):

@@ -357,12 +357,12 @@ def print_diagnostics() -> None:
     """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
     from be_toolchain.doctor.doctor import examine_machine, render_report
     from be_toolchain.machine.local_system import LocalSystem
-    from be_toolchain.terminal import say
+    from be_toolchain.terminal import many, say
 
     report = examine_machine(LocalSystem())
     cache = get_cache_dir()
     say(render_report(report))
-    say(report.redact(f"\ncache: {cache}, {sum(1 for _ in Cache(cache).entries())} entries"))
+    say(report.redact(f"\ncache: {cache}, {many(sum(1 for _ in Cache(cache).entries()), 'entry', 'entries')}"))
     say(f"registered targets: {', '.join(list_registered_targets()) or 'none'}")
 
 

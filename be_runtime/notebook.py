@@ -42,9 +42,12 @@ class CellOptions(NamedTuple):
     load: dict[str, Any]
 
 
+_FLAG = "a flag of the compiler is written with =, as in --flag=-march=native"
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ArgumentError(f"{self.prog}: {message}", hints=(self.format_usage().strip(),))
+        raise ArgumentError(f"{self.prog}: {message}", hints=(self.format_usage().strip(), _FLAG))
 
 
 def cell_parser(magic: str) -> argparse.ArgumentParser:

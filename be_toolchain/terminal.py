@@ -143,3 +143,14 @@ def hand_over(text: str) -> None:
     import sys
 
     print(printable(text) if sys.stdout.isatty() else text)  # noqa: T201 - the same
+
+
+def many(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> many(1, "entry", "entries"), many(0, "day")
+    ('1 entry', '0 days')
+    """
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"

@@ -109,7 +109,8 @@ def gradcheck(
                 worst = excess
                 message = (
                     f"{name}: the derivative with respect to argument {argument}{''.join(f'[{i}]' for i in index)} is "
-                    f"{given:.6g}, but differences give {expected:.6g}: {abs(given - expected):.3g} off"
+                    f"{given:.6g}, but differences give {expected:.6g}: {abs(given - expected):.3g} off "
+                    "(of the results' sum with random weights)"
                 )
         if message:
             raise GradientError(message)

@@ -13,6 +13,7 @@ from be_runtime.jax.arrays import ArraySpec, Numbers, Split, Value, array_spec, 
 from be_runtime.signature.expressions import Expression, evaluate
 from be_runtime.signature.model import LEADING, AttrKind, Axes, Axis, EntryPoint, Many, Param, Role, render_axes
 from be_toolchain.named import NamedTuple
+from be_toolchain.terminal import many
 
 PRESENT = "be_present"
 """Name of the attribute with a bit for each optional array that a call has."""
@@ -527,7 +528,7 @@ def check_results(
     """
     some = [ret for ret in rets if ret.many is Many.ONE]
     if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
-        raise ArgumentError(f"{label} has {len(some)} results, but outs describes {len(outs)}")
+        raise ArgumentError(f"{label} has {many(len(some), 'result')}, but outs describes {len(outs)}")
     for number, (ret, out) in enumerate(zip(repeated(rets, len(outs)), outs, strict=True)):
         declared = _declared_dtype(ret, inputs, extents)
         if declared not in (None, out.dtype):

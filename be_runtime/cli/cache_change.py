@@ -15,7 +15,6 @@ from be_runtime.cli.cache_common import (
     OpenCache,
     entry_json,
     manifest_of,
-    many,
     open_cache,
     share_of,
     with_progress,
@@ -35,7 +34,7 @@ from be_runtime.store.remote import name_remote, open_signer, open_verifier
 from be_runtime.store.sharing import pack_entry
 from be_runtime.store.signing import make_keys, read_signer, write_private_key
 from be_toolchain.machine.trust import open_regular, read_regular
-from be_toolchain.terminal import printable_line, table
+from be_toolchain.terminal import many, printable_line, table
 
 _DAY_S = 86400
 _TRUST = "their code runs in your programs: import only files that you trust"

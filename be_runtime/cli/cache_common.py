@@ -16,6 +16,7 @@ from be_runtime.kernels import launcher, raw_compiler
 from be_runtime.load import obtain, process, registry
 from be_runtime.store import cache, eviction, manifest, places, sharing
 from be_runtime.store.folder import find_base
+from be_toolchain.terminal import many
 
 T = TypeVar("T")
 
@@ -162,17 +163,6 @@ def share_of(info: eviction.EntryInfo, session: registry.Session) -> sharing.Sha
     if origin is None:
         raise LoadError(f"{info.name} {info.digest[:SHORT]} is for this machine alone")
     return launcher.share_kernel(key, origin, session)
-
-
-def many(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun.
-
-    Examples
-    --------
-    >>> many(1, "entry", "entries"), many(0, "day")
-    ('1 entry', '0 days')
-    """
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def ago(then_s: float, now_s: float) -> str:

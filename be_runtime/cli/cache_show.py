@@ -17,7 +17,6 @@ from be_runtime.cli.cache_common import (
     day,
     entry_json,
     manifest_of,
-    many,
     open_cache,
     share_of,
     stamp,
@@ -32,7 +31,7 @@ from be_runtime.store.examine import Audit, audit, examine
 from be_runtime.store.keys import CacheKey
 from be_runtime.store.manifest import Manifest, absent_paths
 from be_runtime.store.sharing import pack_entry, unnamed_paths
-from be_toolchain.terminal import WORKS, printable_line, table
+from be_toolchain.terminal import WORKS, many, printable_line, table
 
 _HEADS = ("entry", "name", "kind", "for", "size", "built", "last use", "by")
 _DAY_S = 86400
@@ -55,8 +54,17 @@ def list_entries(arguments: argparse.Namespace) -> Answer:
     if found:
         rows = [_row(info, names, cache.now_s) for info, names in zip(found, archs, strict=True)]
         text = f"{table([_HEADS, *rows])}\n{text}"
+    imported, line = _imported(cache)
     listed = [{**entry_json(info), "archs": names} for info, names in zip(found, archs, strict=True)]
-    return Answer(text, {"folder": str(cache.folder), "entries": listed, "size_bytes": size})
+    data = {"folder": str(cache.folder), "entries": listed, "size_bytes": size, "imported": imported}
+    return Answer("\n".join([text, *line]), data)
+
+
+def _imported(cache: OpenCache) -> tuple[dict[str, int], list[str]]:
+    """Count the imported artifacts; return the numbers, and a line about them if there are any."""
+    sizes = [status.st_size for _, status in cache.imported.archives()]
+    lines = [f"imported: {many(len(sizes), 'artifact')}, {size_text(sum(sizes))}"] if sizes else []
+    return {"archives": len(sizes), "size_bytes": sum(sizes)}, lines
 
 
 def _archs(info: EntryInfo) -> tuple[str, ...]:
@@ -86,10 +94,8 @@ def stats(_arguments: argparse.Namespace) -> Answer:
     limit = settings.cache_max_size_mib << 20
     parts = zip(("modules and kernels", "toolchain"), cache.stores, strict=True)
     counted = {name: _count([*store.entries()], limit, cache.now_s) for name, store in parts}
-    sizes = [status.st_size for _, status in cache.imported.archives()]
-    lines = [f"{cache.folder}", *(_part_text(name, part) for name, part in counted.items())]
-    if sizes:
-        lines.append(f"imported: {many(len(sizes), 'artifact')}, {size_text(sum(sizes))}")
+    imported, line = _imported(cache)
+    lines = [f"{cache.folder}", *(_part_text(name, part) for name, part in counted.items()), *line]
     return Answer(
         "\n\n".join(lines),
         {
@@ -97,7 +103,7 @@ def stats(_arguments: argparse.Namespace) -> Answer:
             "limit_bytes": limit,
             "max_age_days": settings.cache_max_age_days,
             "parts": counted,
-            "imported": {"archives": len(sizes), "size_bytes": sum(sizes)},
+            "imported": imported,
         },
     )
 

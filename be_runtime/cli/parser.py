@@ -237,7 +237,8 @@ def _add_cache_carriers(commands: _Commands) -> None:
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="the key, or a file with keys, that must have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
+        help="the key, or the absolute path of a file with keys, that must have signed it "
+        "(default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
     keygen = _add(
         commands,

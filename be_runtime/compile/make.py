@@ -28,10 +28,11 @@ from be_runtime.compile.plan import (
     unit_files,
 )
 from be_runtime.compile.progress import Progress
-from be_runtime.errors import BuildError
+from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.port import PLATFORMS
 from be_runtime.store import artifact, cache, index, publish
 from be_toolchain.arch import Arch
+from be_toolchain.errors import correct
 from be_toolchain.find.record import ObservingSystem
 from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import printable
@@ -67,11 +68,15 @@ class ModuleBuild:
         self._reused: dict[str, inputs.LookedAt] = {}
         self._compiled: dict[str, inputs.LookedAt] = {}
 
+        launcher = settings.compiler_launcher
+        if launcher and system.which(launcher[0]) is None:
+            message = f"BE_COMPILER_LAUNCHER names {launcher[0]!r}, and there is no such program"
+            raise ArgumentError(message, hints=(correct("BE_COMPILER_LAUNCHER"),))
         command = graph.compile_command(request, tools)
         self._preamble: Preamble | None = None
         phases: dict[str, UnitBuild | None] = {}
         # A launcher such as ccache needs the whole command, and some of an author's flags change the phases.
-        if tools.cuda is not None and not settings.compiler_launcher and flags.allows_phases(request.compile.cflags):
+        if tools.cuda is not None and not launcher and flags.allows_phases(request.compile.cflags):
             compiler = graph.cuda_compiler(tools)
             self._preamble = compiler.preamble(command, order)
             for unit in request.units:

@@ -140,6 +140,10 @@ _RULES: tuple[_Rule, ...] = (
         "a const BE::Tensor is an argument and gives pointers to const: take `const T*`, also in kernels; declare a "
         "result as BE::Tensor without const",
     ),
+    _Rule(
+        r"(?:to|from 'BE::Tensor' to|type) ['\"]std::vector<|no (?:viable|suitable)[^\n]*BE::Tensor[^\n]*std::vector<",
+        "an entry point takes an array as BE::Tensor, and an attribute of numbers as BE::Span<const T>",
+    ),
     _Rule(r"requires --extended-lambda|--expt-extended-lambda", "pass extra_cuda_cflags=['--extended-lambda']"),
     _Rule(
         _LATER, "sources are compiled as C++17; for a later one pass extra_cuda_cflags=['-std=c++20']", cuda_only=True
@@ -169,7 +173,8 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         rf"{_UNDEFINED}(?:GOMP_|omp_|__kmpc_)",
-        "OpenMP must be linked too: pass extra_ldflags=['-fopenmp'] beside extra_cflags=['-fopenmp']",
+        "OpenMP must be linked too: pass extra_ldflags=['-fopenmp'] beside extra_cflags=['-fopenmp']; g++ comes with "
+        "OpenMP's library, clang++ and zig do not",
     ),
     _Rule(
         rf"{_UNDEFINED}__(?:asan|lsan|msan|tsan|ubsan|sanitizer)_",

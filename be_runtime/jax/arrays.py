@@ -14,6 +14,7 @@ from be_runtime.errors import ArgumentError
 from be_runtime.signature.expressions import evaluate, parse_expression
 from be_runtime.signature.model import LEADING, Param, Role
 from be_toolchain.named import NamedTuple
+from be_toolchain.terminal import many
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -154,8 +155,8 @@ def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs:
     for source, target in aliases.items():
         if source >= len(inputs) or target >= len(outs):
             raise ArgumentError(
-                f"input_output_aliases has {source}: {target}, but there are {len(inputs)} inputs and "
-                f"{len(outs)} outputs"
+                f"input_output_aliases has {source}: {target}, but the call has {many(len(inputs), 'input')} and "
+                f"{many(len(outs), 'output')}"
             )
         if inputs[source] != outs[target]:
             raise ArgumentError(
@@ -182,7 +183,7 @@ def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpe
     if layouts is None:
         return
     if len(layouts) != len(arrays):
-        raise ArgumentError(f"{label}: {what} describes {len(layouts)} arrays, but the call has {len(arrays)}")
+        raise ArgumentError(f"{label}: {what} describes {many(len(layouts), 'array')}, but the call has {len(arrays)}")
     for index, (layout, array) in enumerate(zip(layouts, arrays, strict=True)):
         if layout is not None and len(layout) != array.ndim:
             raise ArgumentError(f"{label}: {what}[{index}] is {layout}, but the array is {array}")

@@ -25,6 +25,7 @@ from be_runtime.jax.transforms import is_zero
 from be_runtime.signature.model import Many, Param, Role
 from be_toolchain.machine.forks import made_once
 from be_toolchain.named import NamedTuple
+from be_toolchain.terminal import many
 
 
 def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any) -> Sequence[Any]:
@@ -335,14 +336,15 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
     given = [each for each in choices if len(each) == wanted]
     if not given:
         raise ArgumentError(
-            f"{backward} takes {wanted} arrays, but there are {len(flat)} inputs, {len(kept)} residuals and "
-            f"{len(cotangents)} cotangents",
+            f"{backward} takes {many(wanted, 'array')}, but the call has {many(len(flat), 'input')}, "
+            f"{many(len(kept), 'residual')} and {many(len(cotangents), 'cotangent')}",
             hints=("it takes the residuals and the cotangents, or the inputs before them",),
         )
     results = tree_leaves(backward(*given[0]))
     moving = sum(map(_is_inexact, flat))
     if len(results) not in (moving, moving + sum(array is None for array in arrays)):
-        raise ArgumentError(f"{backward} gives {len(results)} results, but {moving} inputs have derivatives")
+        counts = f"{many(len(results), 'result')}, but the call has {many(moving, 'input')} with derivatives"
+        raise ArgumentError(f"{backward} gives {counts}")
     rest = iter(results)
     found = []
     for array in arrays:
@@ -360,8 +362,9 @@ def _is_inexact(array: Any) -> bool:
 def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tuple[Any, ...]:
     """Check that each cotangent has the shape and dtype of its input."""
     if not isinstance(cotangents, tuple | list) or len(cotangents) != len(arrays):
-        count = len(cotangents) if isinstance(cotangents, tuple | list) else "no tuple of"
-        raise ArgumentError(f"{backward} gives {count} cotangents for {len(arrays)} inputs")
+        is_tuple = isinstance(cotangents, tuple | list)
+        count = many(len(cotangents), "cotangent") if is_tuple else "no tuple of cotangents"
+        raise ArgumentError(f"{backward} gives {count} for {many(len(arrays), 'input')}")
     for index, (array, cotangent) in enumerate(zip(arrays, cotangents, strict=True)):
         if cotangent is not None and hasattr(array, "shape"):  # JAX checks those of several arrays
             backward.check_like(f"argument {index}", array, cotangent)

@@ -24,7 +24,7 @@ from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.jax import internals, partition
 from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax
 from be_runtime.jax.internals import Primitive, effects, mlir
-from be_runtime.jax.transforms import is_zero, result_aval, run_compiled, zero_tangent
+from be_runtime.jax.transforms import devices, is_zero, result_aval, run_compiled, zero_tangent
 from be_toolchain.named import NamedTuple
 
 _LOOPS = ("sequential", "sequential_unrolled")
@@ -399,7 +399,7 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
         hints=(
             f"make a kernel for {platform} with {makers}",
-            f"or put the arrays on another device: jax.devices({other!r})",
+            *([f"or put the arrays on another device: jax.devices({other!r})"] if devices(other) else []),
             f"or export the program for it: platforms={other!r}",
         ),
     )

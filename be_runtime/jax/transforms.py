@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax.internals import Primitive, varying
 from be_toolchain.named import NamedTuple
+from be_toolchain.terminal import many
 
 Function = Callable[..., Any]
 Rule = Function
@@ -208,14 +209,17 @@ def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
 
     def combined(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
         if len(rules) != len(primals):
-            raise ArgumentError(f"{name} has JVP rules for {len(rules)} inputs, but the call has {len(primals)}")
+            raise ArgumentError(
+                f"{name} has JVP rules for {many(len(rules), 'input')}, but the call has {len(primals)}"
+            )
         outs = leaves(bind(*primals, **parameters))
         total = [zero_tangent(out) for out in outs]
         for rule, tangent in zip(rules, tangents, strict=True):
             if rule is not None and not is_zero(tangent):
                 part = leaves(call_named(f"a JVP rule of {name}", rule, tangent, *primals, **parameters))
                 if len(part) != len(total):
-                    raise ArgumentError(f"a JVP rule of {name} gives {len(part)} tangents for {len(total)} results")
+                    counts = f"{many(len(part), 'tangent')} for {many(len(total), 'result')}"
+                    raise ArgumentError(f"a JVP rule of {name} gives {counts}")
                 total = [ad.add_tangents(first, second) for first, second in zip(total, part, strict=True)]
         return outs, total
 

@@ -26,6 +26,7 @@ from be_runtime.request.options import check_arch_list, check_bool, check_flags,
 from be_runtime.signature.expressions import Expression, parse_expression
 from be_runtime.signature.model import Param, Role
 from be_toolchain.arch import Arch
+from be_toolchain.terminal import many
 
 if TYPE_CHECKING:
     from be_runtime.report import ModuleReport
@@ -226,8 +227,8 @@ def bind_params(
     if taken != len(buffers):
         scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
         raise ArgumentError(
-            f"{name} takes {taken} pointers, but the call has {len(call.inputs)} inputs and {len(call.shown)} outputs"
-            f"{scratch}",
+            f"{name} takes {taken} pointers, but the call has {many(len(call.inputs), 'input')} and "
+            f"{many(len(call.shown), 'output')}{scratch}",
             hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
         )
     rest = iter(enumerate(buffers))

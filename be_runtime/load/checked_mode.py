@@ -286,6 +286,10 @@ class Debugging:
             self._stack.callback(mode.report)
             self._stack.enter_context(calls.traced_anew(mode.checks))
 
+    def __repr__(self) -> str:
+        names = () if self.mode is None else self.mode.checks.names
+        return f"<be_runtime.debug: {', '.join(names) or 'no checks'}>"
+
     def leave_breadcrumbs(self, path: Path) -> None:
         """Write the running checked calls to a file, which tells them even after the process has died."""
         self._guards.breadcrumbs = str(path)

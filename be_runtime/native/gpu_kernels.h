@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "brainevent/check.h"
 #include "cuda_driver.h"
 
 namespace be_launch {
@@ -226,7 +227,9 @@ inline std::unique_ptr<Loaded> load(const Kernel& kernel, int form, int device, 
   Result result = cuda.cuModuleLoadDataEx(&module, image->data.data(), 2, options, values);
   if (result == 0) result = cuda.cuModuleGetFunction(&made->function, module, image->entry.c_str());
   if (result != 0) {
-    *problem = "the driver does not load it: " + cuda.describe(result) + (log[0] ? "\n" : "") + log;
+    const char* hint = BE::internal::cuda_error_hint(result, false);
+    *problem = "the driver does not load it: " + cuda.describe(result) + (hint ? "; " : "") + (hint ? hint : "") +
+               (log[0] ? "\n" : "") + log;
     return nullptr;
   }
   made->image = image;

@@ -162,8 +162,9 @@ void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared, co
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const int64_t args = frame->args.size, rets = frame->rets.size;
   if (args != entry.arg_count || rets != entry.ret_count)
-    return fail(frame, kInvalid, "%s: takes %d arguments and %d results, but the call passes %ld and %ld%s", entry.name,
-                entry.arg_count, entry.ret_count, args, rets,
+    return fail(frame, kInvalid, "%s: takes %d argument%s and %d result%s, but the call passes %ld and %ld%s",
+                entry.name, entry.arg_count, entry.arg_count == 1 ? "" : "s", entry.ret_count,
+                entry.ret_count == 1 ? "" : "s", args, rets,
                 rets < entry.ret_count && args > entry.arg_count
                     ? "; a BE::Tensor that is not const is a result: is a const missing?"
                     : "");

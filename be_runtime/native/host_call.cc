@@ -130,8 +130,10 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
-    return fail(frame, kInvalid, "%s: takes %ld arguments and %ld results, but the call passes %ld and %ld",
-                kernel.name, kernel.arg_count, count - kernel.arg_count, frame->args.size, frame->rets.size);
+    const int64_t results = count - kernel.arg_count;
+    return fail(frame, kInvalid, "%s: takes %ld argument%s and %ld result%s, but the call passes %ld and %ld",
+                kernel.name, kernel.arg_count, kernel.arg_count == 1 ? "" : "s", results, results == 1 ? "" : "s",
+                frame->args.size, frame->rets.size);
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;

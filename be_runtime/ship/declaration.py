@@ -191,8 +191,9 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
     if unknown:
         from difflib import get_close_matches
 
-        close = tuple(f"did you mean {name!r}?" for name in get_close_matches(unknown[0], sorted(known), n=1))
-        hints = (*close, f"known are: {', '.join(sorted(known))}")
+        end = unknown[0].rpartition("_")[2]  # extra_cflags has more letters in common with extra_ldflags
+        near = [name for name in known if name.endswith(f"_{end}")] or get_close_matches(unknown[0], sorted(known))
+        hints = (*(f"did you mean {name!r}?" for name in near[:1]), f"known are: {', '.join(sorted(known))}")
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 

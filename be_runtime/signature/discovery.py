@@ -104,10 +104,13 @@ def discover(
         )
     for request in requests:
         if not grammar.is_identifier(request.name):
+            hint = "name the function without its namespaces" if "::" in request.name else ""
+            if request.name.startswith(("arg[", "arg ", "ret[", "ret ", "attr.")):
+                hint = "a function's name comes before its tokens: NAME arg[n] ret[n]"
             raise SpecError(
                 f"{request.name!r} is not an identifier, so no C++ function has this name",
                 span=request.locate(-1),
-                hints=("name the function without its namespaces",) if "::" in request.name else (),
+                hints=(hint,) if hint else (),
             )
     return _merge(requests)
 

@@ -366,6 +366,8 @@ def _replacement(cpp: CppParam) -> str:
         advice = "write BE::Tensor, or `using namespace BE;`"
     elif cpp.type.split("<")[0].endswith("Span"):
         advice = "write BE::Span<const T>, where T is a type of numbers"
+    elif cpp.type.split("<")[0].endswith("vector"):
+        advice = "take a BE::Tensor for an array of a call, or a BE::Span<const T> for an attribute of numbers"
     else:
         token = f"attr.{cpp.name or 'NAME'}"
         kinds = f"{token}:enum(a b) for an enumeration, {token}:{{a:float32 b:int32}} for a structure"

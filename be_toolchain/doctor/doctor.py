@@ -19,7 +19,7 @@ from be_toolchain.known.versions import version_key
 from be_toolchain.machine.system import System
 from be_toolchain.remote import FOLDER, RemoteSource, find_remote
 from be_toolchain.settings import RUNTIME, PassedOver, find_configuration, read_setting
-from be_toolchain.terminal import NO_CUDA, NO_CXX, WORKS, printable, printable_line, shown_key
+from be_toolchain.terminal import NO_CUDA, NO_CXX, WORKS, many, printable, printable_line, shown_key
 from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain, ToolchainRequest, Warned
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None, around: 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
     """List the sources of the facts about the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
-    answer = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
+    answer = f"driver of CUDA {devices.driver_version}, {many(len(devices.devices), 'GPU')} visible"
     if devices.found_via == "nvidia-smi":
         yield Probe("libcuda", LIBCUDA, "it reported no driver version")
         yield Probe("nvidia-smi", "nvidia-smi", answer, chosen=True)
@@ -426,10 +426,12 @@ def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain:
     if toolchain.cuda is not None:
         release, has_gpu = toolchain.cuda.release, bool(devices.devices)
         yield from _warn("jax", coherence.judge_jax(release, around.jax_plugins, around.jaxlib, has_gpu=has_gpu))
+    yield from _warn("nvJitLink", coherence.judge_nvjitlink(around.numba_wheels))
     yield _report_cache(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     if not around.cache_variable:
-        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, cache))
+        instead = f"{cache}; python -m be_runtime cache path prints the private folder that loads use instead"
+        yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, instead))
     yield from _warn("cache folder", coherence.judge_room("cache", around.cache, cache))
     rows = coherence.judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
     yield from _warn("temporary folder", (*rows, *coherence.judge_room("temporary", around.temporary, temporary)))
@@ -445,7 +447,7 @@ def _report_cache(around: Surroundings) -> Remark:
         step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
         return Remark("warn", "cache", f"{folder} can't be read by this user", step)
     count, size, limit_mib = around.cached
-    counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
+    counted = f"{many(count, 'entry', 'entries')}, {size / 2**20:.1f} of at most {limit_mib} MiB"
     return Remark("ok", "cache", f"{folder}, {counted}")
 
 

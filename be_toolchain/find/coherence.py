@@ -22,6 +22,7 @@ TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _FAN_DIGITS = 2
 
 _CUDA12 = frozenset((*layouts.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
+_NUMBA = frozenset(("nvidia-nvvm", "nvidia-nvjitlink"))
 
 
 class Cached(NamedTuple):
@@ -53,6 +54,8 @@ class Surroundings(NamedTuple):
         The CUDA 12 wheels with compilers or their parts.
     nvrtc : str
         The version of NVRTC's wheel for CUDA 13 or newer; empty without it.
+    numba_wheels : tuple of (name, version)
+        The wheels of NVVM and nvJitLink, which numba-cuda uses; empty without numba-cuda.
     named_archs : tuple of Arch
         The architectures that ``BE_COMPUTE_CAPABILITIES`` names.
     libc : str
@@ -70,6 +73,7 @@ class Surroundings(NamedTuple):
     jax_plugins: tuple[tuple[str, str], ...]
     cuda12_wheels: tuple[tuple[str, str], ...]
     nvrtc: str
+    numba_wheels: tuple[tuple[str, str], ...]
     named_archs: tuple[Arch, ...]
     libc: str
     cache_variable: str
@@ -88,12 +92,14 @@ def probe_surroundings(system: System) -> Surroundings:
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():
             installed.setdefault(name, version)
+    has_numba = system.has_package("numba_cuda")
     named_archs = _valid_setting("compute_capabilities", system.environ)
     return Surroundings(
         jaxlib=installed.get("jaxlib", ""),
         jax_plugins=tuple(sorted(item for item in installed.items() if JAX_PLUGIN.fullmatch(item[0]))),
         cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
         nvrtc=installed.get("nvidia-cuda-nvrtc", ""),
+        numba_wheels=tuple(sorted(item for item in installed.items() if item[0] in _NUMBA and has_numba)),
         named_archs=parse_archs(named_archs) if named_archs else (),
         libc=system.libc,
         cache_variable=cache_variable,
@@ -444,6 +450,29 @@ def judge_nvrtc(nvrtc: str, release: str, driver_version: str) -> Iterator[Warne
         message = f"the driver supports CUDA {driver_version} and cannot translate PTX of NVRTC {release_of(nvrtc)}"
         hint = f'python -m pip install "nvidia-cuda-nvrtc=={driver_version}.*", or a newer driver'
         yield Warned(f"{message}; machine code for its own GPUs runs", hint)
+
+
+def judge_nvjitlink(wheels: tuple[tuple[str, str], ...]) -> Iterator[Warned]:
+    """Warn of an nvJitLink that is older than the NVVM whose PTX it links for numba-cuda.
+
+    Parameters
+    ----------
+    wheels : tuple of (name, version)
+        As in `Surroundings.numba_wheels`.
+
+    Examples
+    --------
+    >>> wheels = ("nvidia-nvjitlink", "13.0.88"), ("nvidia-nvvm", "13.5.37")
+    >>> [row.message for row in judge_nvjitlink(wheels)]
+    ['nvJitLink 13.0 is older than NVVM 13.5 and cannot link its PTX: GPU kernels of Numba fail']
+    """
+    versions = dict(wheels)
+    if len(versions) < len(_NUMBA):
+        return
+    linker, compiler = release_of(versions["nvidia-nvjitlink"]), release_of(versions["nvidia-nvvm"])
+    if version_key(linker) < version_key(compiler):
+        message = f"nvJitLink {linker} is older than NVVM {compiler} and cannot link its PTX: GPU kernels of Numba fail"
+        yield Warned(message, f'python -m pip install "nvidia-nvjitlink=={compiler}.*"')
 
 
 def judge_named_archs(

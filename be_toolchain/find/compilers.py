@@ -51,7 +51,10 @@ def conda_prefixes(system: System) -> tuple[Path, ...]:
 
 
 def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]:
-    """Find the compiler that a variable names: a path, a bare name, or one behind ccache; other words are ignored."""
+    """Find the compiler that a variable names: a path, a bare name, or one behind ccache.
+
+    Flags behind the compiler are ignored in variables of other programs, such as ``CXX``, and refused elsewhere.
+    """
     whole = Path(value)
     is_place = whole.is_absolute() and (system.is_program(whole) or system.is_dir(whole))
     words = [value] if is_place else _split(value)  # a path with spaces needs no quotes
@@ -65,7 +68,10 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]
     if path is None and name and "/" not in name:  # conda puts its bin folder on PATH only in an activated prefix
         places = (prefix / "bin" / name for prefix in conda_prefixes(system))
         path = next((place for place in places if system.is_program(place)), None)
-    if path is not None:
+    if len(words) > 1 and variable not in (*settings.PLAIN_CXX.variables, *settings.CUDA_HOSTS.variables):
+        reason = f"{shlex.join(words[1:])} would be ignored: pass flags as extra_cflags"
+        yield errors.Probe(variable, value, reason, errors.correct(variable))
+    elif path is not None:
         yield Candidate(path, variable)
     else:
         reason = "no g++ in this folder" if is_folder else "no such program"

@@ -257,6 +257,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     if any(line.count(".") > MOST_DOTS for line in text.splitlines()):
         raise ValueError(f"a line has more than {MOST_DOTS} dots")
     try:
+        text.encode()
         return tomllib.loads(text)
+    except UnicodeEncodeError:
+        raise ValueError("it is not UTF-8") from None
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None

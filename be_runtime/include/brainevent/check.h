@@ -125,7 +125,10 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
     case 9: return "a grid or block dimension is 0 or too large; with an empty array, launch nothing";
     case 98:
     case 209: return "the kernel was not compiled for this device's compute capability";
-    case 222: return "the driver is older than the CUDA toolkit that compiled the kernel";
+    case 222:
+      return "the driver is older than the CUDA release that made the kernel's PTX; install a driver of at least that "
+             "release, compile for this device's compute capability, or compile with an older CUDA release "
+             "(the extra cuda13)";
     case 700: return "a kernel read or wrote outside its arrays; compute-sanitizer finds where";
     case 701: return "the block needs more registers or shared memory than the device has";
     case 900:

@@ -37,7 +37,7 @@ namespace internal {
 [[noreturn]] BE_COLD inline void throw_dimension_out_of_range(int index, int ndim) {
   Text text;
   text.append("dimension ").append(index).append(" of a tensor with ").append(ndim);
-  throw CheckError(text.append(" dimensions"));
+  throw CheckError(text.append(ndim == 1 ? " dimension" : " dimensions"));
 }
 
 [[noreturn]] BE_COLD inline void throw_no_element_size(DType dtype) {

@@ -96,13 +96,19 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
     assert [problem.code for problem in report.problems] == ["TC102"] * bool(says)
 
 
+REPLACED = (
+    "set BE_CACHE_DIR to another folder; python -m be_runtime cache path prints the private folder that loads use "
+    "instead"
+)
+
+
 def test_the_usual_folder_is_replaced_by_the_runtime_so_that_it_is_a_warning(tmp_path: Path):
     machine = healthy(HOME="/home/me")
     machine.folders["/home/me/.cache/brainevent-toolchain"] = LocalSystem().folder_facts(_make(tmp_path, "0777"))
     report = examine_machine(machine)
     assert report.exit_code == 0
     (warned,) = (finding for finding in report.findings if finding.status == "warn")
-    assert (warned.subject, warned.next_step) == ("cache folder", "set BE_CACHE_DIR to another folder")
+    assert (warned.subject, warned.next_step) == ("cache folder", REPLACED)
 
 
 def test_the_home_folder_is_the_user_databases_unless_it_is_named(monkeypatch: pytest.MonkeyPatch):

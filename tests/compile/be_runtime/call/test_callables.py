@@ -198,6 +198,7 @@ def test_targets_are_named_by_content_and_of_one_platform(m: CompiledModule) -> 
     with pytest.raises(RegistrationError, match=r"kernels.twice has no kernel for cuda") as caught:
         jax.jit(m.twice).trace(X).lower(lowering_platforms=("cuda",))
     assert "be_ffi_kernels_twice for cpu" in str(caught.value)
+    assert any("put the arrays on another device" in hint for hint in caught.value.hints)
 
 
 def test_reprs_are_what_an_author_wrote(m: CompiledModule) -> None:

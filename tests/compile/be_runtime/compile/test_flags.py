@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import be_runtime
+from be_runtime import ArgumentError
 from tests.compile.be_runtime.load.sources import source, value, write
 from tests.support.jobs import free_port
 from tests.support.requirements import in_full
@@ -89,6 +90,7 @@ def shared_library(folder: Path, file: str, function: str, number: int) -> Path:
 @pytest.mark.parametrize("workers", [in_full(1), 3])
 def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The most compilers that ran at once: each waits until as many as may run have begun."""
+    monkeypatch.delenv("BE_MAX_JOBS", raising=False)
     running, begun = write(tmp_path / "running"), write(tmp_path / "begun")
     await_others = f"while [ $(ls {begun} | wc -l) -lt {workers} ]; do sleep 0.02; done"
     lines = f"touch {running}/$$ {begun}/$$; {await_others}; ls {running} | wc -l >> {tmp_path}/counts; rm {running}/$$"
@@ -105,6 +107,12 @@ def test_the_launcher_stands_before_the_compilers(tmp_path: Path, tmp_cache: Pat
     compilers = (tmp_path / "launched").read_text().splitlines()
     assert compilers
     assert all(Path(compiler).is_file() for compiler in compilers)
+
+
+def test_a_launcher_that_is_no_program_is_refused_by_its_variable(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", "no-such-launcher --quiet")
+    with pytest.raises(ArgumentError, match="BE_COMPILER_LAUNCHER names 'no-such-launcher', and there is no such"):
+        be_runtime.load_cpp_inline("launched", source(f=1), auto_register=False)
 
 
 def printed(*command: str) -> str:

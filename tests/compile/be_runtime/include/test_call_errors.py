@@ -40,7 +40,7 @@ def message_of(call: Callable[..., Any], refused: MessageOf) -> MessageOf:
 
 def test_wrong_numbers_of_arrays(module: be_runtime.CompiledModule, message_of: MessageOf):
     name = module.name
-    takes = "INVALID_ARGUMENT: {}.add: takes 2 arguments and 1 results, but the call passes {} and {}"
+    takes = "INVALID_ARGUMENT: {}.add: takes 2 arguments and 1 result, but the call passes {} and {}"
     for args in ((), (X,), (X, X, X)):
         assert takes.format(name, len(args), 1) in message_of("add", like(3), *args, **GOOD)
     assert takes.format(name, 2, 2) in message_of("add", (like(3), like(3)), X, X, **GOOD)
@@ -125,7 +125,7 @@ FAILURES = [
     ("INVALID_ARGUMENT", r":\d+: check failed: false: 100% of %s and %n"),
     ("INTERNAL", "a runtime error"),
     ("UNKNOWN", "threw a C\\+\\+ exception that is not derived from std::exception"),
-    ("INVALID_ARGUMENT", "dimension 7 of a tensor with 1 dimensions"),
+    ("INVALID_ARGUMENT", "dimension 7 of a tensor with 1 dimension"),
     ("INTERNAL", "vector"),
     ("INVALID_ARGUMENT", "by hand"),
     ("INTERNAL", "xxxxxxxxxx"),

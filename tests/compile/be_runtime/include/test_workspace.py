@@ -54,7 +54,7 @@ def test_declared_memory_has_the_size_that_the_call_passes(call: Call):
     [
         ("megabyte", (X, memory(1 << 19)), [X], r"declared as \[... n\*131072\], which makes axis 0 1048576"),
         ("declared", (X[:1], memory(4), memory(127)), [X[:1]], "declared with 128 bytes, and the call passes 127"),
-        ("declared", (X,), [X], "takes 1 arguments and 3 results, .* passes 1 and 1"),
+        ("declared", (X,), [X], "takes 1 argument and 3 results, .* passes 1 and 1"),
         ("confused", (NUMBER, memory(8)), [], "declared scratch.*write a bare `scratch` in the arg_spec"),
     ],
 )

@@ -179,10 +179,10 @@ def test_a_call_that_fails_after_others(planted: CompiledModule):
 
 def test_what_another_thread_traced_is_unchecked_after_the_mode_of_the_process(planted: CompiledModule):
     step = jax.jit(lambda x: planted.good(x, by=4.0))
-    be_runtime.debug()
+    assert repr(be_runtime.debug()).startswith("<be_runtime.debug: guards, unwritten,")
     with ThreadPoolExecutor(1) as pool:
         pool.submit(step, X).result().block_until_ready()
-    be_runtime.debug(False)
+    assert repr(be_runtime.debug(False)) == "<be_runtime.debug: no checks>"
     assert "be_check" not in step.lower(X).as_text()
 
 

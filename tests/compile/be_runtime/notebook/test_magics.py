@@ -100,6 +100,7 @@ def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     assert text(kept) == "7\n"
     assert "the following arguments are required: NAME" in text(bad_line)
     assert "usage: %%cpp_kernel" in text(bad_line)
+    assert "--flag=-march=native" in text(bad_line)
     assert "broken:3:" in text(bad_spec)
     assert "if" in text(python)
     (outputs,) = run("%load_ext be_runtime\n", cell("broken", "&lt<b>"))[1:]

@@ -65,6 +65,7 @@ LONG = ("x" * 300, "x/" * 1500)
     [
         ("' can't be a path: it is too long", [f"[modules.a]\nsources = '{each}.cc'" for each in LONG]),
         ("' can't be a path: it is too long", [f"[kernels.a]\nsource = '{LONG[0]}'"]),
+        ("p/kernels.toml is not TOML: it is not UTF-8", ["[modules.a]\nsources = '\ud800.cc'"]),
         ("p/kernels.toml is not TOML", ["modules = ", f"modules = {'9' * 5000}"]),
         ("is not TOML: a line has more than 500 dots", [f"{'a.' * 15_000}a = 1"]),
         ("is not TOML: its values are nested too deeply", [f"a = {'[' * 20_000}"]),

@@ -164,6 +164,8 @@ static void cuda() {
   EXPECT_TEXT(error.what(),
               "kernel.cu:600: runtime_call(cudaErrorInvalidConfiguration, 1) failed: cudaErrorInvalid (9): in words; "
               "a grid or block dimension is 0 or too large; with an empty array, launch nothing");
+  const auto newer = thrown_by<BE::CudaError>([] { BE_CUDA_CHECK(runtime_call(static_cast<cudaError_t>(222), 1)); });
+  EXPECT(strstr(newer.what(), "the driver is older than the CUDA release that made the kernel's PTX; install a driver"));
   last_error = static_cast<cudaError_t>(1);
 #line 610 "kernel.cu"
   const auto launch = thrown_by<BE::CudaError>([] { BE_CHECK_KERNEL_LAUNCH(); });

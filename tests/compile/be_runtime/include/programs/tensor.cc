@@ -43,7 +43,7 @@ static void errors() {
   EXPECT_THROWS(matrix.numel_checked_int(), "4294967294 elements are more than an int can count");
   EXPECT_THROWS(matrix.shape(2), "dimension 2 of a tensor with 2 dimensions");
   EXPECT_THROWS(matrix.size(-3), "dimension -3 of a tensor with 2 dimensions");
-  EXPECT_THROWS(vector.stride(1), "dimension 1 of a tensor with 1 dimensions");
+  EXPECT_THROWS(vector.stride(1), "dimension 1 of a tensor with 1 dimension");
   EXPECT_THROWS(BE::Tensor().shape(0), "dimension 0 of a tensor with 0 dimensions");
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 
 import be_runtime
 from be_runtime import RegistrationError
+from be_runtime.jax.transforms import devices
 from be_runtime.kernels.geometry import Geometry, encode_params, pointer_param
 from be_runtime.kernels.launcher import Kernel, KernelImage
 from be_runtime.load.identity import shipped_folder
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_toolchain import probe_devices
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
@@ -101,10 +104,44 @@ def test_refusals(invoke: Invoke, change: dict[str, Any], shape: tuple[int, ...]
     assert said in invoke("execute", ATTRIBUTES | change, shape, ordered=ordered)
 
 
+def test_ptx_that_is_newer_than_the_driver_is_refused_with_a_hint(tmp_path: Path):
+    """A driver of this test returns CUDA error 222 for every module."""
+    (tmp_path / "driver.cc").write_text(
+        'extern "C" {\n'
+        "int cuDeviceGetAttribute(int* value, int, int) { return *value = 0; }\n"
+        "int cuThreadExchangeStreamCaptureMode(int*) { return 0; }\n"
+        "int cuModuleLoadDataEx(void*, const void*, unsigned, const int*, void**) { return 222; }\n"
+        'int cuGetErrorName(int, const char** name) { *name = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"; return 0; }\n'
+        'int cuGetErrorString(int, const char** text) { *text = "unsupported"; return 0; }\n'
+        "}\n"
+    )
+    (tmp_path / "main.cc").write_text(
+        '#include <cstdio>\n#include "gpu_kernels.h"\n'
+        "int main() {\n"
+        "  be_launch::Kernel kernel;\n"
+        '  kernel.images.push_back({0, true, false, 0, "f", "ptx"});\n'
+        "  std::string problem;\n"
+        "  be_launch::load(kernel, 0, 0, &problem);\n"
+        "  puts(problem.c_str());\n"
+        "}\n"
+    )
+    includes = [f"-I{folder}" for folder in (NATIVE_DIR, INCLUDE_DIR)]
+    gxx = ["g++", "-std=c++17", "main.cc", "-o", "main", *includes, "-ldl"]
+    subprocess.run(["g++", "-shared", "-fPIC", "driver.cc", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
+    subprocess.run(gxx, cwd=tmp_path, check=True)
+    environ = {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([tmp_path / "main"], env=environ, capture_output=True, text=True, check=True)
+    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (unsupported); the driver is older than the CUDA release" in done.stdout
+
+
 def test_a_program_for_the_cpu_says_so():
     kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
-    with pytest.raises(RegistrationError, match=r"scale<float> has no kernel for cpu.*be_runtime.launch for cuda"):
+    with pytest.raises(
+        RegistrationError, match=r"scale<float> has no kernel for cpu.*be_runtime.launch for cuda"
+    ) as raised:
         launch_once(kernel, jax.device_put(np.zeros(3, np.float32), jax.devices("cpu")[0]))
+    is_proposed = any("put the arrays" in hint for hint in raised.value.hints)
+    assert is_proposed == bool(devices("cuda")), "only a device that exists is proposed"
 
 
 def test_it_is_built_once(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):

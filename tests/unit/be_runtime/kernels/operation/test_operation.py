@@ -265,7 +265,7 @@ def test_a_rule_that_does_not_take_the_parameters_is_named():
             transform()
     op = operation(a=lambda outs: lambda x, y: [x])
     op.def_jvp_rule2(lambda t, x, y, **parameters: (t,))
-    with pytest.raises(ArgumentError, match="op has JVP rules for 1 inputs, but the call has 2"):
+    with pytest.raises(ArgumentError, match="op has JVP rules for 1 input, but the call has 2"):
         jax.jvp(lambda x: op(x, X, outs=OUT), (X,), (X,))
 
 

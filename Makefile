@@ -80,7 +80,7 @@ help:
 	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
 	@echo "make dist        the sdist and the wheels, in dist/; needs g++-aarch64-linux-gnu"
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
-	@echo "make rehearsal   a release without its upload, served by this machine and installed as the pages say: half an hour"
+	@echo "make rehearsal   a release without its upload, served by this machine and installed as the pages say: 15 minutes"
 	@echo "make release-check"
 	@echo "                 all tests without a skip, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"
 	@echo "make clean       remove the environment and every build product"

@@ -38,6 +38,7 @@ _WHEELS = (
         r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
         HeaderWheel("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
     ),
+    (r"nvtx3/.*|nvToolsExt\w*\.h", HeaderWheel("nvidia-nvtx", "nvidia-nvtx-cu12")),
     *((rf"{name}\w*\.h", HeaderWheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True)) for name in _LIBRARIES),
 )
 
@@ -100,6 +101,23 @@ def _about_header(found: re.Match[str]) -> str:
     return f"pip install {wheel.cuda13} brings {header}; with CUDA 12, {wheel.cuda12}{release}"
 
 
+def _about_library(found: re.Match[str]) -> str:
+    """Return the hint for a library that the linker did not find: the wheel that has CUDA's, or its folder."""
+    name = found[1]
+    if name == "cuda":
+        return (
+            "libcuda comes with the driver: get its functions by cudaGetDriverEntryPointByVersion, or link the stub of "
+            "the toolkit, extra_ldflags=['-L/its/lib64/stubs', '-lcuda']"
+        )
+    if name == "nvToolsExt":
+        return "CUDA 13 has no libnvToolsExt: include <nvtx3/nvToolsExt.h>, of the wheel nvidia-nvtx, and link nothing"
+    wheel = wheel_of(f"{name}.h")
+    if wheel is not None and wheel.is_library:
+        return f"pip install {wheel.cuda13} brings lib{name}; with CUDA 12, {wheel.cuda12}"
+    return "name the library's folder with extra_ldflags=['-L/its/folder', ...]"
+
+
+_INTEGERS = "u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:ptr|max)_t"
 _RULES: tuple[_Rule, ...] = (
     _Rule(
         r"No space left on device|Disk quota exceeded|signal 7 \[Bus error\]",
@@ -111,6 +129,11 @@ _RULES: tuple[_Rule, ...] = (
         r"|__(?:global|device)__' does not name|unknown type name '__(?:global|device)__",
         "load_cuda_inline, load_cuda_file and load_cuda_dir compile CUDA, and such a source includes <cuda_runtime.h> "
         "itself; C++ sources are compiled without CUDA's headers",
+    ),
+    _Rule(
+        rf"'(?:std::)?(?:{_INTEGERS})' (?:(?:in namespace 'std' )?does not name|was not declared|is not a member)"
+        rf"|(?:identifier|has no member) \"(?:{_INTEGERS})\"|(?:type name|member named) '(?:{_INTEGERS})'",
+        "include <cstdint>: newer compilers no longer bring it with other headers",
     ),
     _Rule(
         r"use of undeclared identifier 'BE'|'BE' (?:has not been declared|does not name a type)"
@@ -204,6 +227,7 @@ _RULES: tuple[_Rule, ...] = (
         r"elfLink linker library load error",
         "this toolkit lacks the nvvm/lib64/libnvvm.so that -dlto needs; leave -dlto out, or use a complete toolkit",
     ),
+    _Rule(r"(?:cannot find|unable to find library) -l(\w+)", _about_library),
     _Rule(
         r"cannot find |unable to find library ",
         "name the library's folder with extra_ldflags=['-L/its/folder', ...]",

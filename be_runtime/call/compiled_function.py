@@ -15,7 +15,7 @@ from be_runtime.call.attributes import Options
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument
 from be_runtime.checks import CheckedMode
 from be_runtime.jax import fault_names, port
-from be_runtime.jax.arrays import Value, match_layouts
+from be_runtime.jax.arrays import Value, match_alias_layouts, match_layouts
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -322,6 +322,7 @@ def bind_call(
 
     match_layouts(label, options.input_layouts, resolved.inputs, "input_layouts")
     match_layouts(label, options.output_layouts, resolved.shown, "output_layouts")
+    match_alias_layouts(label, resolved.aliases, options.input_layouts, options.output_layouts)
     hidden = (None,) * resolved.scratch
     targets, given = target.targets, (*target.attributes, *resolved.attributes)
     if (mode := checks.active()) is not None:

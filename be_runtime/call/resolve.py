@@ -190,7 +190,20 @@ def resolve(
     inputs = tuple(spec for _, spec, _ in named)
     changed = [number for number, (param, _, _) in enumerate(named) if param.in_place]
     changes = [number for number, param in enumerate(repeated(rets, len(results))) if param.in_place]
-    aliases = {**dict(zip(changed, changes, strict=True)), **aliases}
+    in_place = dict(zip(changed, changes, strict=True))
+    for source, target in in_place.items():
+        if inputs[source] != results[target]:
+            raise ArgumentError(
+                f"{label}: result {target} is {results[target]}, but it is inout: input {source} is {inputs[source]}"
+            )
+    for source, target in aliases.items():
+        if in_place.get(source, target) != target or (target in in_place.values() and in_place.get(source) != target):
+            raise ArgumentError(
+                f"{label}: input_output_aliases has {source}: {target}, but an inout array is an input and a result by "
+                f"itself, here {in_place}",
+                hints=("leave the inout arrays out of input_output_aliases",),
+            )
+    aliases = {**in_place, **aliases}
     match_aliases(aliases, inputs, results)
     for param, number in zip(rets, range(len(results)), strict=False):
         if param.default is not None and number in aliases.values():

@@ -247,11 +247,12 @@ def _contents(binding: Binding, language: Language) -> str:
     XLA makes an input and a result that is changed in place one array, but for calls by ``jax.ffi.ffi_call`` without
     ``input_output_aliases``.
     """
-    inputs = [
-        _call_argument(param, index, binding)
+    single = {
+        index: _call_argument(param, index, binding)
         for index, param in enumerate(binding.entry.with_role(Role.ARG))
-        if param.in_place
-    ]
+        if param.many is Many.ONE
+    }
+    inputs = [index for index, param in enumerate(binding.entry.with_role(Role.ARG)) if param.in_place]
     statements = []
     for index, param in enumerate(binding.entry.with_role(Role.RET)):
         if not param.in_place and param.default is None:
@@ -259,8 +260,12 @@ def _contents(binding: Binding, language: Language) -> str:
         result = _call_argument(param, index, binding)
         to, size, kind, condition = f"({result}).data()", f"({result}).nbytes()", "set", ""
         source = "0"
-        if param.in_place:
-            given = inputs.pop(0)
+        own = inputs.pop(0) if param.in_place else None
+        others = ", ".join(f"&({value})" for number, value in single.items() if number != own)
+        if others:
+            statements.append(f"::BE::detail::be_require_apart({result}, {{{others}}}); ")
+        if own is not None:
+            given = single[own]
             statements.append(f"::BE::detail::be_require_pair({given}, {result}); ")
             source, kind, condition = f"({given}).data()", "cpy", f" && ({given}).data() != {to}"
         call = f"mem{kind}({to}, {source}, {size})"

@@ -146,6 +146,12 @@ def check_aliases(aliases: object) -> dict[int, int]:
 
 def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
     """Check that each input can share its memory with the output it is paired with, and with no other input."""
+    for source, target in aliases.items():
+        if source >= len(inputs) or target >= len(outs):
+            raise ArgumentError(
+                f"input_output_aliases has {source}: {target}, but the call has {many(len(inputs), 'input')} and "
+                f"{many(len(outs), 'output')}"
+            )
     taken: dict[int, int] = {}
     for source, target in aliases.items():
         if taken.setdefault(target, source) != source:
@@ -153,11 +159,6 @@ def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs:
                 f"input_output_aliases gives output {target} the memory of inputs {taken[target]} and {source}"
             )
     for source, target in aliases.items():
-        if source >= len(inputs) or target >= len(outs):
-            raise ArgumentError(
-                f"input_output_aliases has {source}: {target}, but the call has {many(len(inputs), 'input')} and "
-                f"{many(len(outs), 'output')}"
-            )
         if inputs[source] != outs[target]:
             raise ArgumentError(
                 f"input {source} is {inputs[source]} and can't be output {target}, which is {outs[target]}"
@@ -176,6 +177,23 @@ def check_layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> La
         if each is not None and sorted(each) != list(range(len(each))):
             raise ArgumentError(f"{what}[{index}] is {each}, which is not a permutation of an array's axes")
     return layouts
+
+
+def match_alias_layouts(
+    label: str, aliases: Sequence[tuple[int, int]], inputs: Layouts | None, outputs: Layouts | None
+) -> None:
+    """Check that an input and a result that share their memory have one layout there."""
+    for source, target in aliases:
+        pair = [
+            None if each is None or each == (*range(len(each)),) else each
+            for each in (inputs and inputs[source], outputs and outputs[target])
+        ]
+        if pair[0] != pair[1]:
+            shown = [f"the layout {each}" if each else "the usual layout" for each in pair]
+            raise ArgumentError(
+                f"{label}: input {source} and result {target} share their memory, but have {shown[0]} and {shown[1]}",
+                hints=("pass the same layout for both, in input_layouts and in output_layouts",),
+            )
 
 
 def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpec], what: str) -> None:

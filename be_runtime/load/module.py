@@ -420,7 +420,9 @@ def _warn(info: ModuleInfo) -> None:
             if first:
                 warn_caller(f"{info.name}.{name} {first}", StreamWarning)
             for line in others:
-                warn_caller(f"{info.name}: {line}: nvcc may leave out the kernel's code", DeviceCodeWarning)
+                effect = "" if "#20012-D" in line else ": nvcc may leave out the code of a kernel that does so"
+                where = "" if line.startswith(f"{info.name}(") else f"{info.name}: "
+                warn_caller(f"{where}{line}{effect}", DeviceCodeWarning)
     reached = [name for name in info.handlers if hasattr(CompiledModule, name)]
     if reached:
         names = ", ".join(f"module[{name!r}]" for name in reached)

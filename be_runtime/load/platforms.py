@@ -37,6 +37,7 @@ class PlatformModule:
     ) -> None:
         self.__name__ = name
         self.parts = dict(parts)
+        self._declared = dict(declared or {})
         self._functions: dict[str, KernelFunction[..., Any]] = {}
         infos = [ModuleInfo.of(part) for part in parts.values()]
         for function in dict.fromkeys(each for info in infos for each in info.function_names):
@@ -60,19 +61,31 @@ class PlatformModule:
             No module has it.
         """
         if name not in self._functions:
-            raise KeyError(f"module {self.__name__!r} has no function {name!r}; it has {', '.join(self._functions)}")
+            raise KeyError(self._lacks(name))
         return self._functions[name]
+
+    @property
+    def function_names(self) -> list[str]:
+        """The names of the functions that are compiled here."""
+        return [*self._functions]
+
+    def _lacks(self, name: str) -> str:
+        """Return the message about a function that is not here."""
+        message = f"module {self.__name__!r} has no function {name!r}; it has {', '.join(self._functions)}"
+        if name in self._declared:
+            message += (
+                "; the CUDA source has it: name an architecture by compute_capability to compile it without a GPU"
+            )
+        return message
 
     @public
     def __getattr__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function."""
-        functions = self.__dict__.get("_functions", {})
-        if name not in functions:
-            has = ", ".join(functions)
-            message = f"module {self.__dict__.get('__name__')!r} has no function {name!r}; it has {has}"
-            raise AttributeError(message, name=name, obj=self)
-        found: KernelFunction[..., Any] = functions[name]
-        return found
+        if "_functions" not in self.__dict__:  # while it is copied
+            raise AttributeError(name)
+        if name not in self._functions:
+            raise AttributeError(self._lacks(name), name=name, obj=self)
+        return self._functions[name]
 
     def __dir__(self) -> list[str]:
         """List the functions and the attributes."""
@@ -108,15 +121,15 @@ def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:
 
 def _require_same(one: CallSignature, other: CallSignature) -> None:
     """Check that two signatures are one for JAX: inputs, results, attributes and rules for axes."""
-    for roles in ((Role.ARG,), (Role.RET,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
+    for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
         first, second = (
             [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
         )
-        if roles not in ((Role.ARG,), (Role.RET,)):  # the order of the others is not part of a call
+        if roles in ((Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):  # their order is not part of a call
             first, second = sorted(first), sorted(second)
         if first != second:
             shown = [" ".join(each) or "nothing" for each in (first, second)]
             raise SpecError(
                 f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
-                hints=("declare the same arrays, attributes and axes in C++ and in CUDA",),
+                hints=("declare the same arrays, scratch memory, attributes and axes in C++ and in CUDA",),
             )

@@ -171,7 +171,7 @@ def _render_token(param: model.Param) -> str:
         return f"attr.{param.name}{':' if kind else ''}{kind}{attribute_types.render_default(param)}"
     axes = "" if param.axes is None else f"[{model.render_axes(param.axes)}]"
     dtype = "" if param.dtype is None else f":{param.dtype.name}"
-    if param.like is not None:
+    if param.like is not None and not param.in_place:
         dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
     role = "inout" if param.in_place else param.role.value
     return f"{role}{param.many.value}{axes}{dtype}{'' if param.default is None else '=0'}"
@@ -231,9 +231,13 @@ def _parse_array(match: re.Match[str]) -> model.Param:
         raise ValueError("a result can't be left out")
     if is_in_place and many is not model.Many.ONE:
         raise ValueError("it stands for one array")
+    if is_in_place and dtype is not None and re.fullmatch(_LIKE, dtype):
+        raise ValueError("an inout array has one dtype, of its input: write inout[n]:float32, or no dtype")
     fill = match[5]
     if fill is not None and (role is not model.Role.RET or many is not model.Many.ONE):
         raise ValueError("only a single result can be filled before the call")
+    if fill is not None and ":" in fill:
+        raise ValueError("the dtype comes before =0, as in ret[n]:float32=0")
     if fill not in (None, "0"):
         raise ValueError(f"a result can be filled with zeros only: write =0, not ={fill}")
     parsed = None if axes is None else model.parse_axes(axes)
@@ -313,6 +317,9 @@ def _split_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Ite
             yield _TokenError(index, f"{rule!r} has the axis {name!r}, which no 'arg' has")
         if name in seen:
             yield _TokenError(index, f"{rule!r} has the axis {name!r} again")
+        if not is_parallel and any(param.in_place for param, _ in arrays):
+            problem = f"{rule!r} sums the results of parts, and each part of an inout array has all its old contents"
+            yield _TokenError(index, problem, ("declare the result as ret[...]=0, and add the old contents in JAX",))
         seen.add(name)
         for array, token in arrays:
             count = (array.axes or ()).count(name)

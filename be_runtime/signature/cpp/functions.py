@@ -15,15 +15,9 @@ _LONGEST = 1000
 """Limit for the characters of a call's arguments."""
 _MOST = 100
 """Limit for the calls of one function that are judged."""
-_ALGORITHMS = (
-    "adjacent_difference|copy(?:_if|_n)?|count(?:_if)?|(?:ex|in)clusive_scan(?:_by_key)?|fill(?:_n)?|find(?:_if)?"
-    "|for_each(?:_n)?|gather|generate|lower_bound|(?:max|min)_element|merge|partition|reduce(?:_by_key)?"
-    "|remove(?:_if)?|replace(?:_if)?|scatter|sequence|(?:stable_)?sort(?:_by_key)?|tabulate|transform\\w*"
-    "|unique(?:_by_key)?|upper_bound"
-)
 _CALLS = (
     *("cudaLaunch(?:Cooperative)?Kernel", r"cudaMem(?:cpy|set)\w*", r"cub::Device\w+::\w+"),
-    f"thrust::(?:{_ALGORITHMS})",
+    r"thrust::\w+",
 )
 _WORK = re.compile("|".join(("<<<", *(rf"{call}\s*(?:<[^;(){{}}]{{0,200}}>)?\s*\(" for call in _CALLS))))
 """It finds places by their first characters, which is fast only if each alternative begins with a literal."""
@@ -41,9 +35,12 @@ _WORDS = re.compile(r"\w+")
 _NAME_BEFORE = re.compile(r"[A-Za-z_][\w:]*(?:<[^;(){}]*>)?\s*$")
 _WAIT = re.compile(r"(?:Synchronize|\bcudaStreamWaitEvent)\s*\(")
 _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
-_NO_STORAGE = frozenset(["0", "nullptr", "NULL"])
-_NAMES_A_STREAM = re.compile(r"stream|polic|exec|\bon\s*\(|\bhost\b|\bseq\b", re.IGNORECASE)
-"""What the arguments of a call of CUB or Thrust have if it need not run on the default stream."""
+_CAST = re.compile(r"^(?:\(\s*cudaStream_t\s*\)|(?:static|reinterpret)_cast<\s*cudaStream_t\s*>)|^cudaStream_t(?=[{(])")
+_NULL = re.compile(r"\bnullptr\b|\bNULL\b|^(?:\([^()]*\)\s*)?0$")
+_THRUST_DEFAULT = re.compile(r"^thrust::(?:device|cuda::par(?:_nosync)?)$")
+"""Policies of Thrust without a stream."""
+_PASSES = re.compile(r"stream|\benv\b|\.get\(|^[\w.]*\.[A-Za-z_]\w*$", re.IGNORECASE)
+"""An argument of CUB that may be a stream: by its name, an environment, or a member."""
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]{0,200}>)?\s*\(")
 _MOST_CALLED = 200
 
@@ -82,14 +79,14 @@ def default_stream_work(
             text = body[start:close]
             if close < 0 or ";" in text:
                 continue
-            name, arguments = work[0], _arguments(f"{text})", 0) if "(" in text else text.split(",")
+            name, arguments = work[0], _arguments(f"{text})", 0) if "(" in text or "{" in text else text.split(",")
         elif begin and body[begin - 1 : begin].isidentifier():
             continue
         else:
             name, arguments = _CALL.match(work[0])[0], _arguments(body, start)  # type: ignore[index]  # a name is first
-        if not _is_default(name, [argument.strip() for argument in arguments]):
+        if name != "<<<" and begin and body[begin - 1] in ".>":  # a member
             continue
-        if ":" in name and (arguments[-1].strip() in streams or _is_stream(arguments[-1].strip(), body)):
+        if not _is_default(name, [argument.strip() for argument in arguments], "" if is_file else body, streams):
             continue
         if any(word in hidden for argument in arguments for word in _WORDS.findall(argument)):
             continue
@@ -98,23 +95,43 @@ def default_stream_work(
         yield begin, " ".join(body[begin : close + 3].split()) if name == "<<<" else name
 
 
-def _is_default(name: str, arguments: Sequence[str]) -> bool:
+def _is_default(name: str, arguments: Sequence[str], body: str, streams: Container[str]) -> bool:
     """Return whether a call is known to run on the default stream."""
     if name in _BEFORE_STREAM:
         before = _BEFORE_STREAM[name]
-        given = arguments[before : before + 1] or ["0"]
-        return len(arguments) >= before - (name == "<<<" or "Launch" in name) and given[0] in _DEFAULT_STREAMS
+        given = _CAST.sub("", (arguments[before : before + 1] or ["0"])[0]).strip("(){} ") or "0"
+        return len(arguments) >= before - (name == "<<<" or "Launch" in name) and given in _DEFAULT_STREAMS
     if name.startswith("cudaMem"):
         return not name.endswith("Async")
-    if not arguments or (name.startswith("cub::") and arguments[0] in _NO_STORAGE):  # it tells a size
-        return False
-    return not any(map(_NAMES_A_STREAM.search, arguments))
+    if name.startswith("thrust::"):  # the iterators decide where the work is if no policy does
+        return bool(arguments) and _THRUST_DEFAULT.match(arguments[0]) is not None
+    return (
+        len(arguments) > 1
+        and not _asks_for_size(name, arguments[0], body)
+        and not any(
+            argument in streams or _PASSES.search(argument) or _is_stream(argument, body, streams)
+            for argument in arguments[2:]
+        )
+    )
 
 
-def _is_stream(name: str, body: str) -> bool:
+def _asks_for_size(name: str, storage: str, body: str) -> bool:
+    """Return whether a call of CUB may only compute the size of its storage: that is null, or the next call has it."""
+    if _NULL.search(storage):
+        return True
+    is_null = re.search(
+        rf"\b{re.escape(storage)}\s*(?:=\s*(?:\([^()]*\)\s*)?(?:nullptr|NULL|0)\b|\{{\s*(?:nullptr)?\s*\}})", body
+    )
+    return is_null is not None and body.count(f"{name}(") > 1
+
+
+def _is_stream(name: str, body: str, streams: Container[str]) -> bool:
     """Return whether a body defines a variable with a stream."""
-    word = re.escape(name)
-    return re.search(rf"\bcudaStream_t\s+{word}\b|\b{word}\s*=[^;=]*\bcudaStream_t\b", body) is not None
+    if not name.isidentifier():
+        return False
+    defined = re.search(rf"\bcudaStream_t\s+{name}\b|\b{name}\s*=[^;=]*\bcudaStream_t\b", body)
+    copied = re.search(rf"\b{name}\s*(?:=|\{{|\()\s*(\w+)\s*[;)}}]", body)
+    return defined is not None or (copied is not None and copied[1] in streams)
 
 
 def called_names(body: str) -> tuple[str, ...]:

@@ -155,6 +155,15 @@ inline void be_require_pair(const Tensor& input, const Tensor& result) {
       << "an inout array has " << input.nbytes() << " bytes as an input, and " << result.nbytes() << " as a result";
 }
 
+/// Check that a result with contents, which are written before the call, is not the memory of an input beside it.
+template <int kCount>
+inline void be_require_apart(const Tensor& result, const Tensor* const (&inputs)[kCount]) {
+  for (const Tensor* input : inputs) {
+    BE_CHECK(input->data() != result.data() || result.nbytes() == 0)
+        << "input_output_aliases gives a result that is inout or =0 the memory of another input";
+  }
+}
+
 constexpr int64_t kComputed = INT64_MIN;
 
 /// The description of an entry point, made when its module is compiled. Lives in static storage.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,10 @@ void momentum(BE::Tensor p, const BE::Tensor g, BE::Tensor m, float lr) {
     m.data_ptr<float>()[i] += g.data_ptr<float>()[i];
     p.data_ptr<float>()[i] -= lr * m.data_ptr<float>()[i];
   }
+}
+// @BE doubled arg[n]:float32 ret[n]:float32=0
+void doubled(const BE::Tensor x, BE::Tensor y) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] += 2 * x.data_ptr<float>()[i];
 }
 // @BE masked arg?:int8 inout ret...
 void masked(std::optional<BE::Tensor> mask, BE::Tensor x, BE::Tensors more) {
@@ -89,7 +94,8 @@ def test_zeros_are_part_of_the_declaration(module: be_runtime.CompiledModule):
         ("arg=0", "only a single result"),
         ("inout=0", "only a single result"),
         ("inout?", "it stands for one array"),
-        ("inout:like(0)", "unknown type"),
+        ("inout:like(0)", "an inout array has one dtype, of its input"),
+        ("ret[n]=0:float32", "the dtype comes before =0"),
     ],
 )
 def test_other_values_and_places_are_refused(token: str, problem: str):
@@ -136,8 +142,53 @@ def test_a_pair_is_one_parameter_to_a_reader(module: be_runtime.CompiledModule):
     text = jax.jit(module.momentum).lower(P, G, M).as_text()
     assert text.count("output_tuple_indices = [0], operand_index = 0") == 1
     assert text.count("output_tuple_indices = [1], operand_index = 2") == 1
-    with pytest.raises(SpecError, match=r"parameter 'g' a result, but it is .*const BE::Tensor"):
+    with pytest.raises(
+        SpecError, match=r"the token 'inout' makes parameter 'g' a result, but it is .*const BE::Tensor"
+    ):
         be_runtime.load_cpp_inline("const", SOURCE, functions={"momentum": ["inout", "inout", "inout", "attr.lr"]})
+
+
+def test_what_would_lose_the_old_contents_is_refused(module: be_runtime.LoadedModule):
+    momentum = module.momentum
+    with pytest.raises(ArgumentError, match="has 0: 1, but an inout array is an input and a result by itself"):
+        momentum.with_options(input_output_aliases={0: 1, 2: 0})(P, G, M)
+    with pytest.raises(ArgumentError, match="has 1: 0, but an inout array"):
+        momentum.with_options(input_output_aliases={1: 0})(P, G, M)
+    np.testing.assert_array_equal(momentum.with_options(input_output_aliases={2: 1})(P, G, M)[1], M + G)
+    text = """
+#include "brainevent/common.h"
+// @BE same inout[n k]:float32
+void same(BE::Tensor x) {}
+"""
+    same, x = be_runtime.load_cpp_inline("same", text).same, jnp.arange(6.0).reshape(2, 3)
+    with pytest.raises(ArgumentError, match=r"share their memory, but have the layout \(1, 0\) and the usual layout"):
+        same.with_options(input_layouts=[(1, 0)])(x)
+    np.testing.assert_array_equal(same.with_options(input_layouts=[(1, 0)], output_layouts=[(1, 0)])(x), x)
+    with pytest.raises(
+        SpecError, match=r"'reduce\[k\]' sums the results of parts, and each part of an inout array has"
+    ):
+        be_runtime.load_cpp_inline("sums", text.replace("float32", "float32 arg[n k] reduce[k]"))
+    with pytest.raises(ArgumentError, match=r"result 0 is float32\[3,2\], but it is inout: input 0 is float32\[2,3\]"):
+        be_runtime.load_cpp_inline("any", text.replace("[n k]:float32", "")).same(x, outs=x.T)
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays", "count", "aliases", "attributes"),
+    [
+        ("momentum", (P, G, M), 2, {2: 0}, {"lr": np.float32(1)}),
+        ("momentum", (P, G, M), 2, {1: 1}, {"lr": np.float32(1)}),
+        ("doubled", (G,), 1, {0: 0}, {}),
+    ],
+)
+def test_memory_of_another_input_is_refused_in_a_call_by_its_target(
+    module: be_runtime.LoadedModule, function: str, arrays: Any, count: int, aliases: Any, attributes: Any
+):
+    outs = [jax.ShapeDtypeStruct((4,), jnp.float32)] * count
+    call = jax.ffi.ffi_call(f"{module.info.name}.{function}", outs, input_output_aliases=aliases)
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match="gives a result that is inout or =0 the memory of another input"
+    ):
+        jax.block_until_ready(call(*arrays, **attributes))
 
 
 def test_a_kernel_without_host_code_writes_its_own_zeros():

@@ -36,6 +36,9 @@ def test_a_call_is_for_the_platform_of_its_program_and_rules_are_given_once():
     with pytest.raises(KeyError, match="no function 'scales'"):
         ops["scales"]
     np.testing.assert_array_equal(ops.only_cpu(X), X)
+    assert ops.function_names == ["scale", "only_cpu"]
+    with pytest.raises(AttributeError, match="the CUDA source has it: name an architecture by compute_capability"):
+        _ = ops.only_gpu
     with pytest.raises(RegistrationError, match=r"no kernel for cuda(.|\n)*compute_capability"):
         jax.jit(ops.scale).trace(X).lower(lowering_platforms=("cuda",))
 
@@ -46,6 +49,12 @@ def test_a_call_is_for_the_platform_of_its_program_and_rules_are_given_once():
         ("ret[n]:float32", "ret[n]:float64", r"declares ret\[n\]:float32, and the other ret\[n\]:float64"),
         ("arg[n]:float32", "arg[n]", r"declares arg\[n\]:float32, and the other arg\[n\]"),
         (" parallel[n]", "", r"declares parallel\[n\], and the other nothing"),
+        (
+            "ret[n]:float32 stream parallel[n]\nvoid scale(const BE::Tensor x, float by, BE::Tensor y,",
+            "ret[n]:float32 scratch[4*n] stream parallel[n]\n"
+            "void scale(const BE::Tensor x, float by, BE::Tensor y, BE::Workspace w,",
+            r"declares nothing, and the other scratch\[4\*n\]",
+        ),
         ("=2", "=3", r"attr.by:float32=2.0, and the other attr.by:float32=3.0"),
     ],
 )

@@ -229,8 +229,8 @@ def test_device_code_that_calls_functions_of_the_host_is_warned_of_at_every_load
     of_host = of_host.replace("+ of_host()", "+ both()") + "float of_host() { return 1; }\n"
     strict = HOST_CALLS.replace("PLUS", "")
     cases: tuple[tuple[str, list[str], str], ...] = (
-        (of_host, [], "calls: calls(7): warning #20011-D: calling a __host__ function"),
-        (strict, ["--no-expt-relaxed-constexpr"], "calls: calls(5): warning #20013-D: calling a constexpr __host__"),
+        (of_host, [], "calls(7): warning #20011-D: calling a __host__ function"),
+        (strict, ["--no-expt-relaxed-constexpr"], "calls(5): warning #20013-D: calling a constexpr __host__"),
     )
     for text, flags, message in cases:
         for times in range(2):

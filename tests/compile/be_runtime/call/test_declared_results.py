@@ -148,7 +148,7 @@ def test_a_pair_is_one_parameter_to_a_reader(module: be_runtime.CompiledModule):
         be_runtime.load_cpp_inline("const", SOURCE, functions={"momentum": ["inout", "inout", "inout", "attr.lr"]})
 
 
-def test_what_would_lose_the_old_contents_is_refused(module: be_runtime.LoadedModule):
+def test_what_would_lose_the_old_contents_is_refused(module: be_runtime.CompiledModule):
     momentum = module.momentum
     with pytest.raises(ArgumentError, match="has 0: 1, but an inout array is an input and a result by itself"):
         momentum.with_options(input_output_aliases={0: 1, 2: 0})(P, G, M)
@@ -181,7 +181,7 @@ void same(BE::Tensor x) {}
     ],
 )
 def test_memory_of_another_input_is_refused_in_a_call_by_its_target(
-    module: be_runtime.LoadedModule, function: str, arrays: Any, count: int, aliases: Any, attributes: Any
+    module: be_runtime.CompiledModule, function: str, arrays: Any, count: int, aliases: Any, attributes: Any
 ):
     outs = [jax.ShapeDtypeStruct((4,), jnp.float32)] * count
     call = jax.ffi.ffi_call(f"{module.info.name}.{function}", outs, input_output_aliases=aliases)

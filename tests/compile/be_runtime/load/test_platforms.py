@@ -51,8 +51,10 @@ def test_a_call_is_for_the_platform_of_its_program_and_rules_are_given_once():
         (" parallel[n]", "", r"declares parallel\[n\], and the other nothing"),
         (
             "ret[n]:float32 stream parallel[n]\nvoid scale(const BE::Tensor x, float by, BE::Tensor y,",
-            "ret[n]:float32 scratch[4*n] stream parallel[n]\n"
-            "void scale(const BE::Tensor x, float by, BE::Tensor y, BE::Workspace w,",
+            (
+                "ret[n]:float32 scratch[4*n] stream parallel[n]\n"
+                "void scale(const BE::Tensor x, float by, BE::Tensor y, BE::Workspace w,"
+            ),
             r"declares nothing, and the other scratch\[4\*n\]",
         ),
         ("=2", "=3", r"attr.by:float32=2.0, and the other attr.by:float32=3.0"),

@@ -156,7 +156,7 @@ inline void be_require_pair(const Tensor& input, const Tensor& result) {
 }
 
 /// Check that a result with contents, which are written before the call, is not the memory of an input beside it.
-template <int kCount>
+template <size_t kCount>
 inline void be_require_apart(const Tensor& result, const Tensor* const (&inputs)[kCount]) {
   for (const Tensor* input : inputs) {
     BE_CHECK(input->data() != result.data() || result.nbytes() == 0)

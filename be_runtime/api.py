@@ -375,16 +375,22 @@ def _load_both(
 ) -> PlatformModule:
     from be_runtime.compile.flags import has_flag
     from be_runtime.load.platforms import PlatformModule, declared_functions
-    from be_toolchain import probe_devices
+    from be_runtime.request.build_tools import wanted_archs
+    from be_toolchain.find.record import device_archs
 
     languages = CppOptions.__annotations__, CudaOptions.__annotations__
     cpp, cuda = ({key: options[key] for key in options if key in known} for known in languages)
     request = cuda_request(name, cuda_units, functions, **cuda)
     parts = {"cpp": _load("cpp", name, cpp_units, functions, reread, cpp)}
     session = process.PROCESS.session()
-    names_archs = request.compute_capability or session.archs or session.settings.compute_capabilities
-    if names_archs or has_flag(request.compile.cflags, *ARCH_FLAGS) or probe_devices(session.system).devices:
-        parts["cuda"] = _load("cuda", name, cuda_units, functions, reread, cuda)
+    archs = wanted_archs(
+        request.compute_capability,
+        session.archs,
+        session.settings,
+        lambda: device_archs(session.system, session.record_dir),
+    )
+    if archs or has_flag(request.compile.cflags, *ARCH_FLAGS):
+        parts["cuda"] = process.PROCESS.load(request, load_options(name, **cuda), reread)
         return PlatformModule(name, parts)
     return PlatformModule(name, parts, declared_functions(request))
 

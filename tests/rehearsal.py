@@ -11,12 +11,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +21,8 @@ import pytest
 
 import be_toolchain
 from tests.packaging.wheel.test_authors import CALL, write
-from tests.support.docker import ROOT, Engine, NotHereError, base_image, running_engine
+from tests.support.docker import ROOT, Engine, base_or_skip, engine_or_skip
+from tests.support.file_server import serving
 
 OLD = "8fe8844"
 """The commit whose wheel stands for an earlier release."""
@@ -141,22 +139,15 @@ def next_version() -> str:
     return f"{major}.{int(minor) + 1}.0"
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """A handler that does not log."""
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Print nothing."""
-
-
 @pytest.fixture(scope="session")
-def index(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def index(release: Path) -> Iterator[str]:
     """A package index that has the release alone."""
-    folder = tmp_path_factory.mktemp("index")
-    shutil.copytree(release / "dist", folder / "brainevent-toolchain")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with serving() as server:
+        files = {path.name: path.read_bytes() for path in (release / "dist").iterdir()}
+        server.files = {f"/brainevent-toolchain/{name}": content for name, content in files.items()}
+        page = "".join(f'<a href="{name}">{name}</a>\n' for name in files)
+        server.files["/brainevent-toolchain/"] = f"<!DOCTYPE html>\n{page}".encode()
+        yield f"{server.url}/"
 
 
 @pytest.fixture
@@ -307,20 +298,11 @@ def test_conda(release: Path, tmp_path_factory: pytest.TempPathFactory):
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    try:
-        with running_engine(tmp_path_factory.mktemp("engine")) as found:
-            yield found
-    except NotHereError as reason:
-        pytest.skip(str(reason))
+engine = pytest.fixture(scope="session", name="engine")(engine_or_skip)
+base = pytest.fixture(scope="session", name="base")(base_or_skip)
 
 
-def test_docker(engine: Engine, release: Path, tmp_path: Path):
-    try:
-        base = base_image(engine)
-    except NotHereError as reason:
-        pytest.skip(str(reason))
+def test_docker(engine: Engine, base: str, release: Path, tmp_path: Path):
     here = {"DOCKER": engine.client, "PYTHON": sys.executable}
     maintainer = User(release, engine.environ | here)
     maintainer.types(f'{told("make docker")} DOCKER_ARGS="--base {base}"')

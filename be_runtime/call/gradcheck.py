@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, GradientError
@@ -81,12 +81,7 @@ def gradcheck(
     weights, gradients = primitive.pull_back(
         run, arrays, lambda out: random.standard_normal(out.shape).astype(out.dtype)
     )
-
-    def weighted(values: Sequence[Any]) -> float:
-        results = port.flatten(run(*values))[0]
-        pairs = zip(weights, results, strict=True)
-        return float(sum(np.sum(np.asarray(w, np.float64) * np.asarray(r, np.float64)) for w, r in pairs))
-
+    total = _WeightedSum(function, attributes, weights)
     for argument in moving:
         base, gradient = np.asarray(arrays[argument]), np.asarray(gradients[argument], np.float64)
         size = min(base.dtype.itemsize, 8)
@@ -96,14 +91,7 @@ def gradcheck(
         worst, message = -math.inf, ""
         for flat in chosen:
             index = tuple(int(i) for i in np.unravel_index(int(flat), base.shape))
-            step = _STEPS[size] * max(1.0, float(abs(base[index])))
-            sides = []
-            for sign in (1, -1):
-                moved = base.copy()
-                moved[index] = base[index] + sign * step
-                sides.append((float(moved[index]), weighted([*arrays[:argument], moved, *arrays[argument + 1 :]])))
-            (high, above), (low, below) = sides
-            expected, given = (above - below) / (high - low), float(gradient[index])
+            expected, given = total.slope(arrays, argument, index), float(gradient[index])
             excess = abs(given - expected) - absolute - relative * abs(expected)
             if not excess <= 0 and not excess <= worst:  # true for NaN
                 worst = excess
@@ -114,3 +102,33 @@ def gradcheck(
                 )
         if message:
             raise GradientError(message)
+
+
+class _WeightedSum(NamedTuple):
+    """The sum of a function's results with weights, in float64."""
+
+    function: Callable[..., Any]
+    attributes: Mapping[str, Any]
+    weights: Sequence[Any]
+
+    def slope(self, arrays: Sequence[Any], argument: int, index: tuple[int, ...]) -> float:
+        """Return the central difference with respect to one element of an argument."""
+        import numpy as np
+
+        base = np.asarray(arrays[argument])
+        step = _STEPS[min(base.dtype.itemsize, 8)] * max(1.0, float(abs(base[index])))
+        sides = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[index] = base[index] + sign * step
+            sides.append((float(moved[index]), self.of([*arrays[:argument], moved, *arrays[argument + 1 :]])))
+        (high, above), (low, below) = sides
+        return (above - below) / (high - low)
+
+    def of(self, arrays: Sequence[Any]) -> float:
+        """Return the sum for some arguments."""
+        import numpy as np
+
+        results = port.flatten(self.function(*arrays, **self.attributes))[0]
+        pairs = zip(self.weights, results, strict=True)
+        return float(sum(np.sum(np.asarray(w, np.float64) * np.asarray(r, np.float64)) for w, r in pairs))

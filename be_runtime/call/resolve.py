@@ -188,28 +188,9 @@ def resolve(
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
     named = paired(args, padded)
     inputs = tuple(spec for _, spec, _ in named)
-    changed = [number for number, (param, _, _) in enumerate(named) if param.in_place]
-    changes = [number for number, param in enumerate(repeated(rets, len(results))) if param.in_place]
-    in_place = dict(zip(changed, changes, strict=True))
-    for source, target in in_place.items():
-        if inputs[source] != results[target]:
-            raise ArgumentError(
-                f"{label}: result {target} is {results[target]}, but it is inout: input {source} is {inputs[source]}"
-            )
-    for source, target in aliases.items():
-        if in_place.get(source, target) != target or (target in in_place.values() and in_place.get(source) != target):
-            raise ArgumentError(
-                f"{label}: input_output_aliases has {source}: {target}, but an inout array is an input and a result by "
-                f"itself, here {in_place}",
-                hints=("leave the inout arrays out of input_output_aliases",),
-            )
-    aliases = {**in_place, **aliases}
-    match_aliases(aliases, inputs, results)
-    for param, number in zip(rets, range(len(results)), strict=False):
-        if param.default is not None and number in aliases.values():
-            raise ArgumentError(
-                f"{label}: input_output_aliases puts result {number} into an input's memory, which =0 would clear"
-            )
+    shared = share_memory(
+        label, [param for param, _, _ in named], inputs, repeated(rets, len(results)), results, aliases
+    )
     scratch = scratch_bytes(label, signature.params, extents)
     if not any(spec.size for spec in results):  # nothing runs then
         scratch = (0,) * len(scratch)
@@ -227,8 +208,53 @@ def resolve(
         _presence(args, padded),
         extents.values(),
         split._replace(integers=tuple(sorted(integers.items()))),
-        tuple(sorted(aliases.items())),
+        tuple(sorted(shared.items())),
     )
+
+
+def share_memory(
+    label: str,
+    taking: Sequence[Param],
+    inputs: Sequence[ArraySpec],
+    rets: Sequence[Param],
+    results: Sequence[ArraySpec],
+    aliases: Mapping[int, int],
+) -> dict[int, int]:
+    """Pair the inputs and results that share their memory: inout arrays, and those that the caller names.
+
+    Parameters
+    ----------
+    taking, rets : sequence of Param
+        The parameter of each input, and of each result.
+    aliases : mapping of int to int
+        The pairs that the caller names.
+
+    Raises
+    ------
+    ArgumentError
+        Two arrays can't share their memory.
+    """
+    changed = [number for number, param in enumerate(taking) if param.in_place]
+    in_place = dict(zip(changed, (number for number, param in enumerate(rets) if param.in_place), strict=True))
+    for source, target in in_place.items():
+        if inputs[source] != results[target]:
+            raise ArgumentError(
+                f"{label}: result {target} is {results[target]}, but it is inout: input {source} is {inputs[source]}"
+            )
+    for source, target in aliases.items():
+        if in_place.get(source, target) != target or (target in in_place.values() and source not in in_place):
+            raise ArgumentError(
+                f"{label}: input_output_aliases has {source}: {target}, but an inout array is an input and a result by "
+                f"itself, here {in_place}",
+                hints=("leave the inout arrays out of input_output_aliases",),
+            )
+        if target < len(rets) and rets[target].default is not None:
+            raise ArgumentError(
+                f"{label}: input_output_aliases puts result {target} into an input's memory, which =0 would clear"
+            )
+    shared = {**in_place, **aliases}
+    match_aliases(shared, inputs, results)
+    return shared
 
 
 def as_argument(

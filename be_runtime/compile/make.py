@@ -344,7 +344,8 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[codegen.Binding]]) -> BuildError:
     """Return the failure with the module's name, its first real error, and a hint at a similar header."""
-    from be_runtime.compile.messages import explained, missing_header, near_header
+    from be_runtime.compile.hints import missing_header
+    from be_runtime.compile.messages import explained, near_header
 
     request = order.request
     sources = {source.name: source.text for unit in request.units for source in unit.sources}

@@ -274,7 +274,7 @@ def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
     missing = _MISSING.search(log)
     if missing is None:
         return ()
-    from be_runtime.compile.messages import wheel_of  # few compilations fail
+    from be_runtime.compile.hints import wheel_of  # few compilations fail
 
     wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
     if wheel is None:

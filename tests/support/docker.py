@@ -147,6 +147,23 @@ def running_engine(folder: Path) -> Iterator[Engine]:
         yield Engine(client=_client(environ), hook_record=recorded)
 
 
+def engine_or_skip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Yield the engine of a session of tests; make a fixture of this."""
+    try:
+        with running_engine(tmp_path_factory.mktemp("engine")) as found:
+            yield found
+    except NotHereError as reason:
+        pytest.skip(str(reason))
+
+
+def base_or_skip(engine: Engine) -> str:
+    """Return the base of images, see `base_image`; make a fixture of this."""
+    try:
+        return base_image(engine)
+    except NotHereError as reason:
+        pytest.skip(str(reason))
+
+
 def _client(environ: dict[str, str]) -> str:
     """The docker program that has an engine and can build."""
     script = load_script("docker/build.py")

@@ -39,6 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
         self.end_headers()
         self.wfile.write(body)
 

@@ -8,24 +8,14 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import be_toolchain
-from tests.support.docker import (
-    KERNELS,
-    RESTRICTED,
-    ROOT,
-    Engine,
-    NotHereError,
-    base_image,
-    load_script,
-    running_engine,
-    tool,
-)
+from tests.support.docker import KERNELS, RESTRICTED, ROOT, Engine, base_or_skip, engine_or_skip, load_script, tool
 from tests.support.requirements import OPTIONAL
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("docker")]
@@ -50,21 +40,8 @@ class Built(NamedTuple):
 Build = Callable[..., Built]
 
 
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    try:
-        with running_engine(tmp_path_factory.mktemp("engine")) as found:
-            yield found
-    except NotHereError as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture(scope="session")
-def base(engine: Engine) -> str:
-    try:
-        return base_image(engine)
-    except NotHereError as reason:
-        pytest.skip(str(reason))
+engine = pytest.fixture(scope="session", name="engine")(engine_or_skip)
+base = pytest.fixture(scope="session", name="base")(base_or_skip)
 
 
 @pytest.fixture(scope="session")

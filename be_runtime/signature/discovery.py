@@ -7,7 +7,7 @@ from itertools import islice
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.signature import SourceText, grammar, model
-from be_runtime.signature.cpp.functions import Function, called_names, default_stream_work
+from be_runtime.signature.cpp.functions import Function
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
@@ -258,6 +258,8 @@ def _unordered(entry: Function, program: Program, params: Sequence[model.Param])
     """Write each place with work on CUDA's default stream, in an entry point and in the functions that it calls."""
     if not program.has_stream_work:
         return
+    from be_runtime.signature.cpp.stream_work import called_names, default_stream_work
+
     functions, seen = [entry], {entry.start}
     own = [param.name for param in params if param.role is model.Role.STREAM]
     for function in functions:

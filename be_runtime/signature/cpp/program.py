@@ -12,7 +12,6 @@ from be_runtime.signature import SourceText
 from be_runtime.signature.cpp.functions import (
     Declarators,
     Function,
-    default_stream_work,
     find_declarators,
     parse_function,
 )
@@ -44,7 +43,8 @@ _NEXT_COMMENT = re.compile(rf"\n[ \t]*(?!{ANNOTATION.pattern})//[^\n\\]*(?:\\(?:
 _MOST_LINES = 100
 """Limit for the comments of one annotation."""
 _TO_BODY = re.compile(r"[^{;]*\{")
-_PASSES_STREAM = re.compile(r"define\s+(\w+)[^\n]*(?:,|stream)", re.IGNORECASE)
+_OF_STREAMS = ("<<<", "cudaLaunch", "cudaMem", "cub::", "thrust::")
+"""Words without which a source has no work on CUDA's default stream."""
 LARGEST = 1 << 19
 """Limit for the characters of the sources that are read together."""
 MOST_OF_A_NAME = 256
@@ -207,14 +207,20 @@ class Program:
     @cached_property
     def has_stream_work(self) -> bool:
         """Whether any function, or code for a device, has work on CUDA's default stream."""
-        work = (default_stream_work(view.code, most=_MOST_WORK, is_file=True) for view in self.outlines)
+        codes = [view.code for view in self.outlines if any(word in view.code for word in _OF_STREAMS)]
+        if not codes:
+            return False
+        from be_runtime.signature.cpp.stream_work import default_stream_work  # its patterns take 2 ms
+
+        work = (default_stream_work(code, most=_MOST_WORK, is_file=True) for code in codes)
         return any(True for found in work for _ in found)
 
     @cached_property
     def stream_macros(self) -> frozenset[str]:
         """The names of macros whose definition has a comma or a stream, so that they may pass one."""
         texts = (text for view in self.outlines for _, text in view.directives)
-        return frozenset(match[1] for text in texts if (match := _PASSES_STREAM.search(text)))
+        passing = r"(?i)define\s+(\w+)[^\n]*(?:,|stream)"
+        return frozenset(match[1] for text in texts if (match := re.search(passing, text)))
 
     def body(self, function: Function) -> tuple[int, str]:
         """Return the place and the code of a function's body; empty if the sources lack it or a macro generates it."""

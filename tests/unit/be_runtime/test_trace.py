@@ -45,7 +45,7 @@ def test_events_have_chrome_s_fields(tmp_path: Path):
         "name": "look up", "args": {"entry": "mm", "result": "hit"}, "ts": look_up["ts"], "dur": look_up["dur"]
     } | common  # fmt: skip
     assert load["name"] == "load mm"
-    assert load["ts"] <= look_up["ts"] < look_up["ts"] + look_up["dur"] <= load["ts"] + load["dur"]
+    assert load["ts"] <= look_up["ts"] <= look_up["ts"] + look_up["dur"] <= load["ts"] + load["dur"]
     assert (link["name"], link["cat"], link["dur"]) == ("linking mm", "command", 2000.0)
     assert link["args"] == {"argv": ["/bin/ld", "a b"]}
     assert (lane["ph"], lane["name"], lane["tid"], lane["args"]) == (

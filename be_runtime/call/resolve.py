@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from be_runtime.call.attributes import dtype_of
@@ -159,9 +160,10 @@ def resolve(
     """
     label, args, rets = signature.label, signature.with_role(Role.ARG), signature.with_role(Role.RET)
     given = [as_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
+    declared = _dtypes_of_numbers(args, given)
     given[: len(args)] = [
-        as_array(each, param.dtype.name) if param.dtype is not None and _may_become(each, param.dtype) else each
-        for param, each in zip(args, given, strict=False)
+        as_array(each, dtype.name) if dtype is not None and _may_become(each, dtype) else each
+        for dtype, each in zip(declared, given, strict=False)
     ]
     specs = [_spec(f"{label}: argument {number}", each) for number, each in enumerate(given)]
     padded = [*specs, *[None] * (len(args) - len(specs))]
@@ -172,8 +174,8 @@ def resolve(
         for param, value in attrs
         if param.kind is AttrKind.SCALAR and param.dtype is not None and param.dtype.kind in ("int", "uint")
     }
-    dtypes = {param.name: dtype_of(param.name, value) for param, value in attrs if param.kind is AttrKind.DTYPE}
-    extents = bind(label, args, padded, integers)._replace(dtypes=dtypes)
+    dtypes = {f"attr.{p.name}": dtype_of(p.name, value) for p, value in attrs if p.kind is AttrKind.DTYPE}
+    extents = bind(label, args, padded, integers, dtypes, signature.with_role(Role.DTYPE))
     taken = zip(args, padded, strict=True)
     singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
     if outs is None:
@@ -207,7 +209,7 @@ def resolve(
         is_single,
         _presence(args, padded),
         extents.values(),
-        split._replace(integers=tuple(sorted(integers.items()))),
+        split._replace(integers=tuple(sorted({**integers, **extents.sizes()}.items()))),
         tuple(sorted(shared.items())),
     )
 
@@ -301,6 +303,13 @@ def one_array(label: str, number: int, value: Any, as_array: Callable[[Any], Any
         ) from None
 
 
+def _dtypes_of_numbers(args: Sequence[Param], given: Sequence[Any]) -> list[DType | None]:
+    """Return the dtype of each input that a Python number becomes; a variable has the dtype of its first array."""
+    arrays = [(param, each) for param, each in zip(args, given, strict=False) if hasattr(each, "dtype")]
+    variables = {p.like: str(each.dtype) for p, each in reversed(arrays) if not getattr(each, "weak_type", False)}
+    return [param.dtype or BY_NAME.get(variables.get(param.like, "")) for param in args]
+
+
 def _may_become(value: Any, dtype: DType) -> bool:
     """Return whether an array is a Python number that JAX would convert to a dtype, as in ``x + 3``."""
     kinds = ("bool", "int", "float", "complex")
@@ -336,7 +345,7 @@ class Extents(NamedTuple):
     attributes : mapping of str to int
         Values of integer attributes by ``attr.NAME``.
     dtypes : mapping of str to DType
-        Values of the attributes of ``AttrKind.DTYPE``.
+        Values of the attributes of ``AttrKind.DTYPE`` by ``attr.NAME``, and of dtype variables.
     """
 
     axes: dict[str, tuple[int, str]]
@@ -346,10 +355,21 @@ class Extents(NamedTuple):
 
     def values(self) -> dict[str, int]:
         """Return the values that an expression may use."""
-        return {**{name: extent for name, (extent, _place) in self.axes.items()}, **self.attributes}
+        return {**{name: extent for name, (extent, _place) in self.axes.items()}, **self.attributes, **self.sizes()}
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of an element for each dtype variable, by ``sizeof(NAME)``."""
+        return {f"sizeof({name})": dtype.size_bytes for name, dtype in self.dtypes.items() if "." not in name}
 
 
-def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], attributes: Mapping[str, int]) -> Extents:
+def bind(
+    label: str,
+    params: Sequence[Param],
+    arguments: Sequence[Argument],
+    attributes: Mapping[str, int],
+    dtypes: Mapping[str, DType] = MappingProxyType({}),
+    variables: Sequence[Param] = (),
+) -> Extents:
     """Check the inputs of a call, and return the extents of their axes.
 
     Parameters
@@ -362,6 +382,10 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
         One for each parameter.
     attributes : mapping of str to int
         Values of integer attributes by ``attr.NAME``.
+    dtypes : mapping of str to DType
+        Values of attributes of ``AttrKind.DTYPE`` by ``attr.NAME``.
+    variables : sequence of Param
+        Parameters with ``Role.DTYPE``.
 
     Raises
     ------
@@ -379,14 +403,9 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     be_runtime.errors.ArgumentError: matvec: axis k is 4 in argument 0 (axis 1) and 5 in argument 1 (axis 0)
     see docs/errors.md#be101, or run: python -m be_runtime explain BE101
     """
-    extents = Extents({}, None, attributes)
     arrays = paired(params, arguments)
+    extents = Extents({}, None, attributes, _bind_dtypes(label, arrays, dtypes, variables))
     for param, spec, place in arrays:
-        if param.dtype is not None and spec.dtype != param.dtype:
-            is_wide = param.dtype.size_bytes == (16 if param.dtype.kind == "complex" else 8)
-            wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
-            hint = f'cast it first, x.astype("{param.dtype.name}"){wide}'
-            raise ArgumentError(f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=(hint,))
         if param.axes is not None:
             extents = _bind_array(label, param.axes, spec, place, extents)
     values = extents.values()
@@ -397,6 +416,37 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
                 given = f"{spec.shape[index]} in {place} (axis {index})"
                 raise ArgumentError(f"{label}: an axis is declared as {axis} = {expected} and is {given}")
     return extents
+
+
+def _bind_dtypes(
+    label: str,
+    arrays: Sequence[tuple[Param, ArraySpec, str]],
+    dtypes: Mapping[str, DType],
+    variables: Sequence[Param],
+) -> dict[str, DType]:
+    """Check the dtypes of a call's inputs, and add those of its variables to `dtypes`."""
+    known = dict(dtypes)
+    inputs = [spec for param, spec, _ in arrays if param.many is Many.ONE]
+    choices = {variable.name: variable.choices for variable in variables}
+    for param, spec, place in arrays:
+        if param.like in choices and param.like not in known:  # the first array of a variable
+            allowed = choices.pop(str(param.like))
+            if spec.dtype.name in allowed:
+                known[str(param.like)] = spec.dtype
+                continue
+            wanted, declared = BY_NAME[allowed[0]], f"{param.like} is {' or '.join(allowed)}"
+        else:
+            dtype = _declared_dtype(param, inputs, known)
+            if dtype in (None, spec.dtype):
+                continue
+            wanted = dtype
+            declared = f"{param.like} is {dtype.name}" if param.like in known else f"{dtype.name} is declared"
+        is_wide = wanted.size_bytes == (16 if wanted.kind == "complex" else 8)
+        wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
+        raise ArgumentError(
+            f"{label}: {place} is {spec}, but {declared}", hints=(f'cast it first, x.astype("{wanted.name}"){wide}',)
+        )
+    return known
 
 
 def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
@@ -509,7 +559,7 @@ def derive_results(
     """
     results = []
     for number, ret in enumerate(rets):
-        dtype = _declared_dtype(ret, inputs, extents)
+        dtype = _declared_dtype(ret, inputs, extents.dtypes)
         if dtype is None:
             every = {spec.dtype for spec in inputs}
             if len(every) != 1:
@@ -529,10 +579,10 @@ def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], ext
     return leading + tuple(compute(label, axis, values) for axis in ret.axes if axis != LEADING)
 
 
-def _declared_dtype(ret: Param, inputs: Sequence[ArraySpec], extents: Extents) -> DType | None:
-    if isinstance(ret.like, int):
-        return inputs[ret.like].dtype
-    return ret.dtype if ret.like is None else extents.dtypes[ret.like]
+def _declared_dtype(param: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType | None:
+    if isinstance(param.like, int):
+        return inputs[param.like].dtype
+    return param.dtype if param.like is None else dtypes[param.like]
 
 
 def is_derived(ret: Param, args: Sequence[Param]) -> bool:
@@ -569,7 +619,7 @@ def check_results(
     if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
         raise ArgumentError(f"{label} has {many(len(some), 'result')}, but outs describes {len(outs)}")
     for number, (ret, out) in enumerate(zip(repeated(rets, len(outs)), outs, strict=True)):
-        declared = _declared_dtype(ret, inputs, extents)
+        declared = _declared_dtype(ret, inputs, extents.dtypes)
         if declared not in (None, out.dtype):
             raise ArgumentError(f"{label}: outs[{number}] is {out}, but {declared.name} is declared")
         if ret.axes is not None:

@@ -110,10 +110,11 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
 
 
 def integers(params: Sequence[Param]) -> frozenset[str]:
-    """Return the names for expressions: axes of inputs, and integer attributes as ``attr.NAME``."""
+    """Return the names for expressions: axes of inputs, ``attr.NAME`` of integer attributes, ``sizeof(VARIABLE)``."""
     numbers = (p for p in params if p.role is Role.ATTR and known_dtype(p).kind in ("int", "uint"))
     axes = axis_names(param.axes for param in params if param.role is Role.ARG)
-    return frozenset(axes) | {f"attr.{param.name}" for param in numbers}
+    sizes = (f"sizeof({param.name})" for param in params if param.role is Role.DTYPE)
+    return frozenset(axes) | {f"attr.{param.name}" for param in numbers} | {*sizes}
 
 
 def check_names(what: str, expression: Expression, known: frozenset[str]) -> None:

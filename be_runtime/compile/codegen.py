@@ -18,6 +18,7 @@ from be_runtime.compile.codegen_attributes import (
     render_usage,
     render_value,
 )
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.request.options import BuildRequest, Language, Unit
 from be_runtime.signature import SourceText
@@ -159,7 +160,49 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
         headers.append("brainevent/detail/attr_values.h")
     if any(entry.with_role(Role.STATE) for entry in entries):
         headers.append("brainevent/state.h")
+    if any(map(_variables, entries)):
+        headers += ["brainevent/dispatch_macros.h", "brainevent/dtypes.h"]
     return headers
+
+
+def _variables(entry: EntryPoint) -> tuple[Param, ...]:
+    """Return the dtype variables among the template arguments of an entry point."""
+    named = re.findall(r"\w+", entry.call_name.partition("<")[2])
+    return tuple(rule for rule in entry.rules if rule.role is Role.DTYPE and rule.name in named)
+
+
+def _aliases(variables: Sequence[tuple[str, str]]) -> str:
+    """Write the definitions of dtype variables as C++ types."""
+    return "".join(f"using {name} [[maybe_unused]] = {BY_NAME[dtype].cpp_types[0]}; " for name, dtype in variables)
+
+
+def _function(entry: EntryPoint) -> str:
+    """Write the address of an entry point; of a template, that of its first instance."""
+    first = [(variable.name, variable.choices[0]) for variable in _variables(entry)]
+    return f"[] {{ {_aliases(first)}return &{entry.call_name}; }}()" if first else f"&{entry.call_name}"
+
+
+def _dtype(variable: str, binding: Binding) -> str:
+    """Write the dtype that a variable has in a call: that of its first argument."""
+    args = enumerate(binding.entry.with_role(Role.ARG))
+    index, param = next((i, arg) for i, arg in args if arg.like == variable and arg.many is Many.ONE)
+    return f"({_call_argument(param, index, binding)}).dtype()"
+
+
+def _instances(binding: Binding, call: str) -> str:
+    """Write the choice among the instances of a template, by the dtypes of the call's arguments."""
+    for variable in reversed(_variables(binding.entry)):
+        dtype = _dtype(variable.name, binding)
+        branches = "".join(
+            f"if ({dtype} == ::BE::internal::DTypeOf<{BY_NAME[choice].cpp_types[0]}>::value) "
+            f"{{ {_aliases([(variable.name, choice)])}{call} }} else "
+            for choice in variable.choices
+        )
+        texts = (binding.entry.call_name[2:], ", ".join(variable.choices), variable.name)
+        name, choices, what = map(c_string, texts)
+        place = "__FILE__, __LINE__"
+        call = f"{branches}::BE::internal::throw_unsupported_dtype({name}, {choices}, {dtype}, {what}, {place});"
+    return call
 
 
 def _is_general(entry: EntryPoint) -> bool:
@@ -198,7 +241,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     table, check = _axes_check(binding)
     check = _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
-    call = f"{check}static_cast<void>(({called}));"
+    call = check + _instances(binding, f"static_cast<void>(({called}));")
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
@@ -206,7 +249,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     kind = "GeneralCall" if _is_general(entry) else "Call"
     head = ""
     if entry.with_role(Role.STATE):
-        record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of(&{entry.call_name})"
+        record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of({_function(entry)})"
         head = f"static ::BE::detail::StateRecord {record}; "
     head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
@@ -231,7 +274,7 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         if (size := _fixed_bytes(param)) is not None:
             lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")
     if entry.with_role(Role.STATE):
-        record = f"&{entry.call_name}, be_state_{symbol}"
+        record = f"{_function(entry)}, be_state_{symbol}"
         lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
     return "".join(f"{line} " for line in lines)
 
@@ -338,6 +381,10 @@ def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
         attrs = binding.entry.with_role(Role.ATTR)
         index = [param.name for param in attrs].index(node.removeprefix("attr."))
         return f"static_cast<int64_t>({_call_argument(attrs[index], index, binding)})"
+    if isinstance(node, str) and node.startswith("sizeof("):
+        call = "static_cast<const ::BE::detail::GeneralCall&>(be_call)" if _is_general(binding.entry) else "be_call"
+        dtype = _dtype(node.removeprefix("sizeof(")[:-1], binding).replace("be_call", call)
+        return f"static_cast<int64_t>(::BE::dtype_size({dtype}))"
     if isinstance(node, str):
         return f"be_axes[{names.index(node)}]"
     operation, operands = node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -22,6 +23,8 @@ _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
 _MOST_LINES, _MOST_OF_A_CALL = 100, 10
 _ON_DEVICE = frozenset(("__global__", "__device__"))
 
+_INSTANCE = r"(?:<[\w\s:,<>+*/-]+>)?"
+"""The arguments of a template: names, types and numbers."""
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
 
@@ -31,6 +34,7 @@ class _Request(NamedTuple):
     Parameters
     ----------
     name : str
+        Name of the function, or of a template with its arguments.
     tokens : tuple of str or None
         Spec; None to infer it from the C++ signature.
     program : Program
@@ -42,6 +46,16 @@ class _Request(NamedTuple):
     tokens: tuple[str, ...] | None
     program: Program
     note: Annotation | None = None
+
+    @property
+    def function(self) -> str:
+        """The name without a template's arguments: the name of the entry point."""
+        return self.name.partition("<")[0]
+
+    @property
+    def instance(self) -> str:
+        """The arguments of a template, as ``<T, 4>``; empty for an ordinary function."""
+        return self.name[len(self.function) :]
 
     def locate(self, index: int) -> SourceSpan | None:
         """Return the place of a token, or of the name for -1; None for a request from Python."""
@@ -103,7 +117,7 @@ def discover(
             hints=(_DIVIDE,),
         )
     for request in requests:
-        if not grammar.is_identifier(request.name):
+        if not grammar.is_identifier(request.function) or not re.fullmatch(_INSTANCE, request.instance):
             hint = "name the function without its namespaces" if "::" in request.name else ""
             if request.name.startswith(("arg[", "arg ", "ret[", "ret ", "attr.")):
                 hint = "a function's name comes before its tokens: NAME arg[n] ret[n]"
@@ -148,9 +162,9 @@ def _tokens(name: object, tokens: object) -> tuple[str, ...]:
 
 def _is_here(request: _Request) -> bool:
     """Return whether the sources define a function, or may define it by an undefined macro."""
-    if request.program.functions(request.name):
+    if request.program.functions(request.function):
         return True
-    return request.tokens is not None and request.program.unknown_call_for(request.name) is not None
+    return request.tokens is not None and request.program.unknown_call_for(request.function) is not None
 
 
 def _annotated(program: Program) -> list[_Request]:
@@ -180,7 +194,7 @@ def _merge(requests: Sequence[_Request]) -> tuple[model.EntryPoint, ...]:
     first: dict[str, tuple[_Request, model.EntryPoint]] = {}
     count = choices = 0
     for request in requests:
-        known = first.get(request.name)
+        known = first.get(request.function)
         if known is not None and not _exclude(known[0], request):
             raise _duplicate(known[0], request)
         if known is not None and known[0].tokens == request.tokens:
@@ -188,7 +202,7 @@ def _merge(requests: Sequence[_Request]) -> tuple[model.EntryPoint, ...]:
         entry = _resolve(request)
         if known is not None and known[1].params != entry.params:
             raise _duplicate(known[0], request)
-        first.setdefault(request.name, (request, entry))
+        first.setdefault(request.function, (request, entry))
         count += sum(1 + len(param.fields) for param in entry.params)
         choices += sum(len(one.choices) for param in entry.params for one in (param, *param.fields))
         if count > _MOST_PARAMS or choices > _MOST_CHOICES:
@@ -224,7 +238,7 @@ def _duplicate(one: _Request, other: _Request) -> DuplicateEntryPointError:
 def _resolve(request: _Request) -> model.EntryPoint:
     """Find the function of one request and determine its parameters."""
     program, places, locate = request.program, request.program.places, request.locate
-    candidates = [_typed(function, program) for function in _candidates(request)]
+    candidates = [_instance(request, _typed(function, program)) for function in _candidates(request)]
     if not candidates:
         return _unseen(request)
     rules: tuple[model.Param, ...] = ()
@@ -243,7 +257,7 @@ def _resolve(request: _Request) -> model.EntryPoint:
     if not doc and request.note is not None:
         doc = program.doc_above(request.note.start)
     return model.EntryPoint(
-        name=request.name,
+        name=request.function,
         call_name=function.call_name,
         params=params,
         source=places.source(function.line_start).name,
@@ -252,6 +266,27 @@ def _resolve(request: _Request) -> model.EntryPoint:
         rules=rules,
         doc=doc,
     )
+
+
+def _instance(request: _Request, function: Function) -> Function:
+    """Return the instance of a template that a request names, which is an ordinary function."""
+    if not request.instance:
+        return function
+    if function.template is None:
+        raise SpecError(
+            f"{request.name}: {request.function} is not a template",
+            span=at(function, request.program.places),
+            hints=(f"write // @BE {request.function}, or `template <typename T>` above the function",),
+        )
+    declared = {token.partition("=")[0] for token in request.tokens or ()}
+    for word in re.findall(r"\w+", request.instance):
+        if word in function.template and word not in declared:
+            raise SpecError(
+                f"{request.name}: {word} is a parameter of the template, and no token states its dtypes",
+                span=request.locate(-1),
+                hints=(f"write the tokens, as in {request.name} arg[n]:{word} ret[n]:{word} {word}=float32|float64",),
+            )
+    return function._replace(call_name=f"{function.call_name}{request.instance}", template=None)
 
 
 def _unordered(entry: Function, program: Program, params: Sequence[model.Param]) -> Iterator[str]:
@@ -303,8 +338,8 @@ def _typed(function: Function, program: Program) -> Function:
 def _candidates(request: _Request) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
     program, index = request.program, request.program.places.source_index
-    is_everywhere = len(program.headers.get(request.name, ())) > MOST_OF_A_WORD
-    functions: Sequence[Function] = () if is_everywhere else program.functions(request.name)
+    is_everywhere = len(program.headers.get(request.function, ())) > MOST_OF_A_WORD
+    functions: Sequence[Function] = () if is_everywhere else program.functions(request.function)
     if is_everywhere or len(functions) > MOST_OF_A_NAME:
         raise SpecError(
             f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name, or {MOST_OF_A_WORD:,} mention it",
@@ -371,7 +406,7 @@ def _no_overload(request: _Request, functions: Sequence[Function]) -> SpecError:
 def _unseen(request: _Request) -> model.EntryPoint:
     """Return the entry point of a function that an undefined macro generates, or raise the error for a missing one."""
     note, program, places = request.note, request.program, request.program.places
-    call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
+    call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.function)
     if call is None:
         raise _not_found(request)
     span = places.span(call.start, len(call.text))
@@ -392,7 +427,7 @@ def _unseen(request: _Request) -> model.EntryPoint:
             )
     start = note.start if note is not None else call.start
     return model.EntryPoint(
-        name=request.name,
+        name=request.function,
         call_name=f"::{request.name}",
         params=params,
         source=places.source(start).name,
@@ -408,9 +443,9 @@ def _not_found(request: _Request) -> EntryPointNotFoundError:
 
     program, places = request.program, request.program.places
     names = program.function_names()
-    close = get_close_matches(request.name, names, n=3)
+    close = get_close_matches(request.function, names, n=3)
     hints = [f"did you mean {' or '.join(repr(name) for name in close)}?"] if close else []
-    if program.is_mentioned(request.name):
+    if program.is_mentioned(request.function):
         hints.append("it occurs in a comment, a string, a call or a disabled #if branch, but is not declared")
     if names and not close:
         hints.append(f"functions in the source: {', '.join(names[:10])}")

@@ -1,7 +1,7 @@
 """Integer arithmetic over axes in an arg_spec: ``2*n+1``, ``n//2``, ``ceil(n/256)``, ``attr.bins``. Pure.
 
 The notation is a part of Python's: integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
-``max`` and ``ceil(a/b)``. ``//`` rounds towards minus infinity, and ``/`` must divide.
+``max``, ``ceil(a/b)`` and ``sizeof(DTYPE)``. ``//`` rounds towards minus infinity, and ``/`` must divide.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from be_runtime.dtypes import BY_NAME
 from be_toolchain.named import NamedTuple
 
 Node = int | str | tuple[str, tuple["Node", ...]]
-"""A number, a name, or an operation and its operands. ``attr.bins`` is a name."""
+"""A number, a name, or an operation and its operands. ``attr.bins`` is a name, and so is a variable's ``sizeof(T)``."""
 
 _LONGEST = 200
 _WORDS = r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*"
@@ -81,6 +82,11 @@ def _node(tree: ast.expr, text: str) -> Node:
             return name
         case ast.Attribute(value=ast.Name(id="attr"), attr=name):
             return f"attr.{name}"
+        case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=name)], keywords=[]):
+            size = BY_NAME[name].size_bytes if name in BY_NAME else None
+            if size == 0:
+                raise _bad(text, tree.col_offset)  # several elements share a byte
+            return size or f"sizeof({name})"
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return "-", (0, _node(operand, text))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:

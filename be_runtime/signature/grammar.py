@@ -6,10 +6,11 @@
     token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
                                           the next input of the JAX call; with "?" it may be None, "..." takes all
                                           inputs that are left
-          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ] [ "=0" ]
+          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
                                           the next output; at least one; "=0" fills it with zeros before the call
           | "inout" [ AXES ] [ ":" DTYPE ]
                                           the next input and the next output, one array that the call changes
+          | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the variable NAME, which at least one "arg" has
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
@@ -21,10 +22,12 @@
     AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.signature.expressions`
     BYTES = an expression
     NAME  = an identifier; no two attributes have the same, and none is in `RESERVED`
-    DTYPE = a name in `be_runtime.dtypes.BY_NAME`, such as float32
+    DTYPE = KNOWN | a variable | "like(" INDEX ")" | "attr." NAME
+    KNOWN = a name in `be_runtime.dtypes.BY_NAME`, such as float32
     TYPE  = see `be_runtime.signature.attribute_types`; left out: the type of the C++ parameter NAME
 
 Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
+``like(INDEX)`` is the dtype of an input, and for an input of one before it.
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """
@@ -32,7 +35,7 @@ Each name in an expression, and in an output's axes, is an axis of an input or a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
@@ -57,16 +60,18 @@ RESERVED = {
     "be_present": "which records the optional arguments of a call",
 }
 """Names that no attribute has."""
+_WORDS = {*_ROLES, "attr", "attrs", "parallel", "reduce"}
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
 _ARRAY = r"(?s:(args?|rets?|inout)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
 _SCRATCH = r"(?s:scratch\[(.*)\])"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
-_LIKE = r"like\((\d{1,3})\)|attr\.(\w+)"
+_LIKE = r"like\((\d{1,3})\)|(attr\.\w+)"
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
     "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret..., inout[n], stream, "
-    "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
+    "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k], T=float32|float64"
 )
 
 MOST = 1000
@@ -169,10 +174,12 @@ def _render_token(param: model.Param) -> str:
     if param.role is model.Role.ATTR:
         kind = attribute_types.render_type(param)
         return f"attr.{param.name}{':' if kind else ''}{kind}{attribute_types.render_default(param)}"
+    if param.role is model.Role.DTYPE:
+        return f"{param.name}={'|'.join(param.choices)}"
     axes = "" if param.axes is None else f"[{model.render_axes(param.axes)}]"
     dtype = "" if param.dtype is None else f":{param.dtype.name}"
-    if param.like is not None and not param.in_place:
-        dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
+    if param.like is not None and not (param.in_place and param.role is model.Role.RET):
+        dtype = f":like({param.like})" if isinstance(param.like, int) else f":{param.like}"
     role = "inout" if param.in_place else param.role.value
     return f"{role}{param.many.value}{axes}{dtype}{'' if param.default is None else '=0'}"
 
@@ -182,8 +189,9 @@ def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
         raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most")
     params: list[model.Param] = []
     places: list[int] = []
+    variables = {match[1] for token in tokens if (match := _VARIABLE.match(token))} - _WORDS
     for index, token in enumerate(tokens):
-        param = _parse_token(token, index)
+        param = _parse_token(token, index, variables)
         found = [param]
         if param.in_place:
             number = sum(each.role is model.Role.ARG and each.many is model.Many.ONE for each in params)
@@ -191,7 +199,8 @@ def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
         params += found
         places += [index] * len(found)
     written = [tokens[index] for index in places]
-    for error in chain(_problems(params, written), _split_problems(params, written), _unbound(params, written)):
+    checks = (_problems, _dtype_problems, _split_problems, _unbound)
+    for error in chain.from_iterable(check(params, written) for check in checks):
         error.index = places[error.index]
         raise error
     if not any(param.role is model.Role.RET for param in params):
@@ -199,7 +208,7 @@ def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
     return tuple(params)
 
 
-def _parse_token(token: str, index: int) -> model.Param:
+def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Param:
     """Parse one token; an error has its index."""
     if token in _ROLES:
         return model.Param(role=_ROLES[token], in_place=token.startswith("inout"))
@@ -207,13 +216,15 @@ def _parse_token(token: str, index: int) -> model.Param:
         raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
     try:
         if match := re.fullmatch(_ARRAY, token):
-            return _parse_array(match)
+            return _parse_array(match, variables)
         if match := re.fullmatch(_SCRATCH, token):
             return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1]),))
         if match := re.fullmatch(_RULE, token):
             return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
         if match := re.fullmatch(_ATTR, token):
             return _parse_attr(match)
+        if (match := _VARIABLE.match(token)) and match[1] in variables:
+            return _parse_variable(match)
     except attribute_types.UnknownTypeError as error:
         name = error.args[0]
         raise _TokenError(index, f"{token!r} has the unknown type {name!r}", _similar_type(token, name)) from None
@@ -224,15 +235,13 @@ def _parse_token(token: str, index: int) -> model.Param:
     raise _TokenError(index, f"unknown arg_spec token {token!r}", (*_similar(token), _KNOWN))
 
 
-def _parse_array(match: re.Match[str]) -> model.Param:
+def _parse_array(match: re.Match[str], variables: Collection[str]) -> model.Param:
     role, many, axes, dtype = _ROLES[match[1]], model.Many(match[2] or ""), match[3], match[4]
     is_in_place = match[1] == "inout"
     if role is model.Role.RET and many is model.Many.OPTIONAL:
         raise ValueError("a result can't be left out")
     if is_in_place and many is not model.Many.ONE:
         raise ValueError("it stands for one array")
-    if is_in_place and dtype is not None and re.fullmatch(_LIKE, dtype):
-        raise ValueError("an inout array has one dtype, of its input: write inout[n]:float32, or no dtype")
     fill = match[5]
     if fill is not None and (role is not model.Role.RET or many is not model.Many.ONE):
         raise ValueError("only a single result can be filled before the call")
@@ -243,8 +252,9 @@ def _parse_array(match: re.Match[str]) -> model.Param:
     parsed = None if axes is None else model.parse_axes(axes)
     param = model.Param(role=role, many=many, axes=parsed, in_place=is_in_place)
     param = param if fill is None else param._replace(default=0)
-    like = re.fullmatch(_LIKE, dtype or "")
-    if like is not None and role is model.Role.RET:
+    if dtype in variables:
+        return param._replace(like=dtype)
+    if like := re.fullmatch(_LIKE, dtype or ""):
         return param._replace(like=like[2] or int(like[1]))
     if dtype is not None and dtype not in BY_NAME:
         raise attribute_types.UnknownTypeError(dtype)
@@ -271,14 +281,25 @@ def _parse_attr(match: re.Match[str]) -> model.Param:
     return param if default is None else attribute_types.parse_default(default, param)
 
 
+def _parse_variable(match: re.Match[str]) -> model.Param:
+    name, choices = match[1], tuple(match[2].split("|"))
+    if name in BY_NAME:
+        raise ValueError(f"{name} is a dtype: give the variable another name, such as T")
+    for choice in choices:
+        if choice not in BY_NAME:
+            raise attribute_types.UnknownTypeError(choice)
+    if len(set(choices)) < len(choices):
+        raise ValueError("it names a dtype twice")
+    return model.Param(role=model.Role.DTYPE, name=name, choices=choices)
+
+
 def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of tokens that the other tokens don't allow."""
-    inputs = sum(param.role is model.Role.ARG and param.many is model.Many.ONE for param in params)
-    dtypes = {param.name for param in params if param.kind is model.AttrKind.DTYPE}
     has_any_results = any(param.role is model.Role.RET and param.many is model.Many.ANY for param in params)
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
-        key: object = param.name if param.role is model.Role.ATTR else (param.role, param.many)
+        is_named = param.role in (model.Role.ATTR, model.Role.DTYPE)
+        key: object = (param.role, param.name if is_named else param.many)
         repeated = key in seen
         seen.add(key)
         if repeated and param.role in _ONCE:
@@ -289,10 +310,26 @@ def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[
             yield _TokenError(index, f"a second {token!r}; one takes all that are left")
         if param.role is model.Role.SCRATCH and param.axes is not None and has_any_results:
             yield _TokenError(index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'")
-        if isinstance(param.like, int) and param.like >= inputs:
-            yield _TokenError(index, f"{token!r} is like input {param.like}, but there are {inputs}")
-        if isinstance(param.like, str) and param.like not in dtypes:
-            yield _TokenError(index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype")
+        if repeated and param.role is model.Role.DTYPE:
+            yield _TokenError(index, f"{token!r} names the dtypes of {param.name!r} again")
+
+
+def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
+    """Yield the errors of dtypes that the inputs and attributes don't give."""
+    inputs = [param for param in params if param.role is model.Role.ARG and param.many is model.Many.ONE]
+    attributes = {f"attr.{param.name}" for param in params if param.kind is model.AttrKind.DTYPE}
+    before = 0
+    for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
+        like = param.like
+        if param.role is model.Role.DTYPE and all(each.like != param.name for each in inputs):
+            yield _TokenError(index, f"{token!r}: no input has the dtype {param.name}: write arg[n]:{param.name}")
+        if isinstance(like, int) and like >= len(inputs):
+            yield _TokenError(index, f"{token!r} is like input {like}, but there are {len(inputs)}")
+        if isinstance(like, int) and param.role is model.Role.ARG and like >= before:
+            yield _TokenError(index, f"{token!r} is like input {like}, which does not come before it")
+        before += param.role is model.Role.ARG and param.many is model.Many.ONE
+        if isinstance(like, str) and like.startswith("attr.") and like not in attributes:
+            yield _TokenError(index, f"{token!r} names no attribute of the type dtype: write {like}:dtype")
 
 
 def _split_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
@@ -335,9 +372,14 @@ def _unbound(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_
     """Yield the errors of axes and attributes in brackets that no other token defines."""
     known = set(model.axis_names(param.axes for param in params if param.role is model.Role.ARG))
     known |= {f"attr.{p.name}" for p in params if p.role is model.Role.ATTR and p.kind is model.AttrKind.SCALAR}
+    variables = [param for param in params if param.role is model.Role.DTYPE]
+    known |= {f"sizeof({v.name})" for v in variables if all(BY_NAME[choice].size_bytes for choice in v.choices)}
     for index, param in enumerate(params):
         used = set(model.axis_names([param.axes]) if param.role is model.Role.RET else ())
         for name in sorted(used.union(*(each.names for each in model.expressions(param.axes))) - known):
+            if name.startswith("sizeof("):
+                problem = f"{tokens[index]!r} has {name}, but no dtype variable with whole bytes has this name"
+                yield _TokenError(index, problem, ("declare the dtypes, as in T=float32|float64",))
             is_attribute = name.startswith("attr.")
             what = f"the {'attribute' if is_attribute else 'axis'} {name.removeprefix('attr.')!r}"
             lack = "which is not a number of the arg_spec" if is_attribute else "which no 'arg' has"
@@ -376,6 +418,8 @@ def _similar_type(token: str, type_name: str) -> tuple[str, ...]:
     every = f"types: {', '.join(known)}{kinds if token.startswith('attr') else ''}"
     spelt = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", ""))))
     meant = spelt if spelt in known else next(iter(get_close_matches(type_name.lower(), known, n=1)), None)
+    if not meant and is_identifier(type_name) and not token.startswith("attr"):
+        return (every, f"or declare a dtype variable by a token of its own, as in {type_name}=float32|float64")
     if not meant or not type_name:
         return (every,)
     return (f"did you mean {token.replace('attrs.', 'attr.', 1).replace(type_name, meant, 1)!r}?", every)

@@ -64,7 +64,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
     elif "__device__" in function.specifiers and "__host__" not in function.specifiers:
         problem, hint = "it is a __device__ function", "name a host function"
     elif is_inferred and function.template is not None:
-        problem, hint = "it is a template", "write a function that calls the instance you need"
+        problem, hint = "it is a template", f"name its arguments, as in // @BE {function.name}<T> ... T=float32|float64"
     if problem:
         return _error(function, problem, at(function, places), hint)
     # With a spec, a macro or an alias may stand for void: the compiler decides.
@@ -115,7 +115,8 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
         problem = "it is a template, and no parameter tells the compiler its arguments"
-        return _error(function, problem, at(function, places), "write a function that calls the instance you need")
+        hint = f"name its arguments, as in // @BE {function.name}<T> ... T=float32|float64"
+        return _error(function, problem, at(function, places), hint)
     return None
 
 

@@ -110,10 +110,11 @@ class Role(Enum):
     STATE = "state"
     PARALLEL = "parallel"
     REDUCE = "reduce"
+    DTYPE = "dtype"
 
 
-RULES = (Role.PARALLEL, Role.REDUCE)
-"""Roles of tokens that describe axes and stand for no parameter of the C++ call."""
+RULES = (Role.PARALLEL, Role.REDUCE, Role.DTYPE)
+"""Roles of tokens that describe axes and dtypes, and stand for no parameter of the C++ call."""
 
 
 class Many(Enum):
@@ -143,7 +144,8 @@ class Param(NamedTuple):
     role : Role
         Source of its value.
     name : str
-        Name of the attribute for ``Role.ATTR``; else the C++ name if the signature is known, or empty.
+        Name of the attribute for ``Role.ATTR``, of the dtype variable for ``Role.DTYPE``; else the C++ name if the
+        signature is known, or empty.
     dtype : DType or None
         Type of an attribute's numbers or of an array's elements; None if any type will do, or if it isn't known yet.
     axes : tuple of (str, int or Expression), or None
@@ -152,11 +154,11 @@ class Param(NamedTuple):
     many : Many
         Number of arrays for ``Role.ARG`` and ``Role.RET``.
     like : int, str or None
-        Source of a result's dtype: the number of an input, or the name of an attribute.
+        Source of an array's dtype: the number of an input, a dtype variable, or an attribute as ``attr.NAME``.
     kind : AttrKind
         Kind of the attribute.
     choices : tuple of str
-        Names that an attribute of ``AttrKind.ENUM`` may have.
+        Names that an attribute of ``AttrKind.ENUM`` may have, or the dtypes of a variable.
     fields : tuple of Param
         Values of an attribute of ``AttrKind.STRUCT``.
     default : bool, int, float, str or None
@@ -199,7 +201,8 @@ class EntryPoint(NamedTuple):
     name : str
         Last part of the target's name.
     call_name : str
-        Qualified name in generated code: ``"::vector_add"`` or ``"::ops::vector_add"``.
+        Qualified name in generated code: ``"::vector_add"``, ``"::ops::vector_add"`` or, of a template with a dtype
+        variable, ``"::vector_add<T>"``.
     params : tuple of Param
         Parameters in the order of the C++ call, see `call_params`; at least one has ``Role.RET``, at most one
         ``Role.STREAM``.
@@ -210,7 +213,7 @@ class EntryPoint(NamedTuple):
     unordered : tuple of str
         Each line of its code, and of functions that it calls, that is known to work on CUDA's default stream.
     rules : tuple of Param
-        Axes that may be split over devices, with ``Role.PARALLEL`` and ``Role.REDUCE``.
+        Tokens that stand for no parameter: axes that may be split over devices, and dtype variables. See `RULES`.
     doc : str
         Text of the documentation comment above it.
     """

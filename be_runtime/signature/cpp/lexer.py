@@ -14,8 +14,8 @@ from be_runtime.errors import SourceSpan
 from be_runtime.signature import SourceText
 from be_toolchain.named import NamedTuple
 
-_PIECE = re.compile(r"[^\s\[({]+|\s+|.", re.DOTALL)
-_CLOSING = {"[": "]", "{": "}", "(": ")"}
+_PIECE = re.compile(r"[^\s\[({<]+|\s+|.", re.DOTALL)
+_CLOSING = {"[": "]", "{": "}", "(": ")", "<": ">"}
 
 
 def split_words(text: str, start: int = 0) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ from tests.cuda.built import built, images
 from tests.support import cuda, runtime
 from tests.support.requirements import OPTIONAL, in_full
 
-NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory")
+NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory", "templates")
 STRICT = ("-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
 LOAD_TINY = """
 import json, sys

@@ -111,14 +111,19 @@ def answer(case: str) -> str:
         entries = discover([source], ast.literal_eval(given))
     except errors.BeRuntimeError as error:
         return f"{type(error).__name__}: {error}".rpartition("\nsee ")[0]
-    written = discover([source], {entry.name: grammar.render_spec(entry.params) for entry in entries})
+    names = [entry.name + "".join(entry.call_name.partition("<")[1:]) for entry in entries]
+    written = discover(
+        [source],
+        {name: grammar.render_spec((*entry.params, *entry.rules)) for name, entry in zip(names, entries, strict=True)},
+    )
     assert [entry.call_name for entry in written] == [entry.call_name for entry in entries]
     return "\n".join(map(told, entries))
 
 
 def told(entry: model.EntryPoint) -> str:
     """The line of an entry point, the tokens of its call, its work on the default stream, and its documentation."""
-    line = f"line {entry.line}, {entry.name}: {entry.call_name} {' '.join(grammar.render_spec(entry.params))}"
+    spec = " ".join(grammar.render_spec((*entry.params, *entry.rules)))
+    line = f"line {entry.line}, {entry.name}: {entry.call_name} {spec}"
     marks = [f"on the default stream: {', '.join(entry.unordered)}"] if entry.unordered else []
     return "\n".join([line, *marks, *(f"/// {text}" for text in entry.doc.splitlines())])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import CallOptions, Options, check_options, convert_attributes, with_defaults
@@ -16,7 +16,7 @@ from be_runtime.call.compiled_function import (
     bind_call,
     default_method,
 )
-from be_runtime.call.resolve import CallSignature, Resolved, as_argument, resolve
+from be_runtime.call.resolve import WANT, CallSignature, Resolved, as_argument, resolve
 from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
@@ -329,24 +329,45 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
     def _converted(self, attributes: Mapping[str, Any]) -> Converted:
-        return convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), attributes)
+        given = dict(attributes)
+        want = _names(self.__qualname__, given.pop(WANT, ())) if self.signature.has_optional_results else ()
+        asked = ((WANT, " ".join(want)),) if want else ()
+        return (*convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), given), *asked)
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
         described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
-        target = KernelTarget(self._targets(), converted, has_state=has_state)
+        for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
+        target = KernelTarget(self._targets(), for_xla, has_state=has_state)
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
+        given = dict(attributes)
+        want: tuple[str, ...] = ()
+        if self.signature.has_optional_results and WANT in given:
+            want = every[WANT] = _names(self.__qualname__, given.pop(WANT))
 
         def run(*arrays: Any) -> Any:
-            resolved = resolve(self.signature, arrays, described, attributes, aliases=dict(self._options.aliases))
+            aliases = dict(self._options.aliases)
+            resolved = resolve(self.signature, arrays, described, given, aliases=aliases, want=want)
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
             shown = bind_call(self.__qualname__, resolved, self._options, target, transposes)
-            return shown[0] if resolved.is_single else shown
+            if resolved.is_single:
+                return shown[0]
+            rest = iter(shown)
+            return shown if all(resolved.asked) else tuple(next(rest) if each else None for each in resolved.asked)
 
         run.__name__ = run.__qualname__ = self.__name__
         return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted)
 
 
+def _names(label: str, want: object) -> tuple[str, ...]:
+    """Return the names in the argument `want` of a call, sorted."""
+    names = (want,) if isinstance(want, str) else want
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"{label}: want is {want!r}, not a set of names of optional results")
+    return tuple(sorted(names))
+
+
 def kernel_rule(function: KernelFunction[..., Any], signature: CallSignature) -> Rule:
     """Return the rule that calls an entry point with a signature."""
     arrays = len(signature.with_role(Role.ARG))
-    return Rule(signature.label, function, signature.attribute_names, is_kernel=True, inputs=arrays)
+    names = (*signature.attribute_names, WANT) if signature.has_optional_results else signature.attribute_names
+    return Rule(signature.label, function, names, is_kernel=True, inputs=arrays)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import compress
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,8 @@ from be_toolchain.terminal import many
 
 PRESENT = "be_present"
 """Name of the attribute with a bit for each optional array that a call has."""
+WANT = "want"
+"""Name of a call's argument for the optional results that the call asks for."""
 
 _SCRATCH = BY_NAME["uint8"]
 _MOST_BYTES = 2**47
@@ -52,6 +55,11 @@ class CallSignature(NamedTuple):
     def attribute_names(self) -> tuple[str, ...]:
         """The names of the attributes, in call order."""
         return tuple(param.name for param in self.with_role(Role.ATTR))
+
+    @property
+    def has_optional_results(self) -> bool:
+        """True if calls may leave out results."""
+        return any(param.many is Many.OPTIONAL and param.role is Role.RET for param in self.params)
 
     @property
     def vmap_method(self) -> str | None:
@@ -99,6 +107,8 @@ class Resolved(NamedTuple):
         Axes that may be split over devices.
     aliases : tuple of (int, int)
         Inputs and the results that share their memory.
+    asked : tuple of bool
+        For each result of the signature, whether the call has it; empty if the call has all.
     """
 
     operands: list[Any]
@@ -110,6 +120,7 @@ class Resolved(NamedTuple):
     values: Mapping[str, int]
     split: Split
     aliases: tuple[tuple[int, int], ...]
+    asked: tuple[bool, ...] = ()
 
     @property
     def shown(self) -> tuple[ArraySpec, ...]:
@@ -134,6 +145,7 @@ def resolve(
     attributes: Mapping[str, Any],
     *,
     aliases: Mapping[int, int],
+    want: Collection[str] = (),
     scratch_unit: int = 1,
     as_array: Callable[..., Any] = port.as_array,
 ) -> Resolved:
@@ -148,6 +160,8 @@ def resolve(
     attributes : mapping of str to object
         Attributes as the caller gave them, checked before.
     aliases : mapping of int to int
+    want : collection of str
+        Names of the optional results that the call asks for, beside those that `outs` describes.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes.
     as_array : callable
@@ -178,14 +192,20 @@ def resolve(
     extents = bind(label, args, padded, integers, dtypes, signature.with_role(Role.DTYPE))
     taken = zip(args, padded, strict=True)
     singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
-    if outs is None:
+    if callable(outs) and not hasattr(outs, "shape"):
+        outs = call_named(f"outs of {label}", outs, *given, **attributes)
+    is_single = len(rets) == 1 if outs is None else not isinstance(outs, Sequence)
+    described = None if outs is None else [outs] if is_single else list(outs)
+    asked = asked_results(label, rets, described, want)
+    is_optional = [ret.many is Many.OPTIONAL for ret in rets]
+    presence = _presence(args, padded, list(compress(asked, is_optional)))
+    if described is not None and len(described) == len(rets):
+        described = list(compress(described, asked))
+    rets = tuple(map(_always, compress(rets, asked)))
+    if described is None:
         results = derive_results(label, rets, singles, extents)
-        is_single = len(rets) == 1
     else:
-        if callable(outs) and not hasattr(outs, "shape"):
-            outs = call_named(f"outs of {label}", outs, *given, **attributes)
-        is_single = not isinstance(outs, Sequence)
-        results = check_outs([outs] if is_single else list(outs))
+        results = check_outs(described)
         check_results(label, rets, results, singles, extents)
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
     named = paired(args, padded)
@@ -207,11 +227,45 @@ def resolve(
         (*results, *(ArraySpec(_SCRATCH, (-(-size // scratch_unit) * scratch_unit,)) for size in scratch)),
         len(scratch),
         is_single,
-        _presence(args, padded),
+        presence,
         extents.values(),
         split._replace(integers=tuple(sorted({**integers, **extents.sizes()}.items()))),
         tuple(sorted(shared.items())),
+        tuple(asked),
     )
+
+
+def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None, want: Collection[str]) -> list[bool]:
+    """Return for each result whether the call has it.
+
+    Parameters
+    ----------
+    rets : sequence of Param
+        Parameters with ``Role.RET``.
+    outs : sequence or None
+        A description of each result, None in place of an optional result that the call leaves out.
+    want : collection of str
+        Names of optional results.
+
+    Raises
+    ------
+    ArgumentError
+        There is no optional result of a name.
+    """
+    names = {ret.name for ret in rets if ret.many is Many.OPTIONAL}
+    if unknown := next((name for name in want if name not in names), None):
+        takes = f"it has {', '.join(sorted(names))}" if names else "all its results are in every call"
+        raise ArgumentError(f"{label} has no optional result {unknown!r}; {takes}")
+    described = [None] * len(rets) if outs is None or len(outs) != len(rets) else outs
+    return [
+        ret.many is not Many.OPTIONAL or ret.name in want or out is not None
+        for ret, out in zip(rets, described, strict=True)
+    ]
+
+
+def _always(ret: Param) -> Param:
+    """Return the parameter of a result that a call has."""
+    return ret._replace(many=Many.ONE) if ret.many is Many.OPTIONAL else ret
 
 
 def share_memory(
@@ -324,12 +378,15 @@ def _spec(what: str, value: Any) -> Argument:
     return None if value is None else array_spec(value, what)
 
 
-def _presence(args: Sequence[Param], specs: Sequence[Argument]) -> tuple[tuple[str, Value], ...]:
-    """Return the attribute for the presence of optional arrays, if one of them is absent."""
-    optional = [spec for param, spec in zip(args, specs, strict=True) if param.many is Many.OPTIONAL]
-    if all(spec is not None for spec in optional):
+def _presence(
+    args: Sequence[Param], specs: Sequence[Argument], results: Sequence[bool]
+) -> tuple[tuple[str, Value], ...]:
+    """Return the attribute for the presence of optional inputs and `results`, if one of them is absent."""
+    present = [spec is not None for param, spec in zip(args, specs, strict=True) if param.many is Many.OPTIONAL]
+    present += results
+    if all(present):
         return ()
-    mask = sum(1 << index for index, spec in enumerate(optional) if spec is not None)
+    mask = sum(1 << index for index, is_present in enumerate(present) if is_present)
     return ((PRESENT, Numbers("int64", mask.to_bytes(8, "little"))),)
 
 
@@ -344,14 +401,14 @@ class Extents(NamedTuple):
         Extents of the leading axes; None if no array declares any.
     attributes : mapping of str to int
         Values of integer attributes by ``attr.NAME``.
-    dtypes : mapping of str to DType
+    dtypes : dict of str to DType
         Values of the attributes of ``AttrKind.DTYPE`` by ``attr.NAME``, and of dtype variables.
     """
 
     axes: dict[str, tuple[int, str]]
     leading: tuple[int, ...] | None
     attributes: Mapping[str, int]
-    dtypes: Mapping[str, DType] = {}
+    dtypes: dict[str, DType]
 
     def values(self) -> dict[str, int]:
         """Return the values that an expression may use."""
@@ -404,8 +461,11 @@ def bind(
     see docs/errors.md#be101, or run: python -m be_runtime explain BE101
     """
     arrays = paired(params, arguments)
-    extents = Extents({}, None, attributes, _bind_dtypes(label, arrays, dtypes, variables))
+    extents = Extents({}, None, attributes, dict(dtypes))
+    inputs = [spec for param, spec, _ in arrays if param.many is Many.ONE]
+    choices = {variable.name: variable.choices for variable in variables}
     for param, spec, place in arrays:
+        _bind_dtype(label, param, spec, place, extents.dtypes, inputs, choices)
         if param.axes is not None:
             extents = _bind_array(label, param.axes, spec, place, extents)
     values = extents.values()
@@ -418,35 +478,32 @@ def bind(
     return extents
 
 
-def _bind_dtypes(
+def _bind_dtype(
     label: str,
-    arrays: Sequence[tuple[Param, ArraySpec, str]],
-    dtypes: Mapping[str, DType],
-    variables: Sequence[Param],
-) -> dict[str, DType]:
-    """Check the dtypes of a call's inputs, and add those of its variables to `dtypes`."""
-    known = dict(dtypes)
-    inputs = [spec for param, spec, _ in arrays if param.many is Many.ONE]
-    choices = {variable.name: variable.choices for variable in variables}
-    for param, spec, place in arrays:
-        if param.like in choices and param.like not in known:  # the first array of a variable
-            allowed = choices.pop(str(param.like))
-            if spec.dtype.name in allowed:
-                known[str(param.like)] = spec.dtype
-                continue
-            wanted, declared = BY_NAME[allowed[0]], f"{param.like} is {' or '.join(allowed)}"
-        else:
-            dtype = _declared_dtype(param, inputs, known)
-            if dtype in (None, spec.dtype):
-                continue
-            wanted = dtype
-            declared = f"{param.like} is {dtype.name}" if param.like in known else f"{dtype.name} is declared"
-        is_wide = wanted.size_bytes == (16 if wanted.kind == "complex" else 8)
-        wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
-        raise ArgumentError(
-            f"{label}: {place} is {spec}, but {declared}", hints=(f'cast it first, x.astype("{wanted.name}"){wide}',)
-        )
-    return known
+    param: Param,
+    spec: ArraySpec,
+    place: str,
+    known: dict[str, DType],
+    inputs: Sequence[ArraySpec],
+    choices: Mapping[str, Sequence[str]],
+) -> None:
+    """Check the dtype of an input; the first array of a variable gives the variable its dtype, in `known`."""
+    if param.like in choices and param.like not in known:
+        allowed = choices[str(param.like)]
+        if spec.dtype.name in allowed:
+            known[str(param.like)] = spec.dtype
+            return
+        wanted, declared = BY_NAME[allowed[0]], f"{param.like} is {' or '.join(allowed)}"
+    else:
+        dtype = _declared_dtype(param, inputs, known)
+        if dtype is None or dtype == spec.dtype:
+            return
+        wanted = dtype
+        declared = f"{param.like} is {dtype.name}" if param.like in known else f"{dtype.name} is declared"
+    is_wide = wanted.size_bytes == (16 if wanted.kind == "complex" else 8)
+    wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
+    hint = f'cast it first, x.astype("{wanted.name}"){wide}'
+    raise ArgumentError(f"{label}: {place} is {spec}, but {declared}", hints=(hint,))
 
 
 def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
@@ -587,7 +644,7 @@ def _declared_dtype(param: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[s
 
 def is_derived(ret: Param, args: Sequence[Param]) -> bool:
     """Return whether the shape and the dtype of a result follow from the declaration."""
-    has_shape = ret.many is Many.ONE and (ret.axes is not None or isinstance(ret.like, int))
+    has_shape = ret.many is not Many.ANY and (ret.axes is not None or isinstance(ret.like, int))
     return has_shape and (ret.dtype is not None or ret.like is not None or any(arg.many is Many.ONE for arg in args))
 
 

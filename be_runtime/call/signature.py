@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from be_runtime.call.attributes import hold, known_dtype
-from be_runtime.call.resolve import CallSignature, is_derived
+from be_runtime.call.resolve import WANT, CallSignature, is_derived
 from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.expressions import Expression
@@ -188,6 +188,7 @@ def call_arguments(
     return [
         *_arrays(signature),
         *(Argument(param.name, _type(param, struct), _default(param)) for param in spelt),
+        *([Argument(WANT, _want_type(rets), "()")] if signature.has_optional_results else []),
         Argument("outs", f"{outs} | None", "None") if derived else Argument("outs", outs),
         *([Argument("**attributes", "typing.Any")] if len(spelt) < len(attributes) else []),
     ]
@@ -206,6 +207,11 @@ def _arrays(signature: CallSignature) -> list[Argument]:
         may_end = all(later.many is Many.OPTIONAL for later in args[number:])
         found.append(Argument(name, _ARRAYS[param.many], "None" if may_end else "", is_keyword=False))
     return found
+
+
+def _want_type(rets: Sequence[Param]) -> str:
+    names = ", ".join(repr(ret.name) for ret in rets if ret.many is Many.OPTIONAL and ret.name)
+    return f"collections.abc.Collection[{f'typing.Literal[{names}]' if names else 'str'}]"
 
 
 def _is_single(rets: Sequence[Param]) -> bool:
@@ -250,7 +256,9 @@ def result_type(signature: CallSignature) -> str:
     rets = signature.with_role(Role.RET)
     if _is_single(rets):
         return "jax.Array"
-    several = ["jax.Array", "..."] if any(ret.many is Many.ANY for ret in rets) else ["jax.Array"] * len(rets)
+    several = ["jax.Array | None" if ret.many is Many.OPTIONAL else "jax.Array" for ret in rets]
+    if any(ret.many is Many.ANY for ret in rets):
+        several = ["jax.Array" if "jax.Array | None" not in several else "jax.Array | None", "..."]
     return f"tuple[{', '.join(several)}]"
 
 

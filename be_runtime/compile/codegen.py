@@ -257,10 +257,13 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
 
 def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
     """Write the statements of the trampoline that make scratch memory and state."""
-    rets = len(entry.with_role(Role.RET))
+    before, every = len(entry.with_role(Role.ARG)), entry.with_role(Role.RET)
+    rets = len(every)
     lines = []
     if _declared_scratch(entry):
-        lines.append(f"if (::BE::detail::be_are_empty(be_call.be_rets, {rets})) return;")
+        asked = [before + index for index, ret in enumerate(every) if ret.many is Many.OPTIONAL]
+        count = " + ".join((str(rets - len(asked)), *(f"(be_call.be_slots[{slot}] != nullptr)" for slot in asked)))
+        lines.append(f"if (::BE::detail::be_are_empty(be_call.be_rets, {count})) return;")
     if not _is_recordable(entry):
         frame = "be_call.be_frame" if language == "cuda" else "nullptr"
         lines.append(f"::BE::detail::AskedMemory be_memory({frame});")
@@ -269,7 +272,8 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         if _is_asked(param):
             lines.append(f"::BE::Workspace be_scratch_{index}(be_memory);")
             continue
-        lines.append(f"::BE::Workspace be_scratch_{index}(be_call.be_rets[{place}]);")
+        memory = f"*be_call.be_slots[{before + place}]" if _is_general(entry) else f"be_call.be_rets[{place}]"
+        lines.append(f"::BE::Workspace be_scratch_{index}({memory});")
         place += 1
         if (size := _fixed_bytes(param)) is not None:
             lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")

@@ -315,13 +315,13 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
             if not isinstance(given, tuple) or len(given) != 2:
                 raise ArgumentError(f"{forward} must return a pair: the results, and what the backward rule needs")
             return given[0], (arrays, given[1])
-        every = tuple(tree_leaves(given))
+        every = tuple(tree_leaves(given, is_leaf=_is_none))
         return every[0] if results == 1 else every[:results], (arrays, every[results:])
 
     def back(kept: tuple[Sequence[Any], Any], cotangents: Any) -> tuple[Any, ...]:
         arrays, residuals = kept
         if backward.rule.is_kernel:
-            found = _by_kernel(backward, arrays, residuals, tree_leaves(cotangents))
+            found = _by_kernel(backward, arrays, residuals, tree_leaves(cotangents, is_leaf=_is_none))
         else:
             found = backward(arrays if forward is None else residuals, cotangents)
         return _checked(backward, arrays, found)
@@ -332,7 +332,9 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
 def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
     """Call a backward kernel; its results are the cotangents of the inputs with derivatives, in order."""
     wanted, flat, kept = backward.rule.inputs, tree_leaves(arrays), tree_leaves(residuals)
-    choices = ((*kept, *cotangents), (*arrays, *kept, *cotangents), (*flat, *kept, *cotangents))
+    given_cotangents = [each for each in cotangents if each is not None]
+    before = ((*kept,), (*arrays, *kept), (*flat, *kept))
+    choices = [(*each, *last) for last in (cotangents, given_cotangents) for each in before]
     given = [each for each in choices if len(each) == wanted]
     if not given:
         raise ArgumentError(
@@ -352,6 +354,11 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
             next(rest)  # the cotangent of an optional input that the call leaves out
         found.append(tree_map(lambda each: next(rest) if _is_inexact(each) else None, array))
     return found
+
+
+def _is_none(value: Any) -> bool:
+    """Return whether a value stands for an optional result that a call leaves out."""
+    return value is None
 
 
 def _is_inexact(array: Any) -> bool:

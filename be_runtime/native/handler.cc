@@ -90,6 +90,13 @@ int64_t count_fixed(const char* arrays, int count, uint64_t present) noexcept {
   return fixed;
 }
 
+/// Return the bits of the results, which follow the bits of the arguments.
+uint64_t present_results(const char* arrays, int args, uint64_t present) noexcept {
+  for (int i = 0; i < args; ++i)
+    if (arrays[i] == '?') present >>= 1;
+  return present;
+}
+
 /// Point `slots` at the tensors of some parameters, and `many` at the tensors of a `*`; false if there are too few or
 /// too many.
 bool place_slots(const char* arrays, int count, uint64_t present, Tensor* tensors, int64_t size, Tensor** slots,
@@ -134,10 +141,11 @@ __attribute__((cold)) static XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* 
   Message message;
   print_count(message, "argument", spec.be_arrays, entry.arg_count, present);
   message.add(" and ");
-  print_count(message, "result", spec.be_arrays + entry.arg_count, entry.ret_count, 0);
+  print_count(message, "result", spec.be_arrays + entry.arg_count, entry.ret_count,
+              present_results(spec.be_arrays, entry.arg_count, present));
   message.add(", but the call passes %ld and %ld", frame->args.size, frame->rets.size);
   if (spec.be_present >= 0)
-    message.add("; the bits of the attribute be_present say which optional arguments are among them");
+    message.add("; the bits of the attribute be_present say which optional arguments and results are among them");
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes %s", entry.name, message.text);
 }
 
@@ -278,7 +286,8 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& sp
   if (spec.be_present >= 0) memcpy(&present, values[spec.be_present], sizeof(present));
   Tensors many[2];
   if (!place_slots(spec.be_arrays, entry.arg_count, present, tensors, frame->args.size, slots, many) ||
-      !place_slots(spec.be_arrays + entry.arg_count, entry.ret_count, 0, tensors + args, frame->rets.size,
+      !place_slots(spec.be_arrays + entry.arg_count, entry.ret_count,
+                   present_results(spec.be_arrays, entry.arg_count, present), tensors + args, frame->rets.size,
                    slots + entry.arg_count, many + 1))
     return fail_count(frame, spec, present);
   if (ret_elements == 0) return nullptr;

@@ -6,8 +6,9 @@
     token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
                                           the next input of the JAX call; with "?" it may be None, "..." takes all
                                           inputs that are left
-          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
-                                          the next output; at least one; "=0" fills it with zeros before the call
+          | ("ret" | "rets") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
+                                          the next output; at least one without "?", which calls may leave out; "=0"
+                                          fills it with zeros before the call
           | "inout" [ AXES ] [ ":" DTYPE ]
                                           the next input and the next output, one array that the call changes
           | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the variable NAME, which at least one "arg" has
@@ -70,7 +71,7 @@ _LIKE = r"like\((\d{1,3})\)|(attr\.\w+)"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret..., inout[n], stream, "
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret?, ret..., inout[n], stream, "
     "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k], T=float32|float64"
 )
 
@@ -129,7 +130,7 @@ def parse_spec(
     ('n', 'k')
     >>> parse_spec(["arg", "stream"], function="f")
     Traceback (most recent call last):
-    be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
+    be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output that each call has
     see docs/errors.md#be201, or run: python -m be_runtime explain BE201
     """
     try:
@@ -203,8 +204,8 @@ def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
     for error in chain.from_iterable(check(params, written) for check in checks):
         error.index = places[error.index]
         raise error
-    if not any(param.role is model.Role.RET for param in params):
-        raise _TokenError(-1, "the arg_spec has no 'ret'; a function needs at least one output")
+    if not any(param.role is model.Role.RET and param.many is not model.Many.OPTIONAL for param in params):
+        raise _TokenError(-1, "the arg_spec has no 'ret'; a function needs at least one output that each call has")
     return tuple(params)
 
 
@@ -238,8 +239,6 @@ def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Pa
 def _parse_array(match: re.Match[str], variables: Collection[str]) -> model.Param:
     role, many, axes, dtype = _ROLES[match[1]], model.Many(match[2] or ""), match[3], match[4]
     is_in_place = match[1] == "inout"
-    if role is model.Role.RET and many is model.Many.OPTIONAL:
-        raise ValueError("a result can't be left out")
     if is_in_place and many is not model.Many.ONE:
         raise ValueError("it stands for one array")
     fill = match[5]
@@ -295,6 +294,7 @@ def _parse_variable(match: re.Match[str]) -> model.Param:
 
 def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of tokens that the other tokens don't allow."""
+    has_optional = any(param.role is model.Role.RET and param.many is model.Many.OPTIONAL for param in params)
     has_any_results = any(param.role is model.Role.RET and param.many is model.Many.ANY for param in params)
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
@@ -310,6 +310,8 @@ def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[
             yield _TokenError(index, f"a second {token!r}; one takes all that are left")
         if param.role is model.Role.SCRATCH and param.axes is not None and has_any_results:
             yield _TokenError(index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'")
+        if has_optional and param.role is model.Role.ATTR and param.name == "want":
+            yield _TokenError(index, f"{token!r}: beside 'ret?', want is the argument that names the results of a call")
         if repeated and param.role is model.Role.DTYPE:
             yield _TokenError(index, f"{token!r} names the dtypes of {param.name!r} again")
 

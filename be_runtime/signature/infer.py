@@ -18,6 +18,7 @@ _BY_TYPE = {
     Shape.INPUT: Param(role=Role.ARG),
     Shape.OUTPUT: Param(role=Role.RET),
     Shape.OPTIONAL: Param(role=Role.ARG, many=Many.OPTIONAL),
+    Shape.OPTIONAL_OUTPUT: Param(role=Role.RET, many=Many.OPTIONAL),
     Shape.INPUTS: Param(role=Role.ARG, many=Many.ANY),
     Shape.OUTPUTS: Param(role=Role.RET, many=Many.ANY),
     Shape.STREAM: Param(role=Role.STREAM),
@@ -146,7 +147,9 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
 
 
 def _is_input(cpp: CppParam) -> bool:
-    return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG
+    """Return whether a parameter takes an input alone; a ``std::optional`` may be a result, too."""
+    is_either = cpp.shape is Shape.OPTIONAL and "optional" in cpp.type
+    return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG and not is_either
 
 
 def _fits(param: Param, cpp: CppParam) -> bool:
@@ -242,9 +245,14 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
         found = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is role]
         if len(found) > 1:
             raise _error(function, f"a second {role.value} parameter; {message}", at(found[1], places))
-    if not any(param.role is Role.RET for param in params):
-        hint = "an output is a BE::Tensor that is not const"
+    if not any(param.role is Role.RET and param.many is not Many.OPTIONAL for param in params):
+        hint = "an output is a BE::Tensor that is not const; a BE::Tensor* is an output that calls may leave out"
         raise _error(function, "no parameter is an output", at(function, places), hint)
+    is_asked = any(param.role is Role.RET and param.many is Many.OPTIONAL for param in params)
+    for cpp, param in zip(function.params, params, strict=True):
+        if is_asked and param.role is Role.ATTR and param.name == "want":
+            problem = "beside an optional result, want is the argument that names the results of a call"
+            raise _error(function, problem, at(cpp, places), "give the parameter another name")
     several = [param.role for param in params if param.many is Many.ANY]
     for cpp, param in zip(function.params, params, strict=True):
         if param.many is Many.ANY and several.count(param.role) > 1:

@@ -60,6 +60,7 @@ class Shape(Enum):
     INPUT = "a const BE::Tensor"
     OUTPUT = "a BE::Tensor"
     OPTIONAL = "an optional BE::Tensor"
+    OPTIONAL_OUTPUT = "a pointer to a BE::Tensor"
     INPUTS = "a const BE::Tensors"
     OUTPUTS = "a BE::Tensors"
     STREAM = "a CUDA stream"
@@ -79,7 +80,7 @@ class Shape(Enum):
     UNKNOWN = "of a type without a mapping"
 
 
-TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.INPUTS, Shape.OUTPUTS})
+TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.OPTIONAL_OUTPUT, Shape.INPUTS, Shape.OUTPUTS})
 _CLASSES = {
     # The shapes of a const parameter and of any other parameter.
     "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
@@ -93,9 +94,9 @@ _CLASSES = {
 _BY_REFERENCE = frozenset({*TENSORS, Shape.WORKSPACE})
 _IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span|State|Workspace)\b")
 _POINTERS = tuple(
-    f"{text}*" for name in ("Tensor", "BE::Tensor", "::BE::Tensor") for text in (f"const{name}", f"{name}const")
+    f"{text}*" for name in ("Tensor", "BE::Tensor", "::BE::Tensor") for text in (name, f"const{name}", f"{name}const")
 )
-"""Types of an optional array: a pointer to const, null if a call lacks the array."""
+"""Types of an optional array: a pointer, to const for an input, that is null if a call lacks the array."""
 
 
 class CppParam(NamedTuple):
@@ -268,7 +269,7 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
     name = (_IN_BE.sub(r"BE::\1", bare) if using_be else bare).replace("<::", "<")
     is_const = "const" in outer
     if name == "BE::Tensor" and "".join(outer).startswith(_POINTERS) and not declarator:
-        return Shape.OPTIONAL, None
+        return Shape.OPTIONAL if is_const else Shape.OPTIONAL_OUTPUT, None
     shape = _shape_by_signs(outer, declarator)
     if shape is not None:
         return shape, None

@@ -108,6 +108,7 @@ struct OptionalTensor {
   Tensor* be_tensor;
 
   operator const Tensor*() const noexcept { return be_tensor; }  // NOLINT: implicit on purpose
+  operator Tensor*() const noexcept { return be_tensor; }        // NOLINT: implicit on purpose
   template <class BeOptional, class = decltype(static_cast<BeOptional*>(nullptr)->has_value())>
   operator BeOptional() const {  // NOLINT: implicit on purpose
     return be_tensor == nullptr ? BeOptional() : BeOptional(*be_tensor);

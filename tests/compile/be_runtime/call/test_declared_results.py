@@ -94,7 +94,6 @@ def test_zeros_are_part_of_the_declaration(module: be_runtime.CompiledModule):
         ("arg=0", "only a single result"),
         ("inout=0", "only a single result"),
         ("inout?", "it stands for one array"),
-        ("inout:like(0)", "an inout array has one dtype, of its input"),
         ("ret[n]=0:float32", "the dtype comes before =0"),
     ],
 )

@@ -13,7 +13,8 @@ from tests.cuda.built import built, images
 from tests.support import cuda, runtime
 from tests.support.requirements import OPTIONAL, in_full
 
-NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory", "templates")
+NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory")
+MORE = ("failures", "resources", "arithmetic", "templates")
 STRICT = ("-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
 LOAD_TINY = """
 import json, sys
@@ -24,7 +25,7 @@ print(json.dumps("/site-packages/nvidia/cu13/lib/libtiny.so.13" in open("/proc/s
 """
 
 
-@pytest.mark.parametrize("name", ["styles", *map(in_full, (*NAMES, "failures", "resources", "arithmetic"))])
+@pytest.mark.parametrize("name", ["styles", *map(in_full, (*NAMES, *MORE))])
 def test_a_kernel_compiles_and_is_loaded(name: str):
     module = built(name)
     assert images(module) == {("elf", 90), ("ptx", 90)}

@@ -140,7 +140,7 @@ def _wrong_names(
 
 
 def _convert(what: str, param: Param, value: Any) -> arrays.Value:
-    _refuse_traced(what, value)
+    _refuse_unknown_values(what, value)
     match param.kind:
         case AttrKind.SCALAR:
             return _scalar(what, known_dtype(param), value)
@@ -166,20 +166,24 @@ def known_dtype(param: Param) -> DType:
     return param.dtype
 
 
-def _refuse_traced(what: str, value: Any) -> None:
-    """Refuse a traced value, even with a known value: its derivative would be lost."""
-    if not hasattr(value, "aval") or not port.is_traced(value):
-        return
-    label, _, name = what.partition(": ")
-    function, name = label.rpartition(".")[2], name.partition(".")[0]
-    raise ArgumentError(
-        f"{what} is an attribute, which is compiled into the program, but its value is traced",
-        hints=(
-            f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
-            f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
-            "or make it an input of the kernel: arg[]:float32 takes a number that changes from call to call",
-        ),
-    )
+def _refuse_unknown_values(what: str, value: Any) -> None:
+    """Refuse a symbolic dimension, and a traced value, even with a known value: its derivative would be lost."""
+    if hasattr(value, "aval") and port.is_traced(value):
+        label, _, name = what.partition(": ")
+        function, name = label.rpartition(".")[2], name.partition(".")[0]
+        raise ArgumentError(
+            f"{what} is an attribute, which is compiled into the program, but its value is traced",
+            hints=(
+                f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
+                f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
+                "or make it an input of the kernel: arg[]:float32 takes a number that changes from call to call",
+            ),
+        )
+    if arrays.is_symbolic(value):
+        raise ArgumentError(
+            f"{what} is an attribute, which is compiled into the program, but {value} is a symbolic dimension",
+            hints=("read the extent in the kernel: x.size(0)", "or make it an input of the kernel, arg[]:int32"),
+        )
 
 
 def _refused(what: str, value: object, wanted: str) -> ArgumentError:

@@ -21,7 +21,7 @@ from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
-from be_runtime.jax.arrays import ArraySpec, Value, check_outs
+from be_runtime.jax.arrays import ArraySpec, Value, check_known, check_outs
 from be_runtime.jax.calls import Derivative, Rule
 from be_runtime.signature.model import Many, Param, Role
 from be_toolchain.named import NamedTuple
@@ -113,6 +113,7 @@ class ArrayFunction(CompiledFunction):
         aliases = dict(self._options.aliases)
         results = None if outs is None else describe_results
         resolved = resolve(signature, given, results, scalars, aliases=aliases, scratch_unit=kernel.scratch_unit)
+        check_known(label, (*resolved.inputs, *resolved.results))
         made = kernel.make_target(resolved, dict(converted))
         shown: Sequence[Any] | None = None
         if made.computed is None and not resolved.scratch:

@@ -11,7 +11,17 @@ from be_runtime.call.attributes import dtype_of
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.jax import port
-from be_runtime.jax.arrays import ArraySpec, Numbers, Split, Value, array_spec, check_outs, match_aliases, split_of
+from be_runtime.jax.arrays import (
+    ArraySpec,
+    Numbers,
+    Split,
+    Value,
+    array_spec,
+    check_outs,
+    is_symbolic,
+    share_memory,
+    split_of,
+)
 from be_runtime.signature.expressions import Expression, evaluate
 from be_runtime.signature.model import LEADING, AttrKind, Axes, Axis, EntryPoint, Many, Param, Role, render_axes
 from be_toolchain.named import NamedTuple
@@ -24,6 +34,8 @@ WANT = "want"
 
 _SCRATCH = BY_NAME["uint8"]
 _MOST_BYTES = 2**47
+_SAME_SYMBOL = 'use one symbol for equal axes, as in symbolic_shape("b, n"), and 2*n where the arg_spec has it'
+_CONSTRAINT = 'write symbolic_shape("2*k") for an even axis, and constraints=("n >= 3",) for a bound'
 _CONST = "or is a const missing? A BE::Tensor that is not const is a result"
 
 Argument = ArraySpec | None | Sequence[ArraySpec]
@@ -268,51 +280,6 @@ def _always(ret: Param) -> Param:
     return ret._replace(many=Many.ONE) if ret.many is Many.OPTIONAL else ret
 
 
-def share_memory(
-    label: str,
-    taking: Sequence[Param],
-    inputs: Sequence[ArraySpec],
-    rets: Sequence[Param],
-    results: Sequence[ArraySpec],
-    aliases: Mapping[int, int],
-) -> dict[int, int]:
-    """Pair the inputs and results that share their memory: inout arrays, and those that the caller names.
-
-    Parameters
-    ----------
-    taking, rets : sequence of Param
-        The parameter of each input, and of each result.
-    aliases : mapping of int to int
-        The pairs that the caller names.
-
-    Raises
-    ------
-    ArgumentError
-        Two arrays can't share their memory.
-    """
-    changed = [number for number, param in enumerate(taking) if param.in_place]
-    in_place = dict(zip(changed, (number for number, param in enumerate(rets) if param.in_place), strict=True))
-    for source, target in in_place.items():
-        if inputs[source] != results[target]:
-            raise ArgumentError(
-                f"{label}: result {target} is {results[target]}, but it is inout: input {source} is {inputs[source]}"
-            )
-    for source, target in aliases.items():
-        if in_place.get(source, target) != target or (target in in_place.values() and source not in in_place):
-            raise ArgumentError(
-                f"{label}: input_output_aliases has {source}: {target}, but an inout array is an input and a result by "
-                f"itself, here {in_place}",
-                hints=("leave the inout arrays out of input_output_aliases",),
-            )
-        if target < len(rets) and rets[target].default is not None:
-            raise ArgumentError(
-                f"{label}: input_output_aliases puts result {target} into an input's memory, which =0 would clear"
-            )
-    shared = {**in_place, **aliases}
-    match_aliases(shared, inputs, results)
-    return shared
-
-
 def as_argument(
     label: str, number: int, value: Any, as_array: Callable[[Any], Any] = port.as_array, *, takes_many: bool = True
 ) -> Any:
@@ -474,7 +441,7 @@ def bind(
         for index, axis in enumerate(own, start=spec.ndim - len(own)):
             if isinstance(axis, Expression) and (expected := compute(label, axis, values)) != spec.shape[index]:
                 given = f"{spec.shape[index]} in {place} (axis {index})"
-                raise ArgumentError(f"{label}: an axis is declared as {axis} = {expected} and is {given}")
+                raise _unequal(f"{label}: an axis is declared as {axis} = {expected} and is {given}", spec.shape[index])
     return extents
 
 
@@ -558,17 +525,23 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     if has_leading:
         leading = spec.shape[:count]
         if extents.leading is not None and extents.leading != leading:
-            raise ArgumentError(f"{label}: the leading axes of {place} are {leading}, others are {extents.leading}")
+            problem = f"{label}: the leading axes of {place} are {leading}, others are {extents.leading}"
+            raise _unequal(problem, *leading, *extents.leading)
         extents = extents._replace(leading=leading)
     for index, axis in enumerate(own, start=count):
         extent, here = spec.shape[index], f"{place} (axis {index})"
         if isinstance(axis, int) and axis != extent:
-            raise ArgumentError(f"{label}: an axis is declared as {axis} and is {extent} in {here}")
+            raise _unequal(f"{label}: an axis is declared as {axis} and is {extent} in {here}", extent)
         if isinstance(axis, str):
             first, where = extents.axes.setdefault(axis, (extent, here))
             if first != extent:
-                raise ArgumentError(f"{label}: axis {axis} is {first} in {where} and {extent} in {here}")
+                raise _unequal(f"{label}: axis {axis} is {first} in {where} and {extent} in {here}", first, extent)
     return extents
+
+
+def _unequal(problem: str, *extents: int) -> ArgumentError:
+    """Return the error for extents that differ, or of which one is symbolic and JAX can't tell that they are equal."""
+    return ArgumentError(problem, hints=(_SAME_SYMBOL,) * any(map(is_symbolic, extents)))
 
 
 def compute(label: str, axis: Axis, values: Mapping[str, int]) -> int:
@@ -591,10 +564,17 @@ def compute(label: str, axis: Axis, values: Mapping[str, int]) -> int:
     if isinstance(axis, str):
         return values[axis]
     try:
-        return evaluate(axis, values)
+        extent: int = evaluate(axis, values)
+        problem = "" if not is_symbolic(extent) or port.is_at_least(extent, 0) else f"{extent} may be less than 0"
     except ValueError as error:
+        problem = str(error)
+    if problem:
         known = ", ".join(f"{name} = {values[name]}" for name in names)
-        raise ArgumentError(f"{label}: {axis} can't be computed{' for ' * bool(known)}{known}: {error}") from None
+        raise ArgumentError(
+            f"{label}: {axis} can't be computed{' for ' * bool(known)}{known}: {problem}",
+            hints=(_CONSTRAINT,) * any(is_symbolic(values[name]) for name in names),
+        )
+    return extent
 
 
 def derive_results(
@@ -692,6 +672,6 @@ def scratch_bytes(label: str, params: Sequence[Param], extents: Extents) -> tupl
     values, found = extents.values(), []
     for size in (param.axes[0] for param in params if param.role is Role.SCRATCH and param.axes is not None):
         found.append(compute(label, size, values))
-        if found[-1] > _MOST_BYTES:
+        if not is_symbolic(found[-1]) and found[-1] > _MOST_BYTES:
             raise ArgumentError(f"{label}: scratch[{size}] is {found[-1]} bytes, more than any machine has")
     return tuple(found)

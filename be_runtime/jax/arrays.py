@@ -65,7 +65,7 @@ Layouts = tuple[tuple[int, ...] | None, ...]
 
 
 class ArraySpec(NamedTuple):
-    """The dtype and shape of an array in a kernel."""
+    """The dtype and shape of an array in a kernel; an extent is a symbolic dimension where JAX exports any size."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -84,6 +84,11 @@ class ArraySpec(NamedTuple):
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+def is_symbolic(extent: object) -> bool:
+    """Return whether an extent is a symbolic dimension of ``jax.export``: it follows the arithmetic of integers."""
+    return hasattr(extent, "dimension_as_value")
+
+
 def array_spec(value: Any, what: str) -> ArraySpec:
     """Return the spec of an array, or of any object with a shape and a dtype.
 
@@ -96,7 +101,7 @@ def array_spec(value: Any, what: str) -> ArraySpec:
     dtype = BY_NAME.get(str(value.dtype))
     if dtype is None:
         raise ArgumentError(f"{what} is of {value.dtype}, which a kernel can't take", hints=("cast it first",))
-    return ArraySpec(dtype, tuple(map(int, value.shape)))
+    return ArraySpec(dtype, tuple(each if is_symbolic(each) else int(each) for each in value.shape))
 
 
 def _check_struct(value: object, what: str) -> None:
@@ -104,12 +109,16 @@ def _check_struct(value: object, what: str) -> None:
         raise ArgumentError(
             f"{what} is {value!r}, which has no shape and dtype", hints=("pass jax.ShapeDtypeStruct(shape, dtype)",)
         )
-    if not all(hasattr(extent, "__index__") for extent in value.shape):
-        shape = ", ".join(map(str, value.shape))
-        raise ArgumentError(
-            f"{what} has the symbolic shape ({shape}), and a kernel is called with known extents",
-            hints=("export the program once for each shape; C++ and CUDA by jax.ffi.ffi_call take any shape",),
-        )
+
+
+def check_known(label: str, arrays: Sequence[Any]) -> None:
+    """Check that the extents of all arrays are known."""
+    for each in arrays:
+        if any(map(is_symbolic, each.shape)):
+            raise ArgumentError(
+                f"{label}: the shape ({', '.join(map(str, each.shape))}) is symbolic, but the extents must be known",
+                hints=("export the program once for each shape", "or load the kernel as a module, from C++ or CUDA"),
+            )
 
 
 def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
@@ -163,6 +172,51 @@ def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs:
             raise ArgumentError(
                 f"input {source} is {inputs[source]} and can't be output {target}, which is {outs[target]}"
             )
+
+
+def share_memory(
+    label: str,
+    taking: Sequence[Param],
+    inputs: Sequence[ArraySpec],
+    rets: Sequence[Param],
+    results: Sequence[ArraySpec],
+    aliases: Mapping[int, int],
+) -> dict[int, int]:
+    """Pair the inputs and results that share their memory: inout arrays, and those that the caller names.
+
+    Parameters
+    ----------
+    taking, rets : sequence of Param
+        The parameter of each input, and of each result.
+    aliases : mapping of int to int
+        The pairs that the caller names.
+
+    Raises
+    ------
+    ArgumentError
+        Two arrays can't share their memory.
+    """
+    changed = [number for number, param in enumerate(taking) if param.in_place]
+    in_place = dict(zip(changed, (number for number, param in enumerate(rets) if param.in_place), strict=True))
+    for source, target in in_place.items():
+        if inputs[source] != results[target]:
+            raise ArgumentError(
+                f"{label}: result {target} is {results[target]}, but it is inout: input {source} is {inputs[source]}"
+            )
+    for source, target in aliases.items():
+        if in_place.get(source, target) != target or (target in in_place.values() and source not in in_place):
+            raise ArgumentError(
+                f"{label}: input_output_aliases has {source}: {target}, but an inout array is an input and a result by "
+                f"itself, here {in_place}",
+                hints=("leave the inout arrays out of input_output_aliases",),
+            )
+        if target < len(rets) and rets[target].default is not None:
+            raise ArgumentError(
+                f"{label}: input_output_aliases puts result {target} into an input's memory, which =0 would clear"
+            )
+    shared = {**in_place, **aliases}
+    match_aliases(shared, inputs, results)
+    return shared
 
 
 def check_layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> Layouts | None:

@@ -98,9 +98,11 @@ def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
     LoadError
         JAX can't read it, or a package that ``jax.export`` needs is not installed.
     """
-    export = _jax_export()
+    export, serialized = _jax_export(), bytearray(data)
+    if b"be_runtime.jax.primitive" in serialized:  # classes of effects, which JAX must know
+        import be_runtime.jax.primitive  # noqa: F401
     try:
-        program = export.deserialize(bytearray(data))
+        program = export.deserialize(serialized)
         if described["jax"] != jax.__version__:  # this takes milliseconds, and JAX repeats it when it compiles
             with mlir.make_ir_context() as context:
                 stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)

@@ -45,6 +45,9 @@ Primitive = core.Primitive
 
 HloSharding, OpSharding = xla_client.HloSharding, xla_client.OpSharding
 
+InconclusiveDimensionOperation = core.InconclusiveDimensionOperation
+"""The error of comparing symbolic dimensions; releases differ in its public place."""
+
 abstract_token = core.abstract_token
 batching_rules = batching.fancy_primitive_batchers
 """Batching rules that get the data of the axis, by primitive."""

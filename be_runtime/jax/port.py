@@ -75,6 +75,16 @@ def runtime_errors() -> tuple[type[Exception], ...]:
     return jax.errors.JaxRuntimeError, ValueError
 
 
+def is_at_least(extent: Any, least: int) -> bool:
+    """Return whether a symbolic dimension of ``jax.export`` is known to be so large."""
+    from be_runtime.jax.internals import InconclusiveDimensionOperation
+
+    try:
+        return bool(extent >= least)
+    except InconclusiveDimensionOperation:
+        return False
+
+
 def wait(tree: Any) -> None:
     """Wait until the arrays of a pytree are computed; tracers are left alone."""
     import jax

@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.jax import internals, partition
-from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax
+from be_runtime.jax.arrays import VMAPPED, EffectKind, Fields, Layouts, Split, Value, as_jax, is_symbolic
 from be_runtime.jax.internals import Primitive, effects, mlir
 from be_runtime.jax.transforms import devices, is_zero, result_aval, run_compiled, zero_tangent
 from be_toolchain.named import NamedTuple
@@ -92,19 +91,21 @@ def names_of(axis: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class KernelEffect(effects.Effect):
-    """The effect of a kernel that does more than compute its results."""
-
-    kind: str
+    """The effect of a kernel that does more than compute its results; exported programs name the class."""
 
     def __repr__(self) -> str:
-        return f"kernel ({self.kind})"
+        return "kernel (side effect)"
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class OrderedKernelEffect(KernelEffect):
     """The effect of kernels that run in the order of the program."""
 
+    def __repr__(self) -> str:
+        return "kernel (ordered)"
 
-EFFECTS = {"side": KernelEffect("side effect"), "ordered": OrderedKernelEffect("ordered")}
+
+EFFECTS = {"side": KernelEffect(), "ordered": OrderedKernelEffect()}
 for _registry in ("lowerable", "control_flow_allowed", "custom_derivatives_allowed", "remat_allowed"):
     for _kind in (KernelEffect, OrderedKernelEffect):
         getattr(effects, f"{_registry}_effects").add_type(_kind)
@@ -290,6 +291,11 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
     if call.loop is not None:
         return _lower_loop(ctx, operands, call.loop)
     ordered = call.effect == "ordered"
+    if ordered and _has_symbol(*ctx.avals_out):
+        raise TransformError(
+            f"{call.label} is ordered and its results have symbolic shapes, which XLA can't find in such a call",
+            hints=("use has_side_effect=True instead of ordered=True", "or export the program once for each shape"),
+        )
     if call.split.merged:
         return _lower_flat(platform, ctx, operands, call)
     rule = jax.ffi.ffi_lowering(
@@ -307,6 +313,10 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
     *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
     return results
+
+
+def _has_symbol(*avals: Any) -> bool:
+    return any(is_symbolic(extent) for aval in avals for extent in aval.shape)
 
 
 def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
@@ -327,17 +337,18 @@ def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCa
     scratch = [internals.shaped(shape, np.uint8) for shape in split.scratch_shapes([a.shape for a in given], ())]
     inner = ctx.replace(avals_in=given, avals_out=[*made, *scratch])
     alone = call._replace(split=Split(tuple(() for _ in given), tuple(() for _ in made)))
-    found = _lower(platform, inner, [_reshape(*each) for each in zip(operands, given, strict=True)], alone)
-    results = [_reshape(*each) for each in zip(found[:shown], ctx.avals_out[:shown], strict=True)]
+    found = _lower(platform, inner, [mlir.reshape(ctx, *each) for each in zip(operands, given, strict=True)], alone)
+    results = [mlir.reshape(ctx, *each) for each in zip(found[:shown], ctx.avals_out[:shown], strict=True)]
     return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
-
-
-def _reshape(value: Any, aval: Any) -> Any:
-    return stablehlo.reshape(ir.RankedTensorType.get(aval.shape, value.type.element_type), value)
 
 
 def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call for `be_runtime.jax.partition`, with the rule from which Shardy infers the results' shardings."""
+    if _has_symbol(*ctx.avals_in, *ctx.avals_out):
+        raise TransformError(
+            f"{call.label} has a symbolic shape, and XLA can't split such a call over devices",
+            hints=("export the program for one device", "or once for each shape"),
+        )
     split = call.split if internals.sums_parts() else call.split.without_sums()
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]

@@ -11,7 +11,7 @@ from be_runtime.call.resolve import one_array
 from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, KernelNotAvailableError, call_named
 from be_runtime.frames import public
 from be_runtime.jax import port, transforms
-from be_runtime.jax.arrays import check_structs
+from be_runtime.jax.arrays import check_known, check_structs
 from be_runtime.kernels.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
 from be_runtime.kernels.dispatch import PLATFORMS, Call, KernelEntry, Kernels, check_name, check_platform, run
 from be_runtime.load.process import PROCESS
@@ -90,6 +90,7 @@ class XLACustomKernel:
     def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
         """Check the parameters of a call, and return the primitive's parameter."""
         check_structs(leaves, f"{self.name}: outs")
+        check_known(f"{self.name}: outs", leaves)
         for name, value in keywords.items():
             try:
                 hash(value)

@@ -13,7 +13,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
 from be_runtime.jax import port
-from be_runtime.jax.arrays import check_structs
+from be_runtime.jax.arrays import check_known, check_structs
 
 _ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, or an array for a changing value"
 
@@ -69,6 +69,7 @@ def warp_kernel(
         )
     leaves, unflatten = port.flatten(outs)
     check_structs(leaves)
+    check_known("outs", leaves)
     parameters = kernel.adj.args
     if len(parameters) < len(leaves):
         raise ArgumentError(

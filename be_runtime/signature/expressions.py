@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from operator import add, floordiv, mod, mul, sub
+from typing import Any
 
 from be_runtime.dtypes import BY_NAME
 from be_toolchain.named import NamedTuple
@@ -106,27 +108,42 @@ def _names(node: Node) -> Iterator[str]:
             yield from _names(operand)
 
 
-def _exact(first: int, second: int) -> int:
-    if first % second:
-        raise ValueError(f"{first} is not divisible by {second}")
+def _exact(first: Any, second: Any) -> Any:
+    if first % second != 0:
+        raise ValueError(f"{first} is not {'' if isinstance(first, int) else 'known to be '}divisible by {second}")
     return first // second
 
 
-_EVALUATED: dict[str, Callable[[int, int], int]] = {
-    "+": int.__add__,
-    "-": int.__sub__,
-    "*": int.__mul__,
-    "//": int.__floordiv__,
-    "%": int.__mod__,
+def _smaller(first: Any, second: Any) -> Any:
+    if isinstance(first, int):
+        return min(first, second) if isinstance(second, int) else second.rmin(first)
+    return first.min(second)
+
+
+def _larger(first: Any, second: Any) -> Any:
+    if isinstance(first, int):
+        return max(first, second) if isinstance(second, int) else second.rmax(first)
+    return first.max(second)
+
+
+_EVALUATED: dict[str, Callable[[Any, Any], Any]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "//": floordiv,
+    "%": mod,
     "/": _exact,
     "ceil": lambda first, second: -(-first // second),
-    "min": min,
-    "max": max,
+    "min": _smaller,
+    "max": _larger,
 }
 
 
-def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
+def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
     """Return the value of an expression.
+
+    A value may be a symbolic dimension of ``jax.export``, which has operators and methods for all operations; then the
+    result may be one, and its bounds are not checked.
 
     Raises
     ------
@@ -142,12 +159,12 @@ def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
         number = _value(expression.node, values)
     except ZeroDivisionError:
         raise ValueError("it divides by zero") from None
-    if not 0 <= number <= _LARGEST:
+    if isinstance(number, int) and not 0 <= number <= _LARGEST:
         raise ValueError(f"it is {number}")
     return number
 
 
-def _value(node: Node, values: Mapping[str, int]) -> int:
+def _value(node: Node, values: Mapping[str, Any]) -> Any:
     if isinstance(node, int):
         return node
     if isinstance(node, str):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.compiled_function import CompiledFunction, KernelTarget, Report
+from be_runtime.call.extents import compute
 from be_runtime.call.function import ArrayFunction, ArrayKernel, evaluate, known_outs
-from be_runtime.call.resolve import CallSignature, Resolved, compute
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import check_names, integers, read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError

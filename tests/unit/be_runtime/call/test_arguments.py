@@ -16,8 +16,9 @@ import pytest
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.compiled_function import CompiledFunction, Converted
+from be_runtime.call.extents import bind
 from be_runtime.call.function import KernelFunction
-from be_runtime.call.resolve import CallSignature, bind, resolve
+from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError

@@ -34,16 +34,24 @@ class Extents(NamedTuple):
         Values of integer attributes by ``attr.NAME``.
     dtypes : dict of str to DType
         Values of the attributes of ``AttrKind.DTYPE`` by ``attr.NAME``, and of dtype variables.
+    measured : mapping of str to int
+        Results of functions of the source, by ``f()``.
     """
 
     axes: dict[str, tuple[int, str]]
     leading: tuple[int, ...] | None
     attributes: Mapping[str, int]
     dtypes: dict[str, DType]
+    measured: Mapping[str, int] = MappingProxyType({})
 
     def values(self) -> dict[str, int]:
         """Return the values that an expression may use."""
-        return {**{name: extent for name, (extent, _place) in self.axes.items()}, **self.attributes, **self.sizes()}
+        return {
+            **{name: extent for name, (extent, _place) in self.axes.items()},
+            **self.attributes,
+            **self.sizes(),
+            **self.measured,
+        }
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of an element for each dtype variable, by ``sizeof(NAME)``."""

@@ -346,8 +346,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             want = every[WANT] = _names(self.__qualname__, given.pop(WANT))
 
         def run(*arrays: Any) -> Any:
-            aliases = dict(self._options.aliases)
-            resolved = resolve(self.signature, arrays, described, given, aliases=aliases, want=want)
+            aliases, names = dict(self._options.aliases), [name for _, name in target.targets]
+            resolved = resolve(self.signature, arrays, described, given, aliases=aliases, want=want, targets=names)
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
             shown = bind_call(self.__qualname__, resolved, self._options, target, transposes)
             if resolved.is_single:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from be_runtime.call.attributes import dtype_of
+from be_runtime.call.attributes import convert_attributes, dtype_of
 from be_runtime.call.extents import Argument, Extents, bind, check_presence, compute, declared_dtype, paired
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, call_named
@@ -22,9 +22,12 @@ from be_runtime.jax.arrays import (
     share_memory,
     split_of,
 )
-from be_runtime.signature.model import LEADING, AttrKind, EntryPoint, Many, Param, Role, render_axes
+from be_runtime.signature.model import LEADING, AttrKind, EntryPoint, Many, Param, Role, render_axes, size_functions
 from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import many
+
+if TYPE_CHECKING:
+    from be_runtime.jax.sizes import Measure
 
 PRESENT = "be_present"
 """Name of the attribute with a bit for each optional array that a call has."""
@@ -151,6 +154,7 @@ def resolve(
     *,
     aliases: Mapping[int, int],
     want: Collection[str] = (),
+    targets: Sequence[str] = (),
     scratch_unit: int = 1,
     as_array: Callable[..., Any] = port.as_array,
 ) -> Resolved:
@@ -167,6 +171,8 @@ def resolve(
     aliases : mapping of int to int
     want : collection of str
         Names of the optional results that the call asks for, beside those that `outs` describes.
+    targets : sequence of str
+        Registered targets of the entry point, for functions of its source that compute sizes.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes.
     as_array : callable
@@ -195,6 +201,10 @@ def resolve(
     }
     dtypes = {f"attr.{p.name}": dtype_of(p.name, value) for p, value in attrs if p.kind is AttrKind.DTYPE}
     extents = bind(label, args, padded, integers, dtypes, signature.with_role(Role.DTYPE))
+    measured = _measures(signature, args, padded, attrs, targets)
+    if measured:
+        shapes = [spec.shape for _, spec, _ in paired(args, padded)]
+        extents = extents._replace(measured={measure.name: measure(shapes) for measure in measured})
     taken = zip(args, padded, strict=True)
     singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
     if callable(outs) and not hasattr(outs, "shape"):
@@ -234,10 +244,33 @@ def resolve(
         is_single,
         presence,
         extents.values(),
-        split._replace(integers=tuple(sorted({**integers, **extents.sizes()}.items()))),
+        split._replace(integers=tuple(sorted({**integers, **extents.sizes()}.items())), measured=measured),
         tuple(sorted(shared.items())),
         tuple(asked),
     )
+
+
+def _measures(
+    signature: CallSignature,
+    args: Sequence[Param],
+    specs: Sequence[Argument],
+    attrs: Sequence[tuple[Param, Any]],
+    targets: Sequence[str],
+) -> tuple[Measure, ...]:
+    """Return the functions of the source that compute sizes of a call."""
+    if not size_functions(signature.params):
+        return ()
+    from be_runtime.jax.sizes import measures
+
+    label, arrays = signature.label, [spec for _, spec, _ in paired(args, specs)]
+    if any(is_symbolic(extent) for spec in arrays for extent in spec.shape):
+        (name, *_) = size_functions(signature.params)
+        raise ArgumentError(f"{label}: {name} computes a size, which needs known extents instead of symbolic shapes")
+    numbers = {param.name: value for param, value in attrs if param.kind is AttrKind.SCALAR}
+    converted = convert_attributes(label, [param for param, _ in attrs if param.name in numbers], numbers)
+    counts = [-1 if spec is None else 1 if isinstance(spec, ArraySpec) else -2 - len(spec) for spec in specs]
+    codes = [spec.dtype.xla_code for spec in arrays]
+    return measures(label, signature.params, counts, codes, targets, dict(converted))
 
 
 def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None, want: Collection[str]) -> list[bool]:

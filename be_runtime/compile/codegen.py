@@ -16,18 +16,37 @@ from be_runtime.compile.codegen_attributes import (
     render_rows,
     render_support,
     render_usage,
-    render_value,
 )
-from be_runtime.dtypes import BY_NAME
+from be_runtime.compile.codegen_values import (
+    ARRAYS,
+    Binding,
+    call_argument,
+    dtype_of,
+    function_address,
+    instances,
+    is_general,
+    size_handler,
+    variables_of,
+)
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.request.options import BuildRequest, Language, Unit
 from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
 from be_runtime.signature.expressions import Expression, Node
 from be_runtime.signature.grammar import render_spec
-from be_runtime.signature.model import LEADING, Axes, Axis, EntryPoint, Many, Param, Role, axis_names, render_axes
+from be_runtime.signature.model import (
+    LEADING,
+    Axes,
+    Axis,
+    EntryPoint,
+    Many,
+    Param,
+    Role,
+    axis_names,
+    render_axes,
+    size_functions,
+)
 from be_runtime.store.index import Handlers, render_contents
-from be_toolchain.named import NamedTuple
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
@@ -38,7 +57,6 @@ _NAMED_TYPES = (
     ("BE_INTERNAL_NAMES_COMPLEX", re.compile(r"\bBE_DISPATCH_(?:ALL|COMPLEX)\b|\bcomplex(?:64|128)_t\b")),
 )
 """Macros with which ``brainevent/common.h`` defines some types, and the words of a source that may need them."""
-_ARRAYS = (Role.ARG, Role.RET)
 _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 """The signs of `GeneralSpec::be_arrays`."""
 
@@ -47,38 +65,6 @@ _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
 """Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
 _MOST_PLACES = 5
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
-
-
-class Binding(NamedTuple):
-    """One entry point, with its names in its unit and outside.
-
-    Parameters
-    ----------
-    entry : EntryPoint
-    symbol : str
-        C identifier, unique in the library. The trampoline is ``be_call_<symbol>``, the handlers are
-        ``be_ffi_<symbol>`` and ``be_graph_<symbol>``.
-    export : str
-        Name in the module: the last part of its target's name.
-    """
-
-    entry: EntryPoint
-    symbol: str
-    export: str
-
-    @property
-    def trampoline(self) -> str:
-        """Name of the function that makes the C++ call."""
-        return f"be_call_{self.symbol}"
-
-    def handler(self, *, allow_cuda_graph: bool) -> str:
-        """Return the symbol of the function that XLA calls."""
-        return f"be_{'graph' if allow_cuda_graph else 'ffi'}_{self.symbol}"
-
-    @property
-    def instantiate(self) -> str:
-        """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
-        return f"be_instantiate_{self.symbol}" if self.entry.with_role(Role.STATE) else ""
 
 
 def line_directive(line: int, name: str) -> str:
@@ -156,58 +142,15 @@ def render_unit(
 def _headers(bindings: Sequence[Binding]) -> list[str]:
     headers = ["brainevent/common.h", "brainevent/detail/entry.h"]
     entries = [binding.entry for binding in bindings]
-    if any(_is_general(entry) or not all(map(is_plain, attributes_of(entry))) for entry in entries):
+    if any(is_general(entry) or not all(map(is_plain, attributes_of(entry))) for entry in entries):
         headers.append("brainevent/detail/attr_values.h")
     if any(entry.with_role(Role.STATE) for entry in entries):
         headers.append("brainevent/state.h")
-    if any(map(_variables, entries)):
+    if any(entry.sizes for entry in entries):
+        headers += ["brainevent/detail/attr_values.h", "brainevent/detail/measure.h"]
+    if any(map(variables_of, entries)):
         headers += ["brainevent/dispatch_macros.h", "brainevent/dtypes.h"]
     return headers
-
-
-def _variables(entry: EntryPoint) -> tuple[Param, ...]:
-    """Return the dtype variables among the template arguments of an entry point."""
-    named = re.findall(r"\w+", entry.call_name.partition("<")[2])
-    return tuple(rule for rule in entry.rules if rule.role is Role.DTYPE and rule.name in named)
-
-
-def _aliases(variables: Sequence[tuple[str, str]]) -> str:
-    """Write the definitions of dtype variables as C++ types."""
-    return "".join(f"using {name} [[maybe_unused]] = {BY_NAME[dtype].cpp_types[0]}; " for name, dtype in variables)
-
-
-def _function(entry: EntryPoint) -> str:
-    """Write the address of an entry point; of a template, that of its first instance."""
-    first = [(variable.name, variable.choices[0]) for variable in _variables(entry)]
-    return f"[] {{ {_aliases(first)}return &{entry.call_name}; }}()" if first else f"&{entry.call_name}"
-
-
-def _dtype(variable: str, binding: Binding) -> str:
-    """Write the dtype that a variable has in a call: that of its first argument."""
-    args = enumerate(binding.entry.with_role(Role.ARG))
-    index, param = next((i, arg) for i, arg in args if arg.like == variable and arg.many is Many.ONE)
-    return f"({_call_argument(param, index, binding)}).dtype()"
-
-
-def _instances(binding: Binding, call: str) -> str:
-    """Write the choice among the instances of a template, by the dtypes of the call's arguments."""
-    for variable in reversed(_variables(binding.entry)):
-        dtype = _dtype(variable.name, binding)
-        branches = "".join(
-            f"if ({dtype} == ::BE::internal::DTypeOf<{BY_NAME[choice].cpp_types[0]}>::value) "
-            f"{{ {_aliases([(variable.name, choice)])}{call} }} else "
-            for choice in variable.choices
-        )
-        texts = (binding.entry.call_name[2:], ", ".join(variable.choices), variable.name)
-        name, choices, what = map(c_string, texts)
-        place = "__FILE__, __LINE__"
-        call = f"{branches}::BE::internal::throw_unsupported_dtype({name}, {choices}, {dtype}, {what}, {place});"
-    return call
-
-
-def _is_general(entry: EntryPoint) -> bool:
-    """Return whether calls differ in the number of their arrays, so that `be_handle_general` takes them."""
-    return any(param.many is not Many.ONE for param in entry.params)
 
 
 def _result_count(entry: EntryPoint) -> int:
@@ -241,15 +184,15 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     table, check = _axes_check(binding)
     check = _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
-    call = check + _instances(binding, f"static_cast<void>(({called}));")
+    call = check + instances(binding, f"static_cast<void>(({called}));")
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
         launch_check += " BE_INTERNAL_THROW_ACCESS"
-    kind = "GeneralCall" if _is_general(entry) else "Call"
+    kind = "GeneralCall" if is_general(entry) else "Call"
     head = ""
     if entry.with_role(Role.STATE):
-        record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of({_function(entry)})"
+        record = f"be_state_{binding.symbol} = ::BE::detail::be_record_of({function_address(entry)})"
         head = f"static ::BE::detail::StateRecord {record}; "
     head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
@@ -272,13 +215,13 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         if _is_asked(param):
             lines.append(f"::BE::Workspace be_scratch_{index}(be_memory);")
             continue
-        memory = f"*be_call.be_slots[{before + place}]" if _is_general(entry) else f"be_call.be_rets[{place}]"
+        memory = f"*be_call.be_slots[{before + place}]" if is_general(entry) else f"be_call.be_rets[{place}]"
         lines.append(f"::BE::Workspace be_scratch_{index}({memory});")
         place += 1
         if (size := _fixed_bytes(param)) is not None:
             lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")
     if entry.with_role(Role.STATE):
-        record = f"{_function(entry)}, be_state_{symbol}"
+        record = f"{function_address(entry)}, be_state_{symbol}"
         lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
     return "".join(f"{line} " for line in lines)
 
@@ -295,7 +238,7 @@ def _contents(binding: Binding, language: Language) -> str:
     ``input_output_aliases``.
     """
     single = {
-        index: _call_argument(param, index, binding)
+        index: call_argument(param, index, binding)
         for index, param in enumerate(binding.entry.with_role(Role.ARG))
         if param.many is Many.ONE
     }
@@ -304,7 +247,7 @@ def _contents(binding: Binding, language: Language) -> str:
     for index, param in enumerate(binding.entry.with_role(Role.RET)):
         if not param.in_place and param.default is None:
             continue
-        result = _call_argument(param, index, binding)
+        result = call_argument(param, index, binding)
         to, size, kind, condition = f"({result}).data()", f"({result}).nbytes()", "set", ""
         source = "0"
         own = inputs.pop(0) if param.in_place else None
@@ -335,6 +278,8 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
         for param in _declared_scratch(entry)
     ]
     arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
+    # A function of the author's takes too long for each call.
+    arrays = [None if size_functions([Param(role=Role.RET, axes=axes)]) else axes for axes in arrays]
     if all(axes is None for axes in arrays):
         return "", ""
     names = axis_names(arrays)
@@ -345,7 +290,7 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
     ]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
     args = len(entry.with_role(Role.ARG))
-    given = ("_general", "") if _is_general(entry) else ("", f" {args}, {len(arrays) - args},")
+    given = ("_general", "") if is_general(entry) else ("", f" {args}, {len(arrays) - args},")
     check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
     return "\n".join(lines) + "\n", check
 
@@ -384,10 +329,10 @@ def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
     if isinstance(node, str) and node.startswith("attr."):
         attrs = binding.entry.with_role(Role.ATTR)
         index = [param.name for param in attrs].index(node.removeprefix("attr."))
-        return f"static_cast<int64_t>({_call_argument(attrs[index], index, binding)})"
+        return f"static_cast<int64_t>({call_argument(attrs[index], index, binding)})"
     if isinstance(node, str) and node.startswith("sizeof("):
-        call = "static_cast<const ::BE::detail::GeneralCall&>(be_call)" if _is_general(binding.entry) else "be_call"
-        dtype = _dtype(node.removeprefix("sizeof(")[:-1], binding).replace("be_call", call)
+        call = "static_cast<const ::BE::detail::GeneralCall&>(be_call)" if is_general(binding.entry) else "be_call"
+        dtype = dtype_of(node.removeprefix("sizeof(")[:-1], binding).replace("be_call", call)
         return f"static_cast<int64_t>(::BE::dtype_size({dtype}))"
     if isinstance(node, str):
         return f"be_axes[{names.index(node)}]"
@@ -403,40 +348,8 @@ def _call_arguments(binding: Binding) -> list[str]:
         index = position[param.role]
         position[param.role] += 1
         if not (param.in_place and param.role is Role.ARG):
-            arguments.append(_call_argument(param, index, binding))
+            arguments.append(call_argument(param, index, binding))
     return arguments
-
-
-def _call_argument(param: Param, index: int, binding: Binding) -> str:
-    if param.role in _ARRAYS and _is_general(binding.entry):
-        return _general_array(param, index, binding.entry)
-    match param.role:
-        case Role.ARG:
-            return f"be_call.be_args[{index}]"
-        case Role.RET:
-            return f"be_call.be_rets[{index}]"
-        case Role.STREAM:
-            return "::BE::detail::StreamValue{be_call.be_stream}"
-        case Role.ATTR:
-            return render_value(param, index, binding.symbol)
-        case Role.SCRATCH:
-            return f"be_scratch_{index}"
-        case Role.STATE:
-            return "be_state"
-    raise AssertionError(f"no C++ value for {param.role}")
-
-
-def _general_array(param: Param, index: int, entry: EntryPoint) -> str:
-    """Write the C++ value of a parameter that takes arrays, in a call whose number of arrays varies."""
-    is_ret = param.role is Role.RET
-    slot = f"be_call.be_slots[{index + is_ret * len(entry.with_role(Role.ARG))}]"
-    match param.many:
-        case Many.ONE:
-            return f"*{slot}"
-        case Many.OPTIONAL:
-            return f"::BE::detail::OptionalTensor{{{slot}}}"
-        case Many.ANY:
-            return f"be_call.be_many[{int(is_ret)}]"
 
 
 def _handlers(module: str, binding: Binding, language: Language, *, inline: bool, checked: bool) -> str:
@@ -445,21 +358,21 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
     code = binding.trampoline
-    if inline and not _is_general(entry):
+    if inline and not is_general(entry):
         code = f"(BE_INTERNAL_CODE(be_entry_{symbol}, {code}))"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
     has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _has_contents(entry))
     row = _entry_row(module, binding, table, has_stream=has_stream)
-    if _is_general(entry):
+    if is_general(entry):
         spec, body = "GeneralSpec", "be_handle_general"
-        arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
+        arrays = "".join(_SIGNS[param.many] for role in ARRAYS for param in entry.with_role(role))
         arrays += _SIGNS[Many.ONE] * len(_declared_scratch(entry))
         present = len(entry.with_role(Role.ATTR)) if PRESENT in attrs else -1
         row = f"{{{row}}}, {c_string(arrays)}, {present}"
     lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
-    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
+    table = f"be_entry_{symbol}{'.be_entry' if is_general(entry) else ''}"
     recordable = "::BE::detail::kCommandBufferCompatible" if _is_recordable(entry) else "0"
     for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
@@ -474,6 +387,8 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
         f"BE_INTERNAL_HANDLER void (*const be_code_{symbol})();",
         f"void (*const be_code_{symbol})() = reinterpret_cast<void (*)()>({code});",
     ]
+    if entry.sizes:
+        lines += size_handler(binding)
     if binding.instantiate:
         lines += [
             f"BE_INTERNAL_HANDLER XLA_FFI_Error* {binding.instantiate}(XLA_FFI_CallFrame* be_frame);",

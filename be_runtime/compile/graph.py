@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from be_runtime import errors, inspection, own_files
 from be_runtime.compile import codegen, execute, flags, inputs
+from be_runtime.compile.codegen_values import Binding
 from be_runtime.compile.plan import (
     OBJECTS,
     BuildOrder,
@@ -143,7 +144,7 @@ def _repeated(tables: Iterable[frozenset[str]]) -> frozenset[str]:
 
 def plan_units(
     request: BuildRequest,
-    bindings: Mapping[str, Sequence[codegen.Binding]],
+    bindings: Mapping[str, Sequence[Binding]],
     command: Sequence[str],
     phases: Mapping[str, UnitBuild | None] | None = None,
 ) -> dict[str, UnitBuild]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from be_runtime import trace
 from be_runtime.compile import codegen, execute, flags, graph, inputs
+from be_runtime.compile.codegen_values import Binding
 from be_runtime.compile.plan import (
     FILE,
     LIBRARY,
@@ -60,7 +61,7 @@ class ModuleBuild:
         The commands that ran for the module.
     """
 
-    def __init__(self, order: BuildOrder, bindings: Mapping[str, Sequence[codegen.Binding]], staging: Path) -> None:
+    def __init__(self, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], staging: Path) -> None:
         request, tools, settings, system = order.request, order.tools, order.settings, order.system
         self.order, self.staging = order, staging
         self.steps: list[execute.Step] = []
@@ -342,7 +343,7 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
     return build.output((*names, *_write_log(build), *_write_commands(build), *sources))
 
 
-def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[codegen.Binding]]) -> BuildError:
+def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
     """Return the failure with the module's name, its first real error, and a hint at a similar header."""
     from be_runtime.compile.hints import missing_header
     from be_runtime.compile.messages import explained, near_header

@@ -282,6 +282,8 @@ class Split(NamedTuple):
         Axes that an expression may name: the numbers of an operand and of its axis.
     integers : tuple of (str, int)
         Attributes that an expression may name, as ``attr.NAME``.
+    measured : tuple of Measure
+        Functions that an expression may name, as ``f()``; see `be_runtime.jax.sizes`.
     computed : tuple of (str, tuple of str), or None
         Attributes of whole numbers that differ between devices, as expressions. None if functions of the arrays compute
         them, so that the call can't be split.
@@ -300,6 +302,7 @@ class Split(NamedTuple):
     scratch: tuple[str, ...] = ()
     places: tuple[tuple[str, tuple[int, int]], ...] = ()
     integers: tuple[tuple[str, int], ...] = ()
+    measured: tuple[tuple[Any, ...], ...] = ()
     computed: tuple[tuple[str, tuple[str, ...]], ...] | None = ()
     on_gather: str = "warn"
     merged: int = 0
@@ -369,7 +372,12 @@ class Split(NamedTuple):
     def values(self, operands: Sequence[Sequence[int]]) -> dict[str, int]:
         """Return the values that an expression may use, from the shapes in which the kernel gets its operands."""
         axes = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
-        return axes | dict(self.integers)
+        known = axes | dict(self.integers)
+        if self.measured:
+            from be_runtime.jax.sizes import Measure
+
+            known |= {measure[0]: Measure(*measure)(operands) for measure in self.measured}
+        return known
 
     def scratch_shapes(self, operands: Sequence[Sequence[int]], batch: Sequence[int]) -> list[tuple[int, ...]]:
         """Compute the shapes of scratch memory from the shape of a batch and the operands' shapes in the kernel."""

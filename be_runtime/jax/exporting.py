@@ -16,6 +16,7 @@ from jaxlib.mlir.passmanager import PassManager
 from be_runtime.errors import LoadError, RegistrationError
 from be_runtime.jax.internals import mlir
 from be_runtime.jax.partition import TARGET as PARTITIONER
+from be_runtime.jax.sizes import Measure
 
 Rename = Callable[[str, str], tuple[str, str]]
 """Function from a call's target and kernel to the new target and kernel; the kernel is empty for a call without one."""
@@ -215,6 +216,8 @@ def _rename_call(call: Any, rename: Rename) -> str:
         fields = json.loads(_text(known["backend_config"]))
         kernel = fields["attributes"].get(_KERNEL, "")
         fields["target"], renamed = rename(fields["target"], kernel.strip('"'))
+        measures = [Measure(*each) for each in fields["split"]["measured"]]
+        fields["split"]["measured"] = [each._replace(targets=(fields["target"],)) for each in measures]
         if kernel:
             fields["attributes"][_KERNEL] = f'"{renamed}"'
         call.attributes["backend_config"] = ir.StringAttr.get(json.dumps(fields, sort_keys=True))

@@ -5,6 +5,7 @@ Nothing here starts a JAX backend.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from be_toolchain.errors import HeaderNotFoundError
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
+_HANDLERS: dict[str, object] = {}
+"""The handlers of this process by their targets; an entry is added once, by one atomic operation, and stays."""
 
 
 def ffi_include_dir() -> Path:
@@ -45,6 +48,27 @@ def register(target: str, handler: object, platform: str) -> None:
     import jax
 
     jax.ffi.register_ffi_target(target, handler, platform=platform)
+    _HANDLERS[target] = handler
+
+
+def address(target: str) -> int:
+    """Return the address of a registered target's handler."""
+    return addresses(_HANDLERS[target])["execute"]
+
+
+def addresses(handler: object) -> dict[str, int]:
+    """Return the addresses of a handler's functions by their stages."""
+    capsules = handler if isinstance(handler, dict) else {"execute": handler}
+    return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
+
+
+def capsule_address(capsule: object) -> int:
+    """Return the address of the function in a capsule of JAX's."""
+    read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address: int = read(capsule, None)
+    return address
 
 
 def as_array(value: Any, dtype: str | None = None) -> Any:

@@ -22,7 +22,7 @@ from be_runtime.call.compiled_function import check_calls
 from be_runtime.jax import calls, port, transforms
 from be_runtime.load import module, obtain
 from be_runtime.load.native_library import native_library
-from be_runtime.load.registry import Registry, Session, Target, addresses
+from be_runtime.load.registry import Registry, Session, Target
 from be_toolchain.machine.forks import ThreadLock
 
 _NATIVE = "guard"
@@ -81,7 +81,7 @@ class CheckedTargets:
         """Return a checking handler of a handler, which runs once for each call, since it may have side effects."""
         text = checks.call_text(name, "", chosen, once=True, hidden=0)
         with self._lock:
-            return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
+            return self._front(port.addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
 
     def _front(self, stages: dict[str, int], *, is_gpu: bool, usual: bytes | None) -> object:
         """Take a slot of the last library; load a copy of the library if it has no free slot."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from be_runtime.errors import RegistrationError
+from be_runtime.jax import port
 from be_runtime.settings import Settings
 from be_runtime.store.cache import Cache
 from be_runtime.store.index import Carry
@@ -100,7 +100,7 @@ class Registry:
 
     def stages(self, name: str, platform: str) -> dict[str, int]:
         """Return the addresses of a target's handlers by their stages; empty if this process has not registered it."""
-        return addresses(self._handlers.get((name, platform), {}))
+        return port.addresses(self._handlers.get((name, platform), {}))
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""
@@ -121,21 +121,6 @@ def _other_content(target: Target) -> RegistrationError:
             "or pass auto_register=False and call module.f(...), which needs no name",
         ),
     )
-
-
-def addresses(handler: object) -> dict[str, int]:
-    """Return the addresses of a handler's functions by their stages."""
-    capsules = handler if isinstance(handler, dict) else {"execute": handler}
-    return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
-
-
-def capsule_address(capsule: object) -> int:
-    """Return the address of the function in a capsule of JAX's."""
-    read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    address: int = read(capsule, None)
-    return address
 
 
 class Session(NamedTuple):

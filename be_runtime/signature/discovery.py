@@ -265,7 +265,33 @@ def _resolve(request: _Request) -> model.EntryPoint:
         unordered=tuple(islice(_unordered(function, program, params), _MOST_LINES)),
         rules=rules,
         doc=doc,
+        sizes=tuple(_size_function(request, name, params) for name in model.size_functions(params)),
     )
+
+
+def _size_function(request: _Request, name: str, params: Sequence[model.Param]) -> model.SizeFunction:
+    """Find the function that an expression calls, and the parameters of the entry point that it takes."""
+    program = request.program
+    known = {param.name: param for param in params if param.name and param.role in (model.Role.ARG, model.Role.ATTR)}
+    found = program.functions(name.removesuffix("()"))
+    function = next((each for each in found if each.has_body), next(iter(found), None))
+    if function is None or function.owner:
+        raise SpecError(
+            f"{request.name}: no function {name} in the sources",
+            span=request.locate(-1),
+            hints=(f"define it, as in int64_t {name[:-2]}(const BE::Tensor x), with names of inputs or attributes",),
+        )
+    for cpp in function.params:
+        param = known.get(cpp.name)
+        if param is None:
+            problem = f"{name} has the parameter {cpp.name!r}, which is no input or attribute of {request.function}"
+            hint = f"it may take {', '.join(known)}, by these names" if known else "the entry point has none"
+            raise SpecError(f"{request.name}: {problem}", span=at(cpp, program.places), hints=(hint,))
+        if param.role is model.Role.ATTR and param.kind is not model.AttrKind.SCALAR:
+            problem = f"{name} takes the attribute {cpp.name}, but it can take inputs and numbers alone"
+            raise SpecError(f"{request.name}: {problem}", span=at(cpp, program.places))
+    call_name = function.call_name + (request.instance if function.template is not None else "")
+    return model.SizeFunction(name, call_name, tuple(cpp.name for cpp in function.params))
 
 
 def _instance(request: _Request, function: Function) -> Function:

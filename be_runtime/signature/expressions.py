@@ -1,7 +1,8 @@
 """Integer arithmetic over axes in an arg_spec: ``2*n+1``, ``n//2``, ``ceil(n/256)``, ``attr.bins``. Pure.
 
 The notation is a part of Python's: integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
-``max``, ``ceil(a/b)`` and ``sizeof(DTYPE)``. ``//`` rounds towards minus infinity, and ``/`` must divide.
+``max``, ``ceil(a/b)``, ``sizeof(DTYPE)``, and ``f()`` for a function in C++. ``//`` rounds towards minus infinity, and
+``/`` must divide.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from be_runtime.dtypes import BY_NAME
 from be_toolchain.named import NamedTuple
 
 Node = int | str | tuple[str, tuple["Node", ...]]
-"""A number, a name, or an operation and its operands. ``attr.bins`` is a name, and so is a variable's ``sizeof(T)``."""
+"""A number, a name, or an operation and its operands. ``attr.bins``, ``sizeof(T)`` and ``f()`` are names."""
 
 _LONGEST = 200
 _WORDS = r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*"
@@ -84,19 +85,27 @@ def _node(tree: ast.expr, text: str) -> Node:
             return name
         case ast.Attribute(value=ast.Name(id="attr"), attr=name):
             return f"attr.{name}"
-        case ast.Call(func=ast.Name(id="sizeof"), args=[ast.Name(id=name)], keywords=[]):
-            size = BY_NAME[name].size_bytes if name in BY_NAME else None
-            if size == 0:
-                raise _bad(text, tree.col_offset)  # several elements share a byte
-            return size or f"sizeof({name})"
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return "-", (0, _node(operand, text))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             return _OPERATORS[type(operator)], (_node(left, text), _node(right, text))
-        case ast.Call(func=ast.Name(id="ceil"), args=[ast.BinOp(left=left, op=ast.Div(), right=right)], keywords=[]):
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]):
+            return _call(function, arguments, tree, text)
+    raise _bad(text, tree.col_offset)
+
+
+def _call(function: str, arguments: list[ast.expr], tree: ast.expr, text: str) -> Node:
+    match function, arguments:
+        case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
             return "ceil", (_node(left, text), _node(right, text))
-        case ast.Call(func=ast.Name(id=function), args=[first, second], keywords=[]) if function in ("min", "max"):
+        case (("min" | "max"), [first, second]):
             return function, (_node(first, text), _node(second, text))
+        case "sizeof", [ast.Name(id=name)] if name not in BY_NAME:
+            return f"sizeof({name})"
+        case "sizeof", [ast.Name(id=name)] if BY_NAME[name].size_bytes:
+            return BY_NAME[name].size_bytes
+        case _, [] if function not in ("ceil", "min", "max", "sizeof"):
+            return f"{function}()"
     raise _bad(text, tree.col_offset)
 
 

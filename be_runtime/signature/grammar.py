@@ -15,7 +15,9 @@
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
-          | "scratch" [ "[" BYTES "]" ]   memory for the time of the call; without BYTES the kernel asks for it
+          | "scratch" [ "[" BYTES "]" | "=" NAME ]
+                                          memory for the time of the call; "=f" is [f()]; without a size the kernel
+                                          asks for it
           | "state"                       an object that lives as long as the program; at most one
           | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
           | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
@@ -28,7 +30,8 @@
     TYPE  = see `be_runtime.signature.attribute_types`; left out: the type of the C++ parameter NAME
 
 Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
-``like(INDEX)`` is the dtype of an input, and for an input of one before it.
+``like(INDEX)`` is the dtype of an input, and for an input of one before it. ``f()`` is a function of the sources, for
+sizes of scratch memory and results.
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """
@@ -65,14 +68,14 @@ _WORDS = {*_ROLES, "attr", "attrs", "parallel", "reduce"}
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
 _ARRAY = r"(?s:(args?|rets?|inout)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
-_SCRATCH = r"(?s:scratch\[(.*)\])"
+_SCRATCH = r"(?s:scratch(?:\[(.*)\]|=([A-Za-z_][A-Za-z0-9_]*)))"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
 _LIKE = r"like\((\d{1,3})\)|(attr\.\w+)"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
     "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret?, ret..., inout[n], stream, "
-    "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k], T=float32|float64"
+    "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch=f, scratch, state, parallel[b], reduce[k], T=float32|int8"
 )
 
 MOST = 1000
@@ -219,7 +222,7 @@ def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Pa
         if match := re.fullmatch(_ARRAY, token):
             return _parse_array(match, variables)
         if match := re.fullmatch(_SCRATCH, token):
-            return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1]),))
+            return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1] or f"{match[2]}()"),))
         if match := re.fullmatch(_RULE, token):
             return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
         if match := re.fullmatch(_ATTR, token):
@@ -377,6 +380,11 @@ def _unbound(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_
     variables = [param for param in params if param.role is model.Role.DTYPE]
     known |= {f"sizeof({v.name})" for v in variables if all(BY_NAME[choice].size_bytes for choice in v.choices)}
     for index, param in enumerate(params):
+        functions = model.size_functions([param])
+        if functions and param.role is model.Role.ARG:
+            problem = f"{tokens[index]!r} is an input, and {functions[0]} is a size of results or scratch memory"
+            yield _TokenError(index, problem)
+        known.update(functions)
         used = set(model.axis_names([param.axes]) if param.role is model.Role.RET else ())
         for name in sorted(used.union(*(each.names for each in model.expressions(param.axes))) - known):
             if name.startswith("sizeof("):

@@ -99,6 +99,18 @@ def expressions(axes: Axes | None) -> tuple[Expression, ...]:
     return tuple(axis for axis in axes or () if isinstance(axis, Expression))
 
 
+def size_functions(params: Iterable[Param]) -> tuple[str, ...]:
+    """List the functions in the expressions of some parameters, as ``f()``, in the order of their first use.
+
+    Examples
+    --------
+    >>> size_functions([Param(role=Role.SCRATCH, axes=parse_axes("2*f()+g()")), Param(role=Role.RET, axes=("n",))])
+    ('f()', 'g()')
+    """
+    every = (expression for param in params for expression in expressions(param.axes))
+    return tuple(dict.fromkeys(name for each in every for name in each.names if name.endswith("()")))
+
+
 class Role(Enum):
     """The role of a parameter of an entry point."""
 
@@ -193,6 +205,24 @@ def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
     return tuple(param for param in params if not (param.in_place and param.role is Role.ARG))
 
 
+class SizeFunction(NamedTuple):
+    """A C++ function that computes a size for a call from its inputs and attributes.
+
+    Parameters
+    ----------
+    name : str
+        Name in expressions, as ``f()``.
+    call_name : str
+        Qualified name in generated code.
+    params : tuple of str
+        Names of the entry point's inputs and attributes that it takes, in its own order.
+    """
+
+    name: str
+    call_name: str
+    params: tuple[str, ...]
+
+
 class EntryPoint(NamedTuple):
     """One C++ function that becomes one FFI target.
 
@@ -216,6 +246,8 @@ class EntryPoint(NamedTuple):
         Tokens that stand for no parameter: axes that may be split over devices, and dtype variables. See `RULES`.
     doc : str
         Text of the documentation comment above it.
+    sizes : tuple of SizeFunction
+        Functions in the expressions of its parameters.
     """
 
     name: str
@@ -226,6 +258,7 @@ class EntryPoint(NamedTuple):
     unordered: tuple[str, ...] = ()
     rules: tuple[Param, ...] = ()
     doc: str = ""
+    sizes: tuple[SizeFunction, ...] = ()
 
     def with_role(self, role: Role) -> tuple[Param, ...]:
         """Return the parameters of one role, in call order."""

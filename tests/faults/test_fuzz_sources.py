@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from be_runtime.call.signature import read_signature
-from be_runtime.compile.codegen import Binding, render_unit
+from be_runtime.compile.codegen import render_unit
+from be_runtime.compile.codegen_values import Binding
 from be_runtime.errors import BeRuntimeError
 from be_runtime.kernels.raw_compiler import parse_name, read_prototype
 from be_runtime.signature import SourceText, discovery, grammar

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from be_runtime.call.resolve import PRESENT
-from be_runtime.compile.codegen import Binding
+from be_runtime.compile.codegen_values import Binding
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import LoadError
 from be_runtime.jax.port import ffi_include_dir

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.compile.codegen import Binding, bind, line_directive, render_include, render_inline_source, render_unit
+from be_runtime.compile.codegen import bind, line_directive, render_include, render_inline_source, render_unit
 from be_runtime.compile.codegen_attributes import c_string
+from be_runtime.compile.codegen_values import Binding
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
 from be_runtime.signature import SourceText

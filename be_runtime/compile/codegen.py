@@ -132,9 +132,10 @@ def render_unit(
         inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
             render_support(attributes_of(binding.entry), binding.symbol),
+            _entry_table(module, binding, language, checked=checked),
             _trampoline(binding, language, checked=checked),
             line_directive(1, _GENERATED),
-            _handlers(module, binding, language, inline=inline, checked=checked),
+            _handlers(binding, inline=inline),
         ]
     return "".join(parts)
 
@@ -222,7 +223,10 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
             lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")
     if entry.with_role(Role.STATE):
         record = f"{function_address(entry)}, be_state_{symbol}"
-        lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call.be_frame);")
+        spec, slots = (f"be_entry_{symbol}", "nullptr")
+        if is_general(entry):
+            spec, slots = f"{spec}.be_entry", "be_call.be_slots"
+        lines.append(f"auto be_state = ::BE::detail::be_state_of({record}, be_call, {spec}, {slots});")
     return "".join(f"{line} " for line in lines)
 
 
@@ -352,26 +356,31 @@ def _call_arguments(binding: Binding) -> list[str]:
     return arguments
 
 
-def _handlers(module: str, binding: Binding, language: Language, *, inline: bool, checked: bool) -> str:
+def _entry_table(module: str, binding: Binding, language: Language, *, checked: bool) -> str:
+    """Write the description of an entry point for the handler."""
     entry, symbol = binding.entry, binding.symbol
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
-    spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
-    code = binding.trampoline
-    if inline and not is_general(entry):
-        code = f"(BE_INTERNAL_CODE(be_entry_{symbol}, {code}))"
-    lines = []
-    if attrs:
-        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
+    rows = f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};\n" if attrs else ""
     has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _has_contents(entry))
-    row = _entry_row(module, binding, table, has_stream=has_stream)
+    row, spec = _entry_row(module, binding, table, has_stream=has_stream), "EntrySpec"
     if is_general(entry):
-        spec, body = "GeneralSpec", "be_handle_general"
+        spec = "GeneralSpec"
         arrays = "".join(_SIGNS[param.many] for role in ARRAYS for param in entry.with_role(role))
         arrays += _SIGNS[Many.ONE] * len(_declared_scratch(entry))
         present = len(entry.with_role(Role.ATTR)) if PRESENT in attrs else -1
         row = f"{{{row}}}, {c_string(arrays)}, {present}"
-    lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
+    return f"{rows}static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};\n"
+
+
+def _handlers(binding: Binding, *, inline: bool) -> str:
+    entry, symbol = binding.entry, binding.symbol
+    body, code = "BE_INTERNAL_HANDLE" if inline else "be_handle", binding.trampoline
+    if is_general(entry):
+        body = "be_handle_general"
+    elif inline:
+        code = f"(BE_INTERNAL_CODE(be_entry_{symbol}, {code}))"
+    lines = []
     table = f"be_entry_{symbol}{'.be_entry' if is_general(entry) else ''}"
     recordable = "::BE::detail::kCommandBufferCompatible" if _is_recordable(entry) else "0"
     for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):

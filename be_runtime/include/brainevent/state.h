@@ -2,7 +2,7 @@
 
 /// \file
 /// The object that an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program
-/// is compiled.
+/// is compiled, or from its attributes and shapes in the program's first call.
 
 #include "brainevent/detail/entry.h"
 
@@ -30,6 +30,40 @@ class Attributes {
   const XLA_FFI_CallFrame* be_frame;
   const detail::EntrySpec& be_entry;
   const void* const* be_values;
+};
+
+/// The arrays of a call without their elements, for the constructor of its state: the results come after the
+/// arguments, in the order of the entry point's parameters. The object is valid in the constructor only.
+class Shapes {
+ public:
+  Shapes(const detail::Call& call, const detail::EntrySpec& entry, Tensor* const* slots) noexcept
+      : be_call(call), be_entry(entry), be_slots(slots) {}
+
+  /// Return a tensor with the shape and dtype of an argument, and a null address.
+  ///
+  /// Throw `CheckError` if there is no such argument, or if the call leaves it out.
+  Tensor arg(int index) const { return be_shape(index, be_entry.arg_count, be_call.be_args, be_slots); }
+
+  /// Return the same for a result.
+  Tensor ret(int index) const {
+    return be_shape(index, be_entry.ret_count, be_call.be_rets,
+                    be_slots == nullptr ? nullptr : be_slots + be_entry.arg_count);
+  }
+
+  const detail::Call& be_call;
+  const detail::EntrySpec& be_entry;
+  Tensor* const* be_slots;
+
+ private:
+  static Tensor be_shape(int index, int count, const Tensor* tensors, Tensor* const* slots) {
+    if (index < 0 || index >= count || (slots != nullptr && slots[index] == nullptr)) {
+      internal::Text text;
+      throw CheckError(text.append("the state asks for the shape of array ").append(index).append(
+          ", which the call does not have"));
+    }
+    const Tensor& tensor = slots == nullptr ? tensors[index] : *slots[index];
+    return Tensor(nullptr, tensor.dtype(), tensor.ndim(), tensor.shape_ptr());
+  }
 };
 
 }  // namespace BE
@@ -73,7 +107,8 @@ T Attributes::get(const char* name) const {
 ///
 /// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
 /// else by the default constructor, and deleted with the program. An exception of the constructor fails the
-/// compilation.
+/// compilation. XLA tells the shapes in calls alone: where there is `T(const BE::Attributes&, const BE::Shapes&)`, the
+/// first call makes the object, on its device, also while XLA records a CUDA graph, and an exception fails the call.
 ///
 /// All devices and threads that run the program share it, at once. So only const members can be reached: change the
 /// object that a `mutable` member or a pointer leads to under a lock of your own. See `BE::PerDevice` for one object
@@ -124,10 +159,23 @@ struct StateIn<State<T>&, Rest...> : StateIn<State<T>> {};
 template <class T, class... Rest>
 struct StateIn<const State<T>&, Rest...> : StateIn<State<T>> {};
 
+/// A state that the first call makes.
+template <class T>
+struct LateState {
+  void* be_object = nullptr;
+  LateState() noexcept = default;
+  ~LateState() { delete static_cast<T*>(be_object); }
+  LateState& operator=(LateState&&) = delete;
+};
+
+template <class T>
+constexpr bool kIsLate = __is_constructible(T, const Attributes&, const Shapes&);
+
 template <class T>
 void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
-  T* object;
-  if constexpr (__is_constructible(T, const Attributes&)) object = new T(be_attributes);
+  void* object;
+  if constexpr (kIsLate<T>) object = new LateState<T>();
+  else if constexpr (__is_constructible(T, const Attributes&)) object = new T(be_attributes);
   else object = new T();
   BE_INTERNAL_RELEASE(object);
   return object;
@@ -135,7 +183,10 @@ void* be_make_state([[maybe_unused]] const Attributes& be_attributes) {
 
 /// Delete a state. be_runtime/debugging/sanitizers.py knows the end of a state by this name.
 template <class T>
-void be_delete_state(void* be_state) { delete static_cast<T*>(be_state); }
+void be_delete_state(void* be_state) {
+  if constexpr (kIsLate<T>) delete static_cast<LateState<T>*>(be_state);
+  else delete static_cast<T*>(be_state);
+}
 
 template <class Result, class... Params>
 constexpr StateRecord be_record_of(Result (*)(Params...)) noexcept {
@@ -153,12 +204,6 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame*, const BE::d
 
 namespace BE {
 namespace detail {
-
-template <class Result, class... Params>
-State<typename StateIn<Params...>::Type> be_state_of(Result (*)(Params...), StateRecord& be_record,
-                                                     XLA_FFI_CallFrame* be_frame) {
-  return State<typename StateIn<Params...>::Type>(be_find_state(be_frame, be_record));
-}
 
 #if defined(__CUDACC__)
 inline int be_current_device() {
@@ -191,6 +236,30 @@ struct OnDevice {
   explicit OnDevice(int) noexcept {}
 };
 #endif
+
+template <class T>
+State<T> be_late_state(LateState<T>& be_state, const Call& be_call, const EntrySpec& be_entry,
+                       Tensor* const* be_slots) {
+  void* object = __atomic_load_n(&be_state.be_object, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(object == nullptr, 0)) {
+    const OnDevice there(be_current_device());
+    const auto make = [&]() -> void* {
+      return new T(Attributes(be_call.be_frame, be_entry, be_call.be_attrs), Shapes(be_call, be_entry, be_slots));
+    };
+    using Make = decltype(make);
+    object = be_make_once(&be_state.be_object, [](const void* it) { return (*static_cast<Make*>(it))(); }, &make);
+  }
+  return State<T>(object);
+}
+
+template <class Result, class... Params>
+auto be_state_of(Result (*)(Params...), StateRecord& be_record, const Call& be_call,
+                 [[maybe_unused]] const EntrySpec& be_entry, [[maybe_unused]] Tensor* const* be_slots) {
+  using T = typename StateIn<Params...>::Type;
+  void* state = be_find_state(be_call.be_frame, be_record);
+  if constexpr (kIsLate<T>) return be_late_state(*static_cast<LateState<T>*>(state), be_call, be_entry, be_slots);
+  else return State<T>(state);
+}
 
 }  // namespace detail
 

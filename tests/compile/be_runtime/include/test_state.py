@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -149,3 +150,78 @@ def test_a_function_without_a_state_parameter_says_so():
     hidden = source.replace("int n", "Plan n").replace("// @BE", "struct Plan {};\n// @BE")
     with pytest.raises(be_runtime.BuildError, match=r"has no parameter BE::State<T>"):
         be_runtime.load_cpp_inline("state_missing", hidden)
+
+
+SHAPES = r"""
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include "brainevent/common.h"
+#include "brainevent/state.h"
+std::atomic<int> made{0}, deleted{0};
+struct Plan {
+  Plan(const BE::Attributes& attributes, const BE::Shapes& shapes)
+      : rows(shapes.arg(0).shape(0)), columns(shapes.ret(0).shape(1)), scale(attributes.get<int>("scale")) {
+    BE_CHECK(shapes.arg(0).data() == nullptr && shapes.arg(0).dtype() == BE::DType::Float32);
+    if (scale == 13) throw std::runtime_error("thirteen");
+    if (scale == 14) shapes.arg(7);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ++made;
+  }
+  ~Plan() { ++deleted; }
+  int64_t rows, columns;
+  int scale;
+};
+// @BE planned arg[n k]:float32 ret[n k]:float32 state attr.scale:int32=2
+void planned(const BE::Tensor x, BE::Tensor y, const BE::State<Plan>& plan, int) {
+  BE_CHECK(plan->rows == x.shape(0) && plan->columns == x.shape(1));
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = static_cast<float>(plan->scale);
+}
+// @BE biased arg[n k]:float32 arg?[k]:float32 ret[n k]:float32 state attr.scale:int32
+void biased(const BE::Tensor x, const BE::Tensor*, BE::Tensor y, const BE::State<Plan>& plan, int scale) {
+  planned(x, y, plan, scale);
+}
+// @BE totals ret[2]:int32
+void totals(BE::Tensor y) { y.at<int>(0) = made, y.at<int>(1) = deleted; }
+"""
+
+
+@pytest.fixture(name="shaped", scope="module")
+def _shaped() -> Any:
+    return be_runtime.load_cpp_inline("state_from_shapes", SHAPES)
+
+
+def test_a_state_that_asks_for_shapes_is_made_once_by_the_first_call_and_deleted_with_the_program(shaped: Any):
+    totals = shaped.totals.with_options(has_side_effect=True)
+    before = totals()
+    run = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, y: shaped.planned(y, scale=3), x))
+    for rows in (2, 4):
+        for _ in range(3):
+            np.testing.assert_array_equal(run(jnp.ones((rows, 3))), np.full((rows, 3), 3))
+    assert (totals() - before).tolist() == [2, 0]
+    run.clear_cache()
+    del run
+    gc.collect()
+    assert (totals() - before).tolist() == [2, 2]
+    np.testing.assert_array_equal(shaped.biased(jnp.ones((2, 2)), scale=5), np.full((2, 2), 5))
+    np.testing.assert_array_equal(shaped.biased(jnp.ones((2, 2)), jnp.ones(2), scale=6), np.full((2, 2), 6))
+
+
+def test_threads_that_call_first_at_once_share_one(shaped: Any):
+    totals, call = shaped.totals.with_options(has_side_effect=True), jax.jit(lambda x: shaped.planned(x, scale=9))
+    x = jnp.ones((5, 5))
+    compiled = call.lower(x).compile()
+    before = totals()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(compiled, [x] * 16))
+    assert all((each == 9).all() for each in found)
+    assert (totals() - before).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("scale", "message"), [(13, "thirteen"), (14, "shape of array 7, which the call does not")])
+def test_what_a_constructor_with_shapes_throws_fails_each_call(shaped: Any, scale: int, message: str):
+    call = jax.jit(lambda x: shaped.planned(x, scale=scale)).lower(jnp.ones((2, 2))).compile()
+    for _ in range(2):
+        with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=f"state_from_shapes.planned: .*{message}"):
+            jax.block_until_ready(call(jnp.ones((2, 2))))

@@ -44,7 +44,7 @@ _HOMES = {
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
-    "be_runtime.load.platforms": "PlatformModule",
+    "be_runtime.load.platforms": "LoadedPlatformModule PlatformModule",
     "be_runtime.notebook": "load_ipython_extension unload_ipython_extension",
     "be_runtime.report": "ModuleReport",
     "be_runtime.ship.package": "package_kernels",

@@ -83,6 +83,7 @@ from be_runtime.kernels.warp import warp_kernel as warp_kernel
 from be_runtime.load.module import CompiledModule as CompiledModule
 from be_runtime.load.module import LoadedModule as LoadedModule
 from be_runtime.load.module import ModuleInfo as ModuleInfo
+from be_runtime.load.platforms import LoadedPlatformModule as LoadedPlatformModule
 from be_runtime.load.platforms import PlatformModule as PlatformModule
 from be_runtime.report import ModuleReport as ModuleReport
 from be_runtime.ship.package import package_kernels as package_kernels

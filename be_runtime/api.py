@@ -26,7 +26,7 @@ from be_runtime.request.arguments import (
     load_options,
     same_again,
 )
-from be_runtime.request.options import ARCH_FLAGS, Language, Unit
+from be_runtime.request.options import Language, Unit
 
 if TYPE_CHECKING:
     from be_runtime.load.platforms import PlatformModule
@@ -373,23 +373,13 @@ def _load_both(
     reread: Reread,
     options: Mapping[str, Any],
 ) -> PlatformModule:
-    from be_runtime.compile.flags import has_flag
-    from be_runtime.load.platforms import PlatformModule, declared_functions
-    from be_runtime.request.build_tools import wanted_archs
-    from be_toolchain.find.record import device_archs
+    from be_runtime.load.platforms import PlatformModule, declared_functions, has_archs
 
     languages = CppOptions.__annotations__, CudaOptions.__annotations__
     cpp, cuda = ({key: options[key] for key in options if key in known} for known in languages)
     request = cuda_request(name, cuda_units, functions, **cuda)
     parts = {"cpp": _load("cpp", name, cpp_units, functions, reread, cpp)}
-    session = process.PROCESS.session()
-    archs = wanted_archs(
-        request.compute_capability,
-        session.archs,
-        session.settings,
-        lambda: device_archs(session.system, session.record_dir),
-    )
-    if archs or has_flag(request.compile.cflags, *ARCH_FLAGS):
+    if has_archs(request, process.PROCESS.session()):
         parts["cuda"] = process.PROCESS.load(request, load_options(name, **cuda), reread)
         return PlatformModule(name, parts)
     return PlatformModule(name, parts, declared_functions(request))

@@ -59,51 +59,66 @@ def class_name(text: str) -> str:
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"_{name}"
 
 
-def render_class(name: str, functions: Iterable[StubFunction], *, hidden: Collection[str]) -> str:
+class StubModule(NamedTuple):
+    """A module of a stub.
+
+    Parameters
+    ----------
+    functions : sequence of StubFunction
+    base : str
+        Name of the public class that the module's class extends.
+    hidden : collection of str
+        Attributes of every such module; an entry point of the same name hides them.
+    kept : collection of str
+        Attributes that hide an entry point of the same name.
+    """
+
+    functions: Sequence[StubFunction]
+    base: str = "LoadedModule"
+    hidden: Collection[str] = ()
+    kept: Collection[str] = ()
+
+
+def render_class(name: str, module: StubModule) -> str:
     """Return the text of the class for a module.
 
     Parameters
     ----------
     name : str
         Name of the class.
-    functions : iterable of StubFunction
-        Functions. A function whose name is no identifier, or is used otherwise in the class, is only an item.
-    hidden : collection of str
-        Attributes of every module; an entry point of the same name hides them.
+    module : StubModule
+        A function whose name is no identifier, or is used otherwise in the class, is only an item.
     """
-    shown = [each for each in functions if _is_name(each.name) and each.name not in _USED]
-    parts = [_render(each, prefix=name, indent="    ", hides=each.name in hidden) for each in shown]
+    taken = {*_USED, *module.kept}
+    shown = [each for each in module.functions if _is_name(each.name) and each.name not in taken]
+    parts = [_render(each, prefix=name, indent="    ", hides=each.name in module.hidden) for each in shown]
     body = "\n".join(text for _, text in parts) or "    ...\n"
     structs = "".join(structs for structs, _ in parts)
-    return f"{structs}\nclass {name}(be_runtime.LoadedModule):\n{body}".lstrip("\n")
+    return f"{structs}\nclass {name}(be_runtime.{module.base}):\n{body}".lstrip("\n")
 
 
-def render_package(
-    name: str, modules: Mapping[str, Sequence[StubFunction]], kernels: Iterable[str], *, hidden: Collection[str]
-) -> str:
+def render_package(name: str, modules: Mapping[str, StubModule], kernels: Iterable[str]) -> str:
     """Return the text of the classes for a package's kernels: one for each module, and one with all modules.
 
     Parameters
     ----------
     name : str
         Name of the class with the modules.
-    modules : dict of str to sequence of StubFunction
+    modules : dict of str to StubModule
     kernels : iterable of str
         Names of kernels without host code, whose calls take any arguments.
-    hidden : collection of str
-        See `render_class`.
     """
     classes = {module: f"{name}{class_name(module)}" for module in modules}
-    texts = [render_class(classes[module], functions, hidden=hidden) for module, functions in modules.items()]
+    texts = [render_class(classes[each], module) for each, module in modules.items()]
     lines = [f"{each}: {kind}" for each, kind in classes.items() if _is_name(each)]
     lines += [f"{each}: collections.abc.Callable[..., typing.Any]" for each in kernels if _is_name(each)]
     owners: dict[str, list[str]] = {}
-    for module, functions in modules.items():
-        for function in functions:
-            owners.setdefault(function.name, []).append(module)
+    for each, module in modules.items():
+        for function in module.functions:
+            owners.setdefault(function.name, []).append(each)
     taken = {*modules, *kernels, *_USED}
     unique = [(each, of[0]) for each, of in owners.items() if len(of) == 1 and _is_name(each) and each not in taken]
-    lines += [f"{each} = {classes[module]}.{each}" for each, module in unique]
+    lines += [f"{each} = {classes[of]}.{each}" for each, of in unique if each not in modules[of].kept]
     lines += ["def __getitem__(self, name: str, /) -> typing.Any: ..."]
     return "\n".join([*texts, f"class {name}:", *(f"    {line}" for line in lines)]) + "\n"
 

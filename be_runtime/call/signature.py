@@ -130,6 +130,28 @@ def check_names(what: str, expression: Expression, known: frozenset[str]) -> Non
             raise SpecError(f"{what}: {expression} has {name!r}, which is not {kind}")
 
 
+def require_same(one: CallSignature, other: CallSignature) -> None:
+    """Check that two signatures are one for JAX: inputs, results, attributes and rules for axes.
+
+    Raises
+    ------
+    SpecError
+        They differ; the error has both.
+    """
+    for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
+        first, second = (
+            [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
+        )
+        if roles in ((Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):  # their order is not part of a call
+            first, second = sorted(first), sorted(second)
+        if first != second:
+            shown = [" ".join(each) or "nothing" for each in (first, second)]
+            raise SpecError(
+                f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
+                hints=("declare the same arrays, scratch memory, attributes and axes in C++ and in CUDA",),
+            )
+
+
 _ARRAY, _STRUCT, _LIST = "jax.typing.ArrayLike", "jax.ShapeDtypeStruct", "collections.abc.Sequence"
 _ARRAYS = {Many.ONE: _ARRAY, Many.OPTIONAL: f"{_ARRAY} | None", Many.ANY: f"{_LIST}[{_ARRAY}]"}
 _MODULE = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")

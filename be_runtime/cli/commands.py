@@ -39,8 +39,9 @@ def run_build(arguments: argparse.Namespace) -> Answer:
     built = build_package(package, archs=archs, out=arguments.out, tell=tell)
     images = built.table.images
     total = size_text(sum(image.size for image in images.values()))
+    names = len({each.name for each in built.reports})
     return Answer(
-        f"{built.folder}: {total}, modules and kernels: {len(built.reports)}, images: {len(images)}",
+        f"{built.folder}: {total}, modules and kernels: {names}, images: {len(images)}",
         {
             "folder": str(built.folder),
             "parts": [report._asdict() for report in built.reports],

@@ -8,6 +8,7 @@ import re
 import sys
 import tokenize
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +16,14 @@ from typing import NamedTuple
 
 from be_runtime import errors, stubs
 from be_runtime.call.resolve import signature_of_entry
-from be_runtime.call.signature import call_text
+from be_runtime.call.signature import call_text, require_same
 from be_runtime.cli.main import Answer
 from be_runtime.compile.codegen import bind
-from be_runtime.load.module import OWN, LoadedModule, ModuleInfo
+from be_runtime.load.module import OWN, PLATFORM_OWN, LoadedModule, ModuleInfo
 from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
 from be_runtime.ship.declaration import FILE as DECLARATION
+from be_runtime.ship.declaration import name_of
 from be_runtime.ship.package import PackageKernels, declared_signatures, package_in
 from be_runtime.ship.package_store import Package
 from be_runtime.store.cache import replace_file
@@ -83,19 +85,43 @@ def units_of(path: Path) -> dict[Language, tuple[Unit, ...]]:
 
 
 def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
-    """Return the stub of sources: a class for each language, or one class if their signatures are the same."""
+    """Return the stub of sources: a class for each language, unless their signatures are the same, and one for both."""
     path = path.resolve() if path.name in ("", "..") else path
     name = path.name if path.is_dir() else path.stem
     functions = {language: _functions(name, language, found) for language, found in units.items()}
-    if len({frozenset((each.name, call_text(each.signature)) for each in found) for found in functions.values()}) == 1:
-        functions = dict(list(functions.items())[-1:])
-    suffixes = {language: stubs.class_name(language) if len(functions) > 1 else "" for language in functions}
-    classes = {f"{stubs.class_name(name)}{suffixes[language]}": each for language, each in functions.items()}
-    text = stubs.render_stub([stubs.render_class(each, found, hidden=OWN) for each, found in classes.items()])
+    calls = {frozenset((each.name, call_text(each.signature)) for each in found) for found in functions.values()}
+    is_one, kind = len(calls) == 1, stubs.class_name(name)
+    classes = {f"{kind}{'' if is_one else stubs.class_name(each)}": _module(found) for each, found in functions.items()}
+    if len(functions) > 1:
+        with contextlib.suppress(errors.SpecError):  # `load_dir` refuses both then
+            classes[f"{kind}Both"] = _platform_module(_merged(functions["cpp"], functions["cuda"]))
+    text = stubs.render_stub([stubs.render_class(each, module) for each, module in classes.items()])
     file = path.with_name(f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_types.pyi")
     if file.with_suffix(".py").exists():
         raise errors.ArgumentError(f"{file} would hide {file.stem}.py", hints=("pass --output FILE",))
     return Stub(file, text, tuple(classes))
+
+
+def _module(functions: Sequence[stubs.StubFunction]) -> stubs.StubModule:
+    return stubs.StubModule(functions, hidden=OWN)
+
+
+def _platform_module(functions: Sequence[stubs.StubFunction]) -> stubs.StubModule:
+    return stubs.StubModule(functions, "LoadedPlatformModule", kept=PLATFORM_OWN)
+
+
+def _merged(cpp: Sequence[stubs.StubFunction], cuda: Sequence[stubs.StubFunction]) -> list[stubs.StubFunction]:
+    """Return the functions of one module for two platforms.
+
+    Raises
+    ------
+    SpecError
+        Two functions of one name are declared differently.
+    """
+    found = {each.name: each for each in cpp}
+    for each in cuda:
+        require_same(found.setdefault(each.name, each).signature, each.signature)
+    return [*found.values()]
 
 
 def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[stubs.StubFunction]:
@@ -147,13 +173,18 @@ def _imported(name: str) -> ModuleType:
 def _declaration(name: str, value: object) -> str:
     """Return the declaration of a kernel or a module of kernels; empty for any other value."""
     from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
+    from be_runtime.load.platforms import LoadedPlatformModule
 
     if isinstance(value, KernelFunction):
         return stubs.render_function(stubs.StubFunction(name, value.signature, value.has_outs))
-    if isinstance(value, LoadedModule):
-        functions = [stubs.StubFunction(each, value[each].signature) for each in ModuleInfo.of(value).function_names]
+    if isinstance(value, LoadedModule | LoadedPlatformModule):
+        if isinstance(value, LoadedModule):
+            info = ModuleInfo.of(value)
+            module = _module([stubs.StubFunction(each, value[each].signature) for each in info.function_names])
+        else:
+            module = _platform_module([stubs.StubFunction(*each) for each in value.declarations().items()])
         kind = f"_{stubs.class_name(name)}"
-        return f"{stubs.render_class(kind, functions, hidden=OWN)}\n{name}: {kind}\n"
+        return f"{stubs.render_class(kind, module)}\n{name}: {kind}\n"
     if isinstance(value, PackageKernels):
         return _package_declaration(name, value.__own__.package)
     return ""
@@ -164,12 +195,13 @@ def _package_declaration(name: str, package: Package) -> str:
     if package.root is None:
         raise errors.SourceNotFoundError(f"the sources of {package.name} are not files of a folder")
     declared = package.declaration()
-    modules = {
-        module: [stubs.StubFunction(function, signature) for function, signature in functions.items()]
-        for module, functions in declared_signatures(package.name, package.root, declared).items()
-    }
+    signatures = declared_signatures(package.name, package.root, declared)
+    found = {key: [stubs.StubFunction(*each) for each in functions.items()] for key, functions in signatures.items()}
+    modules = {name_of(key): _module(functions) for key, functions in found.items()}
+    for cpp, cuda in declared.platform_parts():
+        modules[cpp.name] = _platform_module(_merged(found[cpp.key], found[cuda.key]))
     kind = f"_{stubs.class_name(name)}"
-    return f"{stubs.render_package(kind, modules, declared.kernels, hidden=OWN)}\n{name}: {kind}\n"
+    return f"{stubs.render_package(kind, modules, declared.kernels)}\n{name}: {kind}\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -306,6 +306,9 @@ class ModuleInfo:
 OWN = ("content_hash", "function_names", "get_handler", "info", "name", "path", "report")
 """Attributes of a module; a function of the same name hides one."""
 
+PLATFORM_OWN = ("declarations", "function_names", "parts")
+"""Attributes of a module for two platforms; a function of the same name is only an item."""
+
 
 class LoadedModule:
     """Base class of loaded modules; stubs add the functions of one module.

@@ -7,16 +7,17 @@ from typing import Any
 
 from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, signature_of_entry
-from be_runtime.errors import SpecError
+from be_runtime.call.signature import require_same
 from be_runtime.frames import public
 from be_runtime.load.module import CompiledModule, ModuleInfo
-from be_runtime.request.options import BuildRequest
-from be_runtime.signature.grammar import render_spec
-from be_runtime.signature.model import Role
+from be_runtime.load.registry import Session
+from be_runtime.request.build_tools import wanted_archs
+from be_runtime.request.options import BuildRequest, arch_flags
+from be_toolchain.find.record import device_archs
 
 
-class PlatformModule:
-    """The functions of a C++ module and of a CUDA module; JAX lowers each call for the platform of its program.
+class LoadedPlatformModule:
+    """Base class of modules for two platforms; stubs add the functions of one module.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ class PlatformModule:
             made = [info.entry_point(function) for info in infos if function in info.handlers]
             signature = made[0][0]
             for other in (*(each[0] for each in made[1:]), *((declared or {}).get(function, signature),)):
-                _require_same(signature, other)
+                require_same(signature, other)
             registers = tuple(each[1] for each in made)
             mode = next(iter(infos)).mode
             self._functions[function] = KernelFunction[..., Any](
@@ -69,6 +70,10 @@ class PlatformModule:
         """The names of the functions that are compiled here."""
         return [*self._functions]
 
+    def declarations(self) -> dict[str, CallSignature]:
+        """Return the signatures of all functions, also of those that are compiled for a GPU alone."""
+        return self._declared | {name: function.signature for name, function in self._functions.items()}
+
     def _lacks(self, name: str) -> str:
         """Return the message about a function that is not here."""
         message = f"module {self.__name__!r} has no function {name!r}; it has {', '.join(self._functions)}"
@@ -77,6 +82,20 @@ class PlatformModule:
                 "; the CUDA source has it: name an architecture by compute_capability to compile it without a GPU"
             )
         return message
+
+    def __dir__(self) -> list[str]:
+        """List the functions and the attributes."""
+        return sorted({*super().__dir__(), *self._functions})
+
+    def __repr__(self) -> str:
+        return f"PlatformModule(name={self.__name__!r}, functions={[*self._functions]}, parts={[*self.parts]})"
+
+
+class PlatformModule(LoadedPlatformModule):
+    """The functions of a C++ module and of a CUDA module; JAX lowers each call for the platform of its program.
+
+    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same.
+    """
 
     @public
     def __getattr__(self, name: str) -> KernelFunction[..., Any]:
@@ -87,13 +106,6 @@ class PlatformModule:
             raise AttributeError(self._lacks(name), name=name, obj=self)
         return self._functions[name]
 
-    def __dir__(self) -> list[str]:
-        """List the functions and the attributes."""
-        return sorted({*super().__dir__(), *self._functions})
-
-    def __repr__(self) -> str:
-        return f"PlatformModule(name={self.__name__!r}, functions={[*self._functions]}, parts={[*self.parts]})"
-
 
 class _Targets:
     """A call that registers a function's targets on all platforms."""
@@ -103,6 +115,17 @@ class _Targets:
 
     def __call__(self) -> tuple[tuple[str, str], ...]:
         return tuple(target for register in self.registers for target in register())
+
+
+def has_archs(request: BuildRequest, session: Session) -> bool:
+    """Return whether a CUDA module is compiled here: there is a GPU, or an architecture is named."""
+    archs = wanted_archs(
+        request.compute_capability,
+        session.archs,
+        session.settings,
+        lambda: device_archs(session.system, session.record_dir),
+    )
+    return bool(archs or arch_flags(request.compile.cflags))
 
 
 def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:
@@ -117,19 +140,3 @@ def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:
 
     bindings = (each for found in bind(request).values() for each in found)
     return {each.export: signature_of_entry(f"{request.name}.{each.export}", each.entry) for each in bindings}
-
-
-def _require_same(one: CallSignature, other: CallSignature) -> None:
-    """Check that two signatures are one for JAX: inputs, results, attributes and rules for axes."""
-    for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
-        first, second = (
-            [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
-        )
-        if roles in ((Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):  # their order is not part of a call
-            first, second = sorted(first), sorted(second)
-        if first != second:
-            shown = [" ".join(each) or "nothing" for each in (first, second)]
-            raise SpecError(
-                f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
-                hints=("declare the same arrays, scratch memory, attributes and axes in C++ and in CUDA",),
-            )

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from be_runtime.call.signature import require_same
 from be_runtime.compile.parallel import run_parallel
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.load import identity, load, process
 from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
-from be_runtime.ship.declaration import Declaration, DeclaredModule, read_table
-from be_runtime.ship.package import refuse_read_links_out, request_of
+from be_runtime.ship.declaration import Declaration, DeclaredModule, name_of, read_table
+from be_runtime.ship.package import functions_of, refuse_read_links_out, request_of
 from be_runtime.ship.package_store import KERNELS, MISSING, Package, Part, record_sources
 from be_runtime.store import artifact, cache, images
 from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
@@ -91,7 +92,9 @@ def build_package(
     if not chosen:
         _check_archs(package.name, declared)
 
-    languages: dict[str, str] = {name: module.language for name, module in declared.modules.items()}
+    for pair in declared.platform_parts():
+        _require_alike(package.name, root, *pair)
+    languages: dict[str, str] = {key: module.language for key, module in declared.modules.items()}
     languages |= {name: read_table(name, table).language for name, table in declared.kernels.items()}
 
     def make(name: str) -> tuple[Part, PartReport]:
@@ -107,10 +110,10 @@ def build_package(
                 part = build_function(name, declared.kernels[name], root, chosen, baseline, session)
         except BeRuntimeError as error:
             table = "kernels" if module is None else "modules"
-            error.hints = (*error.hints, f"it is declared as {table}.{name} of {package.name}/kernels.toml")
+            error.hints = (*error.hints, f"it is declared as {table}.{name_of(name)} of {package.name}/kernels.toml")
             raise
         size = sum(len(data) for _, data in part.images.values())
-        report = PartReport(name, languages[name], time.monotonic() - start, size)
+        report = PartReport(name_of(name), languages[name], time.monotonic() - start, size)
         tell(report)
         return part, report
 
@@ -147,13 +150,20 @@ def _check_archs(package: str, declared: Declaration) -> None:
         )
 
 
+def _require_alike(package: str, root: Path, *parts: DeclaredModule) -> None:
+    """Check that the functions of a module for two platforms are declared alike in both languages."""
+    cpp, cuda = (functions_of(package, root, part) for part in parts)
+    for function in cpp.keys() & cuda.keys():
+        require_same(cpp[function], cuda[function])
+
+
 def _check_names(package: str, parts: Sequence[Part]) -> None:
     """Check that no two functions are registered under one name."""
     owners: dict[str, str] = {}
-    for module, row in ((name, row) for part in parts for name, row in part.modules.items()):
+    for module, row in ((name_of(key), row) for part in parts for key, row in part.modules.items()):
         for function in ModuleRecord(**row).contents():
             name = f"{package}.{module}.{function}"
-            if name in owners:
+            if owners.get(name, module) != module:
                 raise ArgumentError(
                     f"modules.{owners[name]} and modules.{module} both have a target {name}",
                     hints=("rename one of them",),
@@ -179,7 +189,7 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
     for handlers in built.functions.values():
         stages = handlers.stages(captures_graphs=record.captures_graphs and platform_name == "CUDA")
         targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
-    return Part({digest: (built.image, built.data)}, targets, modules={declared.name: record._asdict()})
+    return Part({digest: (built.image, built.data)}, targets, modules={declared.key: record._asdict()})
 
 
 def _sources(
@@ -197,5 +207,6 @@ def _sources(
     for path in (Path(row.folder, name) for row in entry.manifest.absent for name in row.names):
         if path.is_relative_to(root) and path.name in names:
             yield str(path.relative_to(root)), MISSING
-    suffixes = " ".join(sorted({*SUFFIXES[declared.language], *SUFFIXES["cuda"]}))
+    known = {*SUFFIXES[declared.language], *(() if declared.is_part else SUFFIXES["cuda"])}
+    suffixes = " ".join(sorted(known))
     yield from ((f"{source}/", suffixes) for source in declared.sources if (root / source).is_dir())

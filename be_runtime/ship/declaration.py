@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 from be_runtime.call.attributes import KernelOptions, Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
+from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import Language
 from be_toolchain.machine.files import parse_toml
 from be_toolchain.machine.trust import LARGE, read_regular
@@ -21,6 +22,9 @@ _OPTIONS: dict[Language, frozenset[str]] = {
     "cpp": _BOTH | {"extra_cflags"},
     "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability"},
 }
+_BY_LANGUAGE = frozenset({"cpp", "cuda"})
+"""Keys of the sources of a module for two platforms."""
+
 _LONGEST_NAME, _LONGEST_PATH = 255, 2048
 """Bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""
 
@@ -28,7 +32,7 @@ _KINDS = ("source", "numba", "numba_cuda")
 
 
 class DeclaredModule(NamedTuple):
-    """A compiled module.
+    """A compiled module, or its part for one platform.
 
     Parameters
     ----------
@@ -40,6 +44,8 @@ class DeclaredModule(NamedTuple):
         The argument `functions` of the load functions.
     options : dict
         Keyword arguments of the load functions.
+    is_part : bool
+        True for one of two parts, in C++ and in CUDA, whose functions of one name are one operation.
     """
 
     name: str
@@ -47,6 +53,23 @@ class DeclaredModule(NamedTuple):
     sources: tuple[str, ...]
     functions: Any
     options: Mapping[str, Any]
+    is_part: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name in an index, which is the only one of a part: ``ops:cpp`` and ``ops:cuda``."""
+        return f"{self.name}:{self.language}" if self.is_part else self.name
+
+
+def name_of(key: str) -> str:
+    """Return the name of the module that a key in an index is of.
+
+    Examples
+    --------
+    >>> name_of("ops:cuda"), name_of("ops")
+    ('ops', 'ops')
+    """
+    return key.partition(":")[0]
 
 
 class Declaration(NamedTuple):
@@ -59,6 +82,7 @@ class Declaration(NamedTuple):
     baseline : str
         Level of CPU instructions of host code; empty for the instructions of every such machine.
     modules : dict of str to DeclaredModule
+        By their keys.
     kernels : dict of str to dict
         Tables of kernels without host code.
     """
@@ -67,6 +91,11 @@ class Declaration(NamedTuple):
     baseline: str
     modules: Mapping[str, DeclaredModule]
     kernels: Mapping[str, Mapping[str, Any]]
+
+    def platform_parts(self) -> list[tuple[DeclaredModule, DeclaredModule]]:
+        """List the modules for two platforms, each as its part in C++ and its part in CUDA."""
+        modules = self.modules
+        return [(each, modules[f"{each.name}:cuda"]) for each in modules.values() if each.key == f"{each.name}:cpp"]
 
 
 def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) -> Declaration:
@@ -88,7 +117,8 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     """
     document = read_toml(text, where)
     refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
-    modules = {name: _module(name, row, where, has_cuda) for name, row in _tables(document, "modules", where).items()}
+    tables = _tables(document, "modules", where)
+    modules = {each.key: each for name, row in tables.items() for each in _modules(name, row, where, has_cuda)}
     kernels = _tables(document, "kernels", where)
     for name, row in kernels.items():
         given = [kind for kind in _KINDS if kind in row]
@@ -100,7 +130,7 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     if not modules and not kernels:
         hint = 'add a table, such as [modules.ops] with sources = "ops.cc"'
         raise ArgumentError(f"{where} declares no kernels", hints=(hint,))
-    twice = sorted(modules.keys() & kernels.keys())
+    twice = sorted(tables.keys() & kernels.keys())
     if twice:
         raise ArgumentError(f"{where}: {twice[0]} is declared as a module and as a kernel", hints=("rename one",))
     return Declaration(
@@ -149,20 +179,42 @@ def inside(path: object, where: str) -> str:
     return str(pure)
 
 
-def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]) -> DeclaredModule:
+def _modules(
+    name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]
+) -> Iterator[DeclaredModule]:
+    """Read the table of a module, or of the two parts of a module for two platforms."""
     at = f"{where}: modules.{name}"
-    given = row.get("sources")
+    _check_lists(row, at)
+    if not _BY_LANGUAGE.isdisjoint(row):
+        refuse_unknown(row, _OPTIONS["cpp"] | _OPTIONS["cuda"] | _BY_LANGUAGE | {"functions"}, at)
+        languages: tuple[Language, Language] = ("cpp", "cuda")
+        for language, other in zip(languages, reversed(languages), strict=True):
+            sources = _sources(row, language, at)
+            if all(each.endswith(SUFFIXES[other]) for each in sources):
+                raise ArgumentError(
+                    f"{at}: {language} names {sources[0]} alone", hints=(f"is it a source of {other}?",)
+                )
+            options = {key: value for key, value in row.items() if key in _OPTIONS[language]}
+            yield DeclaredModule(name, language, sources, row.get("functions"), options, is_part=True)
+        return
     if "sources" not in row:
         refuse_unknown(row, _OPTIONS["cuda"] | {"sources", "functions"}, at)
-    given = [given] if isinstance(given, str) else given
-    if not isinstance(given, list) or not given:
-        raise ArgumentError(f"{at} needs sources: a folder, a file or a list of files")
-    sources = tuple(inside(each, at) for each in given)
-    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
+    sources = _sources(row, "sources", at)
+    language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
     refuse_unknown(row, _OPTIONS[language] | {"sources", "functions"}, at)
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
-    _check_lists(options, at)
-    return DeclaredModule(name, language, sources, row.get("functions"), options)
+    yield DeclaredModule(name, language, sources, row.get("functions"), options)
+
+
+def _sources(row: Mapping[str, Any], key: str, at: str) -> tuple[str, ...]:
+    given = row.get(key)
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list) or not given:
+        hint = f"modules for CPU and GPU have both, {' and '.join(sorted(_BY_LANGUAGE))}; others have sources"
+        raise ArgumentError(
+            f"{at} needs {key}: a folder, a file or a list of files", hints=(hint,) * (key in _BY_LANGUAGE)
+        )
+    return tuple(inside(each, at) for each in given)
 
 
 def _check_lists(row: Mapping[str, Any], where: str) -> None:

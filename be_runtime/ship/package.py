@@ -8,7 +8,7 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.compile.codegen import bind
@@ -20,7 +20,7 @@ from be_runtime.load.prebuilt import open_prebuilt
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note
-from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function
+from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function, name_of
 from be_runtime.ship.package_store import KERNELS, Package, PackageStore, changed_source
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.folder import MANIFEST
@@ -32,6 +32,9 @@ from be_runtime.store.index import (
 from be_runtime.store.manifest import parse_manifest
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.forks import ThreadLock
+
+if TYPE_CHECKING:
+    from be_runtime.load.platforms import PlatformModule
 
 _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
@@ -113,6 +116,7 @@ class _Kernels:
         self.package = package
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
+        self._with_parts: frozenset[str] = frozenset()
         self._store = PackageStore(package)
         self._made: dict[str, Any] = {}
 
@@ -135,27 +139,30 @@ class _Kernels:
             has = ", ".join(sorted(self._names()))
             raise AttributeError(f"{self.package.name} has no kernel {name!r}; it has {has}")
         if name in owners:
-            return self._load(name)
+            return self._load_parts(name) if name in self._with_parts else self._load(name)
         if len(owners) > 1:
             ways = " or ".join(f"{each}.{name}" for each in owners)
             raise AttributeError(f"{self.package.name} has {name!r} in several modules: write {ways}")
         if owners[0] not in self._made:
-            self._made[owners[0]] = self._load(owners[0])
-        return self._made[owners[0]][name]
+            self._made[owners[0]] = self._make(owners[0])
+        try:
+            return self._made[owners[0]][name]
+        except KeyError as error:  # a function for GPUs alone
+            raise AttributeError(error.args[0]) from None
 
     def _names(self) -> dict[str, list[str]]:
         """Map each function to the modules that have it; a module or a kernel to itself."""
         if self._owners is None:
             modules, kernels = self._listed()
             owners: dict[str, list[str]] = {}
-            for module, functions in modules.items():
-                for function in functions:
-                    owners.setdefault(function, []).append(module)
-            self._owners = owners | {name: [name] for name in (*modules, *kernels)}
+            for module, function in dict.fromkeys((name_of(key), each) for key in modules for each in modules[key]):
+                owners.setdefault(function, []).append(module)
+            self._owners = owners | {name: [name] for name in (*map(name_of, modules), *kernels)}
+            self._with_parts = frozenset(name_of(key) for key in modules if name_of(key) != key)
         return self._owners
 
     def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
-        """List the functions of each module, and the kernels, without loading one."""
+        """List the functions of each module by its key, and the kernels, without loading one."""
         is_declared = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
         for artifact in self._store.artifacts():
             with reading(artifact.where):
@@ -168,8 +175,24 @@ class _Kernels:
         declared = self.package.declaration()
         return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
+    def _load_parts(self, name: str) -> PlatformModule:
+        """Load a module for two platforms: in C++, and in CUDA where there is a GPU or code that was built."""
+        from be_runtime.load.platforms import PlatformModule, has_archs  # it imports jax
+
+        package, key = self.package, f"{name}:cuda"
+        parts = {"cpp": self._load(f"{name}:cpp")}
+        declared: Mapping[str, CallSignature] = {}
+        is_here = self._store.get(key) is not None or bool(self._store.devices())
+        if not is_here and PROCESS.settings().jit != "never":
+            module = package.declaration().modules[key]
+            is_here = has_archs(request_of(package.name, self._root(), module)[0], PROCESS.session())
+            declared = {} if is_here else functions_of(package.name, self._root(), module)
+        if is_here:
+            parts["cuda"] = self._load(key)
+        return PlatformModule(f"{package.name}.{name}", parts, declared)
+
     def _load(self, name: str) -> Any:
-        """Load a module or a kernel as it was built ahead of time, else compile it."""
+        """Load a module by its key, or a kernel, as it was built ahead of time, else compile it."""
         package = self.package
         artifact = self._store.get(name)
         if artifact is not None:
@@ -198,7 +221,7 @@ class _Kernels:
             from be_runtime.ship.kernels import open_function
 
             return open_function(artifact.table.functions[name], artifact)
-        record, full = ModuleRecord.read(row, artifact.where), f"{self.package.name}.{name}"
+        record, full = ModuleRecord.read(row, artifact.where), f"{self.package.name}.{name_of(name)}"
         module = open_prebuilt(full, record, artifact, PROCESS.registry, captures_graphs=record.captures_graphs)
         note(ModuleInfo.of(module).content_hash)
         return _registered(module, full)
@@ -365,19 +388,20 @@ def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple
 
 
 def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
-    """Return the signatures of each declared module's functions, read from its sources.
+    """Return the signatures of each declared module's functions by the module's key, read from its sources.
 
     Raises
     ------
     ArgumentError, SourceNotFoundError, SpecError
         A source is missing, or its entry points can't be understood.
     """
-    found = {}
-    for name, declared in declaration.modules.items():
-        request, _ = request_of(package, root, declared)
-        bound = [binding for bindings in bind(request).values() for binding in bindings]
-        found[name] = {each.export: signature_of_entry(f"{name}.{each.export}", each.entry) for each in bound}
-    return found
+    return {key: functions_of(package, root, declared) for key, declared in declaration.modules.items()}
+
+
+def functions_of(package: str, root: Path, declared: DeclaredModule) -> dict[str, CallSignature]:
+    """Return the signatures of a declared module's functions; see `declared_signatures`."""
+    bound = [binding for bindings in bind(request_of(package, root, declared)[0]).values() for binding in bindings]
+    return {each.export: signature_of_entry(f"{declared.name}.{each.export}", each.entry) for each in bound}
 
 
 def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:

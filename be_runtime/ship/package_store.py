@@ -182,13 +182,13 @@ class PackageStore:
                 return f"{changed} changed since it was built"
             if name in table.modules:
                 archs = table.images[row["image"]].archs
-                return lacking_arch(archs, self._devices()) if archs else ""
+                return lacking_arch(archs, self.devices()) if archs else ""
             from be_runtime.kernels.launcher import lacking
 
             kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
-            return next(filter(None, (lacking(each, self._devices()) for each in kernels)), "")
+            return next(filter(None, (lacking(each, self.devices()) for each in kernels)), "")
 
-    def _devices(self) -> tuple[Arch, ...]:
+    def devices(self) -> tuple[Arch, ...]:
         """Return the architectures of the GPUs here; the driver is asked once."""
         if self._archs is None:
             self._archs = device_archs(LocalSystem())

@@ -19,7 +19,7 @@ ON_CPU: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "decay": (lambda: ops.decay(V), lambda: V * jnp.exp(-0.1)),
 }
 ON_GPU: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-    "spikes.fire_gpu": (lambda: ops.fire_gpu(V, threshold=0.5), lambda: jnp.where(V >= 0.5, 1.0, 0.0)),
+    "neurons.fire": ON_CPU["neurons.fire"],
     "scale": (lambda: ops.scale(V, by=3.0, n=V.size), lambda: 3.0 * V),
     "wave": (lambda: ops.wave(V), lambda: jnp.sin(V)),
 }

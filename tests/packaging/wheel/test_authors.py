@@ -136,7 +136,7 @@ v = jnp.linspace(-1, 1, 5).block_until_ready()  # starts the backend
 os.setgroups([]); os.setgid(UID); os.setuid(UID)
 sys.addaudithook(forbid)
 import mykernels
-made = {name: mykernels.ops[name] for name in ("neurons", "spikes", "decay", "scale", "wave")}
+made = {name: mykernels.ops[name] for name in ("neurons", "decay", "scale", "wave")}
 results = {"fire": mykernels.ops.fire(v).tolist(), "decay": mykernels.ops.decay(v).tolist()}
 print(json.dumps({**results, "targets": be_runtime.list_registered_targets(), "file": mykernels.__file__}))
 """
@@ -179,5 +179,4 @@ def test_it_runs_for_another_user_without_a_compiler_or_a_place_to_write(author:
         said = json.loads(succeed(done))
     assert said["fire"] == [0, 0, 0, 0, 1]
     assert said["file"].startswith(str(site))
-    wanted = {"mykernels.neurons.fire", "mykernels.neurons.integrate", "mykernels.spikes.fire_gpu"}
-    assert wanted <= set(said["targets"])
+    assert {"mykernels.neurons.fire", "mykernels.neurons.integrate"} <= set(said["targets"])

@@ -25,6 +25,12 @@ void tile(const BE::Tensor x, BE::Tensor y, bool flag) {
 }
 """
 
+CUDA = """
+#include "brainevent/common.h"
+// @BE on_gpu arg[n] ret[n]
+void on_gpu(const BE::Tensor x, BE::Tensor y) {}
+"""
+
 OPS = """
 '''Operations.'''
 from __future__ import annotations
@@ -33,6 +39,7 @@ import be_runtime
 
 FACTOR = 2
 module = be_runtime.load_cpp_dir("kernels")
+both = be_runtime.load_dir("both", cpp="kernels", cuda="gpu")
 scale = module.scale
 tile_like = module.tile.with_options(outs=lambda x, flag: x)
 
@@ -71,6 +78,9 @@ y: jax.Array = kernels.scale(x, by=ops.FACTOR, offset=0)
 scale = kernels.scale.with_options(vmap_method="sequential")
 y = jax.jit(lambda x: scale(x, by=2.0, offset=1))(y)
 z: jax.Array = kernels.tile(x, flag=True, outs=struct)
+u: jax.Array = ops.both.scale(x, by=2)
+if TYPE_CHECKING:
+    ops.both.on_gpu(x)
 z = ops.module.tile.with_options(outs=struct)(x, flag=True)
 w: jax.Array = ops.Layer(ops.FACTOR)(ops.scale(ops.tile_like(x, flag=True), by=1, offset=0))
 v: jax.Array = own.maths.scale(own.scale.with_options(ordered=True)(x, by=1), by=2.0, offset=1)
@@ -85,6 +95,8 @@ WRONG = {
     "kernels.scale(x, by=1, of=1)": "call-arg",
     "kernels.tile(x, flag=True)": "call-arg",
     "kernels.scael(x)": "attr-defined",
+    "ops.both.scale(x)": "call-arg",
+    "ops.both.scael(x)": "attr-defined",
     "kernels.scale.with_options(orderd=True)": "call-overload",
     "text: str = ops.scale(x, by=1)": "assignment",
     "ops.Layer('2')": "arg-type",
@@ -98,6 +110,7 @@ WRONG = {
 def test_mypy_knows_the_functions_and_refuses_wrong_calls(tmp_path: Path):
     for name, text in {
         "kernels/ops.cc": SOURCE,
+        "gpu/ops.cu": CUDA,
         "shipped/maths.cc": SOURCE,
         "shipped/kernels.toml": '[modules.maths]\nsources = "maths.cc"\n',
         "shipped/__init__.py": "from be_runtime import package_kernels\n\nkernels = package_kernels(__name__)\n",

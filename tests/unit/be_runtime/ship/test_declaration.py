@@ -46,6 +46,18 @@ def test_a_declaration_is_read():
     assert found.modules["neurons"].language == "cuda", "a folder with CUDA files"
 
 
+def test_a_module_for_two_platforms_has_two_parts():
+    table = "[modules.ops]\ncpp = 'both'\ncuda = ['both', 'more.cu']\nfunctions = ['f']\nextra_ldflags = ['-lm']\n"
+    found = parsed(f"{table}extra_cflags = ['-Wall']\nactive = 'positive'\n[modules.other]\nsources = 'a.cc'")
+    assert [*found.modules] == ["ops:cpp", "ops:cuda", "other"]
+    ((cpp, cuda),) = found.platform_parts()
+    assert (cpp.name, cpp.language, cpp.sources) == ("ops", "cpp", ("both",))
+    assert (cuda.name, cuda.language, cuda.sources) == ("ops", "cuda", ("both", "more.cu"))
+    assert cpp.functions == cuda.functions == ["f"]
+    assert cpp.options == {"extra_ldflags": ["-lm"], "extra_cflags": ["-Wall"]}
+    assert cuda.options == {"extra_ldflags": ["-lm"], "active": "positive"}
+
+
 def mistake(text: str) -> str:
     with refused_at_once(), pytest.raises(ArgumentError) as caught:
         [declaration.read_table(name, table) for name, table in parsed(text).kernels.items()]

@@ -17,6 +17,7 @@ from be_runtime.signature.model import Role
 from be_runtime.stubs import (
     MARK,
     StubFunction,
+    StubModule,
     class_name,
     imported_names,
     python_stub,
@@ -76,7 +77,7 @@ def functions() -> list[StubFunction]:
 
 
 def test_the_stub_of_kernels() -> None:
-    parts = [render_class("Ops", functions(), hidden=["path"]), render_function(functions()[2])]
+    parts = [render_class("Ops", StubModule(functions(), hidden=["path"])), render_function(functions()[2])]
     text = render_stub(parts)
     check_golden(GOLDEN / "every_kind.pyi.txt", text)
     found = {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
@@ -87,7 +88,7 @@ def test_the_stub_of_kernels() -> None:
 
 
 def test_a_module_of_items_alone_and_a_python_part() -> None:
-    text = render_stub([render_class("Ops", functions()[-1:], hidden=[])], python='"""Doc."""\nx: typing.Any\n')
+    text = render_stub([render_class("Ops", StubModule(functions()[-1:]))], python='"""Doc."""\nx: typing.Any\n')
     assert text.startswith(f'{MARK}\n"""Doc."""\nx: typing.Any\n\nimport be_runtime\n')
     assert text.endswith("class Ops(be_runtime.LoadedModule):\n    ...\n")
     assert ast.get_docstring(ast.parse(text)) == "Doc."
@@ -149,10 +150,32 @@ def test_the_working_folder_and_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_languages_are_one_class_if_they_are_called_alike() -> None:
     write({"kernels/fire.cu": CUDA})
     assert cli.main(["stubs", "kernels"]) == 0
-    assert classes("kernels_types.pyi") == {"Kernels": ["fire"]}
+    assert classes("kernels_types.pyi") == {"Kernels": ["fire"], "KernelsBoth": ["fire"]}
     write({"kernels/more.cu": "// @BE more\nvoid more(BE::Tensor v, int n, int64_t stream) {}"})
     assert cli.main(["stubs", "kernels"]) == 0, "its own stub is replaced"
-    assert classes("kernels_types.pyi") == {"KernelsCuda": ["fire", "more"], "KernelsCpp": ["fire"]}
+    found = {"KernelsCuda": ["fire", "more"], "KernelsCpp": ["fire"], "KernelsBoth": ["fire", "more"]}
+    assert classes("kernels_types.pyi") == found
+    assert "class KernelsBoth(be_runtime.LoadedPlatformModule):" in Path("kernels_types.pyi").read_text()
+    write({"kernels/more.cc": EMPTY.format("more") + EMPTY.format("parts")})
+    assert cli.main(["stubs", "kernels"]) == 0
+    assert set(classes("kernels_types.pyi")) == {"KernelsCuda", "KernelsCpp"}, "load_dir refuses two signatures"
+
+
+def test_a_package_has_one_class_for_the_sources_of_both_languages() -> None:
+    write({
+        "shipped/__init__.py": "import be_runtime\nops = be_runtime.package_kernels(__name__)\n",
+        "shipped/kernels.toml": "[modules.spikes]\ncpp = ['fire.cc', 'own.cc']\ncuda = ['fire.cu', 'more.cu']\n",
+        "shipped/fire.cc": CPP, "shipped/own.cc": EMPTY.format("parts"), "shipped/fire.cu": CUDA,
+        "shipped/more.cu": "// @BE more\nvoid more(BE::Tensor v, int n, int64_t stream) {}",
+    })  # fmt: skip
+    assert cli.main(["stubs", "shipped"]) == 0
+    found = classes("shipped/__init__.pyi")
+    assert found == {"_OpsSpikes": ["fire", "more"], "_Ops": ["__getitem__"]}, "parts is the module's own"
+    text = Path("shipped/__init__.pyi").read_text()
+    assert "class _OpsSpikes(be_runtime.LoadedPlatformModule):" in text
+    assert "    more = _OpsSpikes.more\n" in text
+    assert "parts" not in text
+    sys.modules.pop("shipped")
 
 
 def test_a_name_of_two_files_is_an_item_and_one_of_the_module_itself_a_function() -> None:

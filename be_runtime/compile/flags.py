@@ -28,12 +28,12 @@ ListFolder = Callable[[Path], Sequence[str]]
 
 
 def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
-    """Translate ``-rpath`` and ``-l`` so that the linker finds the library now, and the loader later.
+    """Translate ``-rpath``, ``-l`` and paths of libraries so that the linker finds a library now, and the loader later.
 
     Parameters
     ----------
     ldflags : sequence of str
-        Flags of the author. After an ``-rpath=`` without a folder, the loader gets no folder for ``-l``.
+        Flags of the author. After an ``-rpath=`` without a folder, the loader gets no folder of ours.
     library_dirs : sequence of Path
         Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
     list_folder : callable
@@ -45,10 +45,13 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
     ('-Xlinker', '-rpath', '-Xlinker', '/a')
     >>> link_flags(["-lfoo", "-rpath="], [Path("/b")], lambda folder: ["libfoo.so.1"])
     ('/b/libfoo.so.1',)
+    >>> link_flags(["/b/libfoo.so"], [], lambda folder: ())
+    ('/b/libfoo.so', '-Xlinker', '-rpath', '-Xlinker', '/b')
     """
     is_portable = ("-rpath", "") in _options(ldflags)
     own = [Path(value) for option, value in _options(ldflags) if option == "-L"]
     found: list[str] = []
+    folders: dict[str, None] = {}  # of shared libraries, searched after the author's
     for option, value in _options(ldflags):
         if option == "-rpath":
             found += rpath(value) if value else ()
@@ -57,7 +60,13 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
             found += flags[:1] if is_portable else flags
         else:
             found.append(option + value)
-    return tuple(found)
+            if (shared := _SHARED.fullmatch(option)) and not is_portable:
+                folders[shared[1]] = None
+    return (*found, *(flag for folder in folders for flag in rpath(folder)))
+
+
+_SHARED = re.compile(r"(/.*(?<!/stubs))/[^/]*\.so(?:\.\d+)*", re.DOTALL)
+"""The path of a shared library. In a folder of stubs, the linker finds names, and the loader must find no library."""
 
 
 def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -87,6 +87,24 @@ def shared_library(folder: Path, file: str, function: str, number: int) -> Path:
     return made / file
 
 
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_library_by_its_path_is_found_when_the_module_is_loaded(
+    is_relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """By its own name, here libpath.so.1, in the folder of the path, and after the folders of the author."""
+    monkeypatch.chdir(tmp_path)
+    name, folder = f"path{is_relative}", tmp_path / "own, lib"
+    shared_library(folder, f"lib{name}.so.1", name, 7)
+    (folder / f"lib{name}.so").symlink_to(f"lib{name}.so.1")
+    path = folder / f"lib{name}.so"
+    text = source(f'extern "C" int {name}();\n', f=f"{name}()")
+    flags = [str(path.relative_to(tmp_path) if is_relative else path), f"-rpath={tmp_path}/first"]
+    module = be_runtime.load_cpp_inline(f"flags_{name}", text, extra_ldflags=flags)
+    assert value(f"flags_{name}.f") == 7
+    done = subprocess.run(["readelf", "-d", module.path], capture_output=True, text=True, check=True, timeout=60)
+    assert f"[{tmp_path}/first:{folder}]" in done.stdout
+
+
 @pytest.mark.parametrize("workers", [in_full(1), 3])
 def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The most compilers that ran at once: each waits until as many as may run have begun."""

@@ -143,7 +143,8 @@ def test_folders_are_named_once_and_in_order():
 
 LINKS: list[tuple[str, dict[str, str], str]] = [
     *((given, {}, "") for given in ("-lm", "-l m", "-l:libm.so.6", "-rpath=/a,b", "-rpath $ORIGIN", "-l", "-Xlinker")),
-    ("-Wl,-rpath,/a -Xlinker -lfoo /x/lib.so", {}, ""),
+    *((given, {}, "") for given in ("-Wl,-rpath,/a -Xlinker -lfoo", "/x/a.so.1 /y/b.so -rpath=/first /x/c.so /x/d.a")),
+    *((given, {}, "") for given in ("/x/a.so -rpath=", "/cuda/lib64/stubs/libcuda.so", "relative/a.so /x/lib.so.old")),
     ("-L/own -lfoo", {"/own": "libfoo.so libfoo.so.2"}, ""),
     ("-L/own -lfoo", {"/own": "libfoo.a libfoo.so.2"}, ""),
     ("-L /own -l foo", {"/own": "libfoo.so.2"}, ""),

@@ -200,7 +200,6 @@ def test_a_state_that_asks_for_shapes_is_made_once_by_the_first_call_and_deleted
         for _ in range(3):
             np.testing.assert_array_equal(run(jnp.ones((rows, 3))), np.full((rows, 3), 3))
     assert (totals() - before).tolist() == [2, 0]
-    run.clear_cache()
     del run
     gc.collect()
     assert (totals() - before).tolist() == [2, 2]

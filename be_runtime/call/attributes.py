@@ -176,7 +176,7 @@ def _refuse_unknown_values(what: str, value: Any) -> None:
             hints=(
                 f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
                 f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
-                "or make it an input of the kernel: arg[]:float32 takes a number that changes from call to call",
+                f"or declare scalar.{name}:float32 instead of attr.{name}: a number that changes from call to call",
             ),
         )
     if arrays.is_symbolic(value):

@@ -44,6 +44,9 @@ class CompiledFunction:
     _reporter: Report | None = None
     """Function that makes the kernel's report for block sizes."""
 
+    _has_numbers = False
+    """True if calls pass inputs by name."""
+
     unchecked: Program
     """The calls of all functions while no checked mode is on."""
 
@@ -120,6 +123,8 @@ class CompiledFunction:
             The kernel is not for the platform of the program.
         """
         try:
+            if self._has_numbers:
+                arrays, attributes = self._placed(arrays, attributes)
             program = None
             if outs is None and not attributes:
                 program = self._plain
@@ -144,6 +149,10 @@ class CompiledFunction:
         except Exception as error:  # as `public` does, without another call
             frames.hide_frames(error)
             raise
+
+    def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put the inputs that a call passes by name among its arrays, and return the other keyword arguments."""
+        return arrays, attributes
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
         """Return the compiler's report on a kernel of `cuda_kernel`, as `CompiledModule.report` does for a module.
@@ -243,6 +252,8 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
     mode = self.mode or checks.active()
     if mode is None:
         return self.unchecked(*arrays, outs=outs, **attributes)
+    if self._has_numbers:
+        arrays, attributes = self._placed(arrays, attributes)
     described, converted = self._described(outs, attributes)
     with checks.using(mode):
         program = self._traced(described, dict(attributes), converted)

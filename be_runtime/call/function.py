@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from be_runtime.call.attributes import CallOptions, Options, check_options, convert_attributes, with_defaults
+from be_runtime.call.attributes import (
+    CallOptions,
+    Options,
+    check_options,
+    convert_attributes,
+    hold,
+    known_dtype,
+    with_defaults,
+)
 from be_runtime.call.compiled_function import (
     CompiledFunction,
     Converted,
@@ -172,6 +180,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         self._sibling = sibling
         self._derivative = derivative or Derivative()
         self._options = default_method(options or Options(), signature, takes_any_extent=True)
+        self._has_numbers = any(param.by_name for param in signature.params)
         super().__init__(
             signature.label.rpartition(".")[2],
             signature.label,
@@ -328,6 +337,28 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         from be_runtime.signature.grammar import render_spec
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
+
+    def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, label = self.signature.with_role(Role.ARG), self.__qualname__
+        if len(arrays) == len(args) and not any(param.by_name and param.name in attributes for param in args):
+            return arrays, attributes  # all by position, as a rule of a derivative passes them
+        left, rest, placed = dict(attributes), list(reversed(arrays)), list[Any]()
+        for param in args:
+            if not param.by_name:
+                placed.append(rest.pop() if rest else None)
+                continue
+            value = left.pop(param.name, param.default)
+            if value is None:
+                raise ArgumentError(
+                    f"{label} needs the number {param.name!r}", hints=(f"pass it by name: {param.name}=...",)
+                )
+            if not hasattr(value, "aval"):  # no array or tracer of JAX
+                number = hold(value, known_dtype(param))
+                if number is None:
+                    raise ArgumentError(f"{label}: {param.name} is {value!r}, not a valid {known_dtype(param).name}")
+                value = number
+            placed.append(value)
+        return (*placed, *reversed(rest)), left
 
     def _converted(self, attributes: Mapping[str, Any]) -> Converted:
         given = dict(attributes)

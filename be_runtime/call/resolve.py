@@ -72,7 +72,7 @@ class CallSignature(NamedTuple):
     @property
     def vmap_method(self) -> str | None:
         """The `vmap` method that the declared axes allow: one call for a batch, or one call after the other."""
-        arrays = (*self.with_role(Role.ARG), *self.with_role(Role.RET))
+        arrays = [param for role in (Role.ARG, Role.RET) for param in self.with_role(role) if not param.by_name]
         if any(param.axes is None for param in arrays):
             return None
         is_batched = all(param.axes is not None and param.axes[:1] == (LEADING,) for param in arrays)

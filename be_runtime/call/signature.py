@@ -95,7 +95,9 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
         advice = (
             "write an arg and a ret, and pass input_output_aliases" if param.in_place else "write the zeros yourself"
         )
-        has_contents = param.in_place or param.default is not None
+        if param.by_name:
+            advice = f"a kernel takes a pointer to the number, arg[]:{known_dtype(param).name}"
+        has_contents = param.by_name or param.in_place or param.default is not None
         return f"is for functions with host code; {advice}" if has_contents else ""
     scalar = scalars.get(param.name)
     if scalar is None:
@@ -203,12 +205,14 @@ def call_arguments(
     [('argument0', ''), ('mode', "'up'"), ('outs', 'None')]
     """
     attributes, rets = signature.with_role(Role.ATTR), signature.with_role(Role.RET)
+    numbers = [param for param in signature.with_role(Role.ARG) if param.by_name]
     spelt = [param for param in attributes if not keyword.iskeyword(param.name)]
     derived = has_outs or all(is_derived(ret, signature.with_role(Role.ARG)) for ret in rets)
     outs = _STRUCT if _is_single(rets) else f"{_LIST}[{_STRUCT}]"
     outs = f"{outs} | collections.abc.Callable[..., typing.Any]"
     return [
         *_arrays(signature),
+        *(Argument(param.name, _ARRAY, _default(param)) for param in numbers),
         *(Argument(param.name, _type(param, struct), _default(param)) for param in spelt),
         *([Argument(WANT, _want_type(rets), "()")] if signature.has_optional_results else []),
         Argument("outs", f"{outs} | None", "None") if derived else Argument("outs", outs),
@@ -218,9 +222,10 @@ def call_arguments(
 
 def _arrays(signature: CallSignature) -> list[Argument]:
     """List the inputs; calls may leave out optional inputs at the end."""
-    taken = {"outs", *(param.name for param in signature.with_role(Role.ATTR))}
+    named = [param for param in signature.params if param.role is Role.ATTR or param.by_name]
+    taken = {"outs", *(param.name for param in named)}
     found: list[Argument] = []
-    args = signature.with_role(Role.ARG)
+    args = [param for param in signature.with_role(Role.ARG) if not param.by_name]
     for number, param in enumerate(args):
         name = param.name or f"argument{number}"
         while name in taken or keyword.iskeyword(name):

@@ -244,7 +244,7 @@ def _contents(binding: Binding, language: Language) -> str:
     single = {
         index: call_argument(param, index, binding)
         for index, param in enumerate(binding.entry.with_role(Role.ARG))
-        if param.many is Many.ONE
+        if param.many is Many.ONE and not param.by_name
     }
     inputs = [index for index, param in enumerate(binding.entry.with_role(Role.ARG)) if param.in_place]
     statements = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from be_runtime.compile.codegen_attributes import c_string, render_value
+from be_runtime.compile.codegen_attributes import c_string, known, render_value
 from be_runtime.dtypes import BY_NAME
 from be_runtime.signature.model import EntryPoint, Many, Param, Role
 from be_toolchain.named import NamedTuple
@@ -92,13 +92,11 @@ def is_general(entry: EntryPoint) -> bool:
 
 def call_argument(param: Param, index: int, binding: Binding) -> str:
     """Write the C++ value of a parameter, by its number among the parameters of its role."""
-    if param.role in ARRAYS and is_general(binding.entry):
-        return _general_array(param, index, binding.entry)
+    if param.role in ARRAYS:
+        array = f"be_call.{'be_rets' if param.role is Role.RET else 'be_args'}[{index}]"
+        array = _general_array(param, index, binding.entry) if is_general(binding.entry) else array
+        return f"::BE::detail::ScalarValue<{known(param.dtype).cpp_types[0]}>{{{array}}}" if param.by_name else array
     match param.role:
-        case Role.ARG:
-            return f"be_call.be_args[{index}]"
-        case Role.RET:
-            return f"be_call.be_rets[{index}]"
         case Role.STREAM:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:

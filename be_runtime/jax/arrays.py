@@ -293,6 +293,8 @@ class Split(NamedTuple):
     looped : int
         Number of leading axes of the results, made by ``vmap``, along which the kernel is called for one element after
         the other. No merged axes come before them.
+    numbers : tuple of int
+        Operands that are numbers, of which a call has one.
     """
 
     operands: tuple[tuple[str, ...], ...]
@@ -307,6 +309,7 @@ class Split(NamedTuple):
     on_gather: str = "warn"
     merged: int = 0
     looped: int = 0
+    numbers: tuple[int, ...] = ()
 
     def with_axis(self, sizes: Sequence[int | None]) -> Split:
         """Return the split of a batch, whose axis leads in all results.
@@ -454,6 +457,7 @@ def split_of(
         reduce=tuple(sorted(reduced)),
         scratch=tuple(str(p.axes[0]) for p in params if p.role is Role.SCRATCH and p.axes is not None),
         places=tuple(sorted(places.items())),
+        numbers=tuple(index for index, (param, _) in enumerate(operands) if param.by_name),
     )
 
 

@@ -434,7 +434,7 @@ def batch(
         grown = _with_axis(call, size, [size if is_part else None for is_part in parts])
         split = grown.split._replace(merged=grown.split.merged + 1)
         results = kernel_call.bind(*whole, call=grown._replace(split=split))
-    elif call.vmap_method in (_MERGED, *_LOOPS):
+    elif call.vmap_method in (_MERGED, *_LOOPS) or any(mapped[index] for index in call.split.numbers):
         loop = BatchLoop(call, tuple(mapped))
         if call.effect != "ordered" and axis_data.explicit_mesh_axis is None:
             grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
@@ -446,8 +446,10 @@ def batch(
         copies = [size] if call.vmap_method == "broadcast_all" or call.aliases else [1]
         if call.vmap_method == "legacy_vectorized" and not call.aliases:
             copies = []
-        pairs = zip(moved, mapped, strict=True)
-        whole = [a if is_mapped else jnp.broadcast_to(a, (*copies, *a.shape)) for a, is_mapped in pairs]
+        whole = [
+            a if is_mapped or index in call.split.numbers else jnp.broadcast_to(a, (*copies, *a.shape))
+            for index, (a, is_mapped) in enumerate(zip(moved, mapped, strict=True))
+        ]
         ranks = [array.ndim - is_mapped for array, is_mapped in zip(moved, mapped, strict=True)]
         sizes = [each.shape[0] if each.ndim > rank else None for each, rank in zip(whole, ranks, strict=True)]
         results = kernel_call.bind(*whole, call=_with_axis(call, size, sizes))

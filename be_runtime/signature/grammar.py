@@ -12,6 +12,8 @@
           | "inout" [ AXES ] [ ":" DTYPE ]
                                           the next input and the next output, one array that the call changes
           | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the variable NAME, which at least one "arg" has
+          | "scalar." NAME ":" KNOWN [ "=" DEFAULT ]
+                                          the next input, a number that the JAX call passes by name
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
@@ -64,17 +66,19 @@ RESERVED = {
     "be_present": "which records the optional arguments of a call",
 }
 """Names that no attribute has."""
-_WORDS = {*_ROLES, "attr", "attrs", "parallel", "reduce"}
+_WORDS = {*_ROLES, "attr", "attrs", "scalar", "parallel", "reduce"}
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
 _ARRAY = r"(?s:(args?|rets?|inout)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
 _SCRATCH = r"(?s:scratch(?:\[(.*)\]|=([A-Za-z_][A-Za-z0-9_]*)))"
+_SCALAR = r"(?s:scalar\.([^:=]*):([^=]*)(?:=(.*))?)"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
 _LIKE = r"like\((\d{1,3})\)|(attr\.\w+)"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret?, ret..., inout[n], stream, "
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret[n]=0, ret?, ret..., inout[n], "
+    "scalar.NAME:float32, stream, "
     "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch=f, scratch, state, parallel[b], reduce[k], T=float32|int8"
 )
 
@@ -178,6 +182,8 @@ def _render_token(param: model.Param) -> str:
     if param.role is model.Role.ATTR:
         kind = attribute_types.render_type(param)
         return f"attr.{param.name}{':' if kind else ''}{kind}{attribute_types.render_default(param)}"
+    if param.by_name:
+        return f"scalar.{param.name}:{attribute_types.render_type(param)}{attribute_types.render_default(param)}"
     if param.role is model.Role.DTYPE:
         return f"{param.name}={'|'.join(param.choices)}"
     axes = "" if param.axes is None else f"[{model.render_axes(param.axes)}]"
@@ -219,16 +225,8 @@ def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Pa
     if len(token) > _LONGEST:
         raise _TokenError(index, f"a token has more than {_LONGEST} characters: {token[:40]!r}...")
     try:
-        if match := re.fullmatch(_ARRAY, token):
-            return _parse_array(match, variables)
-        if match := re.fullmatch(_SCRATCH, token):
-            return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1] or f"{match[2]}()"),))
-        if match := re.fullmatch(_RULE, token):
-            return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
-        if match := re.fullmatch(_ATTR, token):
-            return _parse_attr(match)
-        if (match := _VARIABLE.match(token)) and match[1] in variables:
-            return _parse_variable(match)
+        if (param := _parse_known(token, variables)) is not None:
+            return param
     except attribute_types.UnknownTypeError as error:
         name = error.args[0]
         raise _TokenError(index, f"{token!r} has the unknown type {name!r}", _similar_type(token, name)) from None
@@ -237,6 +235,22 @@ def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Pa
         hints = ("write attr.NAME or attr.NAME:TYPE",) if is_plain else ()
         raise _TokenError(index, f"{token!r}: {error}", hints) from None
     raise _TokenError(index, f"unknown arg_spec token {token!r}", (*_similar(token), _KNOWN))
+
+
+def _parse_known(token: str, variables: Collection[str]) -> model.Param | None:
+    if match := re.fullmatch(_ARRAY, token):
+        return _parse_array(match, variables)
+    if match := re.fullmatch(_SCRATCH, token):
+        return model.Param(role=model.Role.SCRATCH, axes=(parse_expression(match[1] or f"{match[2]}()"),))
+    if match := re.fullmatch(_SCALAR, token):
+        return _parse_scalar(match)
+    if match := re.fullmatch(_RULE, token):
+        return model.Param(role=model.Role(match[1]), axes=_axis_names(match[2]))
+    if match := re.fullmatch(_ATTR, token):
+        return _parse_attr(match)
+    if (match := _VARIABLE.match(token)) and match[1] in variables:
+        return _parse_variable(match)
+    return None
 
 
 def _parse_array(match: re.Match[str], variables: Collection[str]) -> model.Param:
@@ -261,6 +275,20 @@ def _parse_array(match: re.Match[str], variables: Collection[str]) -> model.Para
     if dtype is not None and dtype not in BY_NAME:
         raise attribute_types.UnknownTypeError(dtype)
     return param if dtype is None else param._replace(dtype=BY_NAME[dtype])
+
+
+def _parse_scalar(match: re.Match[str]) -> model.Param:
+    name, dtype, default = match.groups()
+    if not is_identifier(name):
+        raise ValueError(f"it names the number {name!r}, which is not an identifier")
+    if name in RESERVED:
+        raise ValueError(f"a number can't be called {name}, {RESERVED[name]}")
+    if dtype not in ATTR_TYPES:
+        raise attribute_types.UnknownTypeError(dtype)
+    if ATTR_TYPES[dtype].attr_type is not ATTR_TYPES[dtype]:
+        raise ValueError(f"C++ has no numbers of {dtype}: take an array, arg[]:{dtype}")
+    param = model.Param(role=model.Role.ARG, name=name, dtype=ATTR_TYPES[dtype], axes=(), by_name=True)
+    return param if default is None else attribute_types.parse_default(default, param)
 
 
 def _axis_names(text: str) -> tuple[str, ...]:
@@ -301,19 +329,21 @@ def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[
     has_any_results = any(param.role is model.Role.RET and param.many is model.Many.ANY for param in params)
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
-        is_named = param.role in (model.Role.ATTR, model.Role.DTYPE)
-        key: object = (param.role, param.name if is_named else param.many)
+        is_named = param.by_name or param.role in (model.Role.ATTR, model.Role.DTYPE)
+        role = model.Role.ATTR if param.by_name else param.role  # calls pass both by name
+        key: object = (role, param.name if is_named else param.many)
         repeated = key in seen
         seen.add(key)
         if repeated and param.role in _ONCE:
             yield _TokenError(index, f"a second {token!r}; {_ONCE[param.role]}")
-        if repeated and param.role is model.Role.ATTR:
-            yield _TokenError(index, f"{token!r} names the attribute {param.name!r} again")
+        if repeated and role is model.Role.ATTR:
+            what = "number" if param.by_name else "attribute"
+            yield _TokenError(index, f"{token!r} names the {what} {param.name!r} again")
         if repeated and param.many is model.Many.ANY:
             yield _TokenError(index, f"a second {token!r}; one takes all that are left")
         if param.role is model.Role.SCRATCH and param.axes is not None and has_any_results:
             yield _TokenError(index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'")
-        if has_optional and param.role is model.Role.ATTR and param.name == "want":
+        if has_optional and role is model.Role.ATTR and param.name == "want":
             yield _TokenError(index, f"{token!r}: beside 'ret?', want is the argument that names the results of a call")
         if repeated and param.role is model.Role.DTYPE:
             yield _TokenError(index, f"{token!r} names the dtypes of {param.name!r} again")

@@ -156,6 +156,8 @@ def _fits(param: Param, cpp: CppParam) -> bool:
     """Return whether a role may fit a parameter."""
     if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
         return True
+    if param.by_name or cpp.shape is Shape.NUMBER:
+        return param.by_name and cpp.shape in (Shape.NUMBER, Shape.SCALAR)
     if param.role in _ARRAY_ROLES or cpp.shape in TENSORS:
         return param.role in _ARRAY_ROLES and cpp.shape in TENSORS and param.many is _BY_TYPE[cpp.shape].many
     if param.role in (Role.SCRATCH, Role.STATE) or cpp.shape in (Shape.WORKSPACE, Shape.STATE):
@@ -173,6 +175,8 @@ def _wrong_type(param: Param, cpp: CppParam) -> str:
     if given is not None and taken is not None:
         # Nothing converts the elements of an array.
         is_read = taken is given or (given.is_narrow and taken is given.attr_type)
+        if cpp.shape is Shape.NUMBER and given is not taken:
+            return f"{cpp.type!r} reads another type than {given.name}"
         if not (is_read if param.kind is AttrKind.ARRAY else _converts(given, taken)):
             return f"{cpp.type!r} does not hold every {given.name}"
     unknown = [choice for choice in param.choices if cpp.choices and choice not in cpp.choices]
@@ -268,6 +272,8 @@ def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
     known = _BY_TYPE.get(cpp.shape)
     if known is not None:
         return known._replace(name=cpp.name)
+    if cpp.shape is Shape.NUMBER and cpp.name and cpp.name not in RESERVED:
+        return Param(role=Role.ARG, name=cpp.name, dtype=cpp.dtype, axes=(), by_name=True)
     attribute = _attribute_of(cpp, places)
     if attribute is None:
         raise _unmapped(function, cpp, places)
@@ -302,7 +308,7 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
         cpp = by_name.get(param.name)
         if param.role is not Role.ATTR:
             name = function.params[index].name if index < len(function.params) else ""
-            out.append(param._replace(name=name) if name else param)
+            out.append(param._replace(name=name) if name and not param.by_name else param)
         elif not is_untyped(param):
             declared = None if cpp is None or param.default is not None else _attribute_of(cpp, places)
             if declared is None or declared.default is None:

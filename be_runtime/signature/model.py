@@ -174,8 +174,10 @@ class Param(NamedTuple):
     fields : tuple of Param
         Values of an attribute of ``AttrKind.STRUCT``.
     default : bool, int, float, str or None
-        Value of the attribute in a call that leaves it out; None if every call passes it. For a result, 0 if it is
-        filled with zeros before the C++ call, else None.
+        Value of the attribute or number in a call that leaves it out; None if every call passes it. For a result, 0 if
+        it is filled with zeros before the C++ call, else None.
+    by_name : bool
+        True for an input without axes that calls pass by its name: a number.
     in_place : bool
         True for the input and for the result that one C++ parameter stands for; they are neighbors.
     """
@@ -190,6 +192,7 @@ class Param(NamedTuple):
     choices: tuple[str, ...] = ()
     fields: tuple[Param, ...] = ()
     default: bool | float | str | None = None
+    by_name: bool = False
     in_place: bool = False
 
 

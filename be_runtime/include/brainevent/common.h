@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The header that a kernel source includes: `BE::Tensor`, `BE::Span`, `BE::DType`, `BE::Workspace`, the checks and the
-/// dispatch macros.
+/// The header that a kernel source includes: `BE::Tensor`, `BE::Scalar`, `BE::Span`, `BE::DType`, `BE::Workspace`, the
+/// checks and the dispatch macros.
 ///
 /// A CUDA source includes `<cuda_runtime.h>` itself, before or after this header. The definitions of 16-bit and complex
 /// types would cost every build time, so they are here only where be_runtime sees that a source names these types or a
@@ -12,6 +12,7 @@
 #include "brainevent/detail/entry.h"  // here, so that the author's macros can't change it
 #include "brainevent/dispatch_macros.h"
 #include "brainevent/dtype.h"
+#include "brainevent/scalar.h"
 #include "brainevent/span.h"
 #include "brainevent/tensor.h"
 #include "brainevent/workspace.h"

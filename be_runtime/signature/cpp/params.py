@@ -65,6 +65,7 @@ class Shape(Enum):
     OUTPUTS = "a BE::Tensors"
     STREAM = "a CUDA stream"
     SCALAR = "a scalar"
+    NUMBER = "a BE::Scalar"
     STRING = "a text"
     SPAN = "a BE::Span"
     ENUM = "an enumeration"
@@ -92,7 +93,7 @@ _CLASSES = {
     "optional<BE::Tensor>": (Shape.OPTIONAL, Shape.OPTIONAL),
 }
 _BY_REFERENCE = frozenset({*TENSORS, Shape.WORKSPACE})
-_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span|State|Workspace)\b")
+_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Scalar|Span|State|Workspace)\b")
 _POINTERS = tuple(
     f"{text}*" for name in ("Tensor", "BE::Tensor", "::BE::Tensor") for text in (name, f"const{name}", f"{name}const")
 )
@@ -280,10 +281,12 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
     is_stream = bare in STREAM_TYPES and not is_writable
     if is_stream or name.startswith("BE::State<"):
         return Shape.STREAM if is_stream else Shape.STATE, None
-    if name.startswith("BE::Span<") and ">" in texts:
+    if name.startswith(("BE::Span<", "BE::Scalar<")) and ">" in texts:
+        kind = Shape.NUMBER if name.startswith("BE::Scalar<") else Shape.SPAN
         element = texts[texts.index("<") + 1 : -1 - texts[::-1].index(">")]
-        dtype = _scalar([text for text in element if text != "const"], using_be) if "const" in element else None
-        return (Shape.SPAN if dtype and not is_writable else Shape.UNKNOWN), dtype
+        is_read = kind is Shape.NUMBER or "const" in element
+        dtype = _scalar([text for text in element if text != "const"], using_be) if is_read else None
+        return (kind if dtype and not is_writable else Shape.UNKNOWN), dtype
     dtype = _scalar([text for text in texts if text not in _QUALIFIERS and text != "&"], using_be)
     if dtype is None:
         return Shape.UNKNOWN, None

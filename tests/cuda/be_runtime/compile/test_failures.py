@@ -11,7 +11,7 @@ import pytest
 import be_runtime
 from be_runtime import BuildError
 from be_toolchain.errors import ArchError, ToolchainError
-from tests.support import runtime
+from tests.support import cuda, runtime
 from tests.support.requirements import in_full
 
 HEAD = '#include <cuda_runtime.h>\n#include "brainevent/common.h"\n'
@@ -128,3 +128,10 @@ def test_an_nvcc_that_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("BE_NVCC", str(shim))
     with pytest.raises(ToolchainError, match=str(shim)):
         load(GOOD)
+
+
+def test_a_number_of_a_gpu_s_call_is_not_read_by_the_host():
+    source = cuda.source("numbers").replace("BE::Scalar<float> lr", "float lr")
+    with pytest.raises(BuildError) as caught:
+        be_runtime.load_cuda_inline("host_number", source, compute_capability=cuda.ARCH)
+    assert "take a BE::Scalar<T>, and pass it to the kernel" in caught.value.output

@@ -14,7 +14,7 @@ from tests.support import cuda, runtime
 from tests.support.requirements import OPTIONAL, in_full
 
 NAMES = ("kinds", "elementwise", "transforms", "graph", "half", "events", "cub_sums", "small_types", "memory")
-MORE = ("failures", "resources", "arithmetic", "templates")
+MORE = ("failures", "resources", "arithmetic", "templates", "numbers")
 STRICT = ("-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
 LOAD_TINY = """
 import json, sys

@@ -1,0 +1,54 @@
+#pragma once
+
+/// \file
+/// Numbers that change from call to call without another program: `scalar.NAME:TYPE` in an arg_spec.
+
+#include "brainevent/tensor.h"
+
+namespace BE {
+
+/// A number of a call, which is in the memory of the call's device.
+///
+/// A kernel takes it by value and uses it as a `T`. In a CUDA source, code for the host can't read the number: it would
+/// have to wait for the GPU, and a CUDA graph would keep the first value.
+template <class T>
+class Scalar {
+ public:
+  BE_HD explicit Scalar(const T* number) noexcept : number_(number) {}
+
+#if defined(__CUDACC__)
+  __device__
+#endif
+  operator T() const noexcept {  // NOLINT: implicit on purpose
+    return *number_;
+  }
+
+  /// Address of the number.
+  BE_HD const T* data() const noexcept { return number_; }
+
+ private:
+  const T* number_;
+};
+
+namespace detail {
+
+/// Becomes the `BE::Scalar<T>` that the entry point declares, or, in code for the CPU, a number.
+template <class T>
+struct ScalarValue {
+  const Tensor& be_tensor;
+
+  operator Scalar<T>() const { return Scalar<T>(be_tensor.data_ptr<T>()); }  // NOLINT: implicit on purpose
+#if defined(__CUDACC__)
+  template <class Number, DType = internal::DTypeOf<Number>::value>
+  operator Number() const {  // NOLINT: implicit on purpose
+    static_assert(sizeof(Number) == 0, "a number of a GPU's call is in device memory: take a BE::Scalar<T>, and pass it "
+                                       "to the kernel, which reads it");
+    return {};
+  }
+#else
+  operator T() const { return *be_tensor.data_ptr<T>(); }  // NOLINT: implicit on purpose
+#endif
+};
+
+}  // namespace detail
+}  // namespace BE

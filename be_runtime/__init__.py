@@ -27,7 +27,7 @@ _HOMES = {
     "be_runtime.errors": (
         "ArgumentError BenchmarkDataFnNotProvidedError BeRuntimeError BrainEventError BuildError BuildTimeoutError "
         "CacheError CUDANotInstalledError DeviceCodeWarning DuplicateEntryPointError EntryPointNotFoundError "
-        "FindingError FindingWarning GatherWarning GeneratorError GpuArchDetectionError GradientError "
+        "ExitWarning FindingError FindingWarning GatherWarning GeneratorError GpuArchDetectionError GradientError "
         "HostCompilerIncompatibleError KernelExecutionError KernelFallbackExhaustedError KernelLoadError "
         "KernelNotAvailableError KernelRegistrationError KernelToolchainError LoadError MathError "
         "NvccNotFoundError RegistrationError SourceNotFoundError SpecError StreamWarning TransformError "

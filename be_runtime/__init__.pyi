@@ -38,6 +38,7 @@ from be_runtime.errors import CUDANotInstalledError as CUDANotInstalledError
 from be_runtime.errors import DeviceCodeWarning as DeviceCodeWarning
 from be_runtime.errors import DuplicateEntryPointError as DuplicateEntryPointError
 from be_runtime.errors import EntryPointNotFoundError as EntryPointNotFoundError
+from be_runtime.errors import ExitWarning as ExitWarning
 from be_runtime.errors import FindingError as FindingError
 from be_runtime.errors import FindingWarning as FindingWarning
 from be_runtime.errors import GatherWarning as GatherWarning

@@ -373,12 +373,17 @@ def _load_both(
     reread: Reread,
     options: Mapping[str, Any],
 ) -> PlatformModule:
-    from be_runtime.load.platforms import PlatformModule, declared_functions, has_archs
+    from be_runtime.load.platforms import PlatformModule, are_swapped, declared_functions, has_archs
 
     languages = CppOptions.__annotations__, CudaOptions.__annotations__
     cpp, cuda = ({key: options[key] for key in options if key in known} for known in languages)
     request = cuda_request(name, cuda_units, functions, **cuda)
-    parts = {"cpp": _load("cpp", name, cpp_units, functions, reread, cpp)}
+    try:
+        parts = {"cpp": _load("cpp", name, cpp_units, functions, reread, cpp)}
+    except errors.BeRuntimeError as error:
+        if are_swapped(cpp_units, cuda_units):
+            error.hints = ("cpp has CUDA code and cuda has none: are the two sources swapped?", *error.hints)
+        raise
     if has_archs(request, process.PROCESS.session()):
         parts["cuda"] = process.PROCESS.load(request, load_options(name, **cuda), reread)
         return PlatformModule(name, parts)

@@ -290,6 +290,10 @@ class DeviceCodeWarning(UserWarning):
     """Device code calls functions of the host, or nvcc ignores an annotation: the kernel may compute nothing."""
 
 
+class ExitWarning(UserWarning):
+    """Host code of a function calls exit or abort, which ends the Python process."""
+
+
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels in no order with the rest of the program."""
 

@@ -46,7 +46,7 @@ from be_runtime.signature.model import (
     render_axes,
     size_functions,
 )
-from be_runtime.store.index import Handlers, render_contents
+from be_runtime.store.index import ENDS, Handlers, render_contents
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
@@ -462,7 +462,7 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
             binding.export: Handlers(
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
-                warning="\n".join((_race(binding.entry), *next(own, ()))) if language == "cuda" else "",
+                warning=_warning(binding.entry, language, next(own, ())),
                 call_name=binding.entry.call_name,
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
@@ -475,17 +475,31 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
     )
 
 
+def _warning(entry: EntryPoint, language: Language, device: Sequence[str]) -> str:
+    """Return the lines of an entry point's warnings: of streams, of device code, of ends of the process."""
+    lines = [_race(entry) if language == "cuda" else "", *device]
+    if entry.ends:
+        lines.append(
+            f"{ENDS} at {_listed(entry.ends)}: Python ends too, without an exception; throw an exception instead, as "
+            "BE_CHECK(condition) << text does"
+        )
+    return "\n".join(lines)
+
+
+def _listed(places: Sequence[str]) -> str:
+    more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+    return f"{', '.join(places[:_MOST_PLACES])}{more}"
+
+
 def _race(entry: EntryPoint) -> str:
     """Return the warning about work outside XLA's stream; empty if the source has none."""
     if not entry.unordered:
         return ""
-    places = ", ".join(entry.unordered[:_MOST_PLACES])
-    more = f" and {len(entry.unordered) - _MOST_PLACES} more" if len(entry.unordered) > _MOST_PLACES else ""
     advice = "" if entry.with_role(Role.STREAM) else "take `cudaStream_t stream` as a parameter, and "
     return (
-        f"works on CUDA's default stream at {places}{more}: XLA and this work do not wait for each other, so arguments "
-        f"may be read before they are written, and results too early; {advice}pass the stream to each launch, as in "
-        "<<<blocks, threads, 0, stream>>>, and use the functions whose names end in Async"
+        f"works on CUDA's default stream at {_listed(entry.unordered)}: XLA and this work do not wait for each other, "
+        f"so arguments may be read before they are written, and results too early; {advice}pass the stream to each "
+        "launch, as in <<<blocks, threads, 0, stream>>>, and use the functions whose names end in Async"
     )
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import CheckedMode
-from be_runtime.errors import DeviceCodeWarning, LoadError, StreamWarning, warn_caller
+from be_runtime.errors import DeviceCodeWarning, ExitWarning, LoadError, StreamWarning, warn_caller
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
-from be_runtime.store.index import Carried, CodeImage, Demand, Handlers, carried_library, target_name
+from be_runtime.store.index import ENDS, Carried, CodeImage, Demand, Handlers, carried_library, target_name
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -423,6 +423,9 @@ def _warn(info: ModuleInfo) -> None:
             if first:
                 warn_caller(f"{info.name}.{name} {first}", StreamWarning)
             for line in others:
+                if line.startswith(ENDS):
+                    warn_caller(f"{info.name}.{name} {line}", ExitWarning)
+                    continue
                 effect = "" if "#20012-D" in line else ": nvcc may leave out the code of a kernel that does so"
                 where = "" if line.startswith(f"{info.name}(") else f"{info.name}: "
                 warn_caller(f"{where}{line}{effect}", DeviceCodeWarning)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from be_runtime.call.function import KernelFunction
@@ -12,7 +12,7 @@ from be_runtime.frames import public
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.registry import Session
 from be_runtime.request.build_tools import wanted_archs
-from be_runtime.request.options import BuildRequest, arch_flags
+from be_runtime.request.options import BuildRequest, Unit, arch_flags
 from be_toolchain.find.record import device_archs
 
 
@@ -126,6 +126,17 @@ def has_archs(request: BuildRequest, session: Session) -> bool:
         lambda: device_archs(session.system, session.record_dir),
     )
     return bool(archs or arch_flags(request.compile.cflags))
+
+
+_OF_CUDA = ("__global__", "<<<", "cudaStream_t", "<cuda_runtime.h>")
+
+
+def are_swapped(cpp: Sequence[Unit], cuda: Sequence[Unit]) -> bool:
+    """Return whether the sources that are given as C++ are CUDA, and the others are not."""
+    has_cuda = [
+        any(word in each.text for unit in units for each in unit.sources for word in _OF_CUDA) for units in (cpp, cuda)
+    ]
+    return has_cuda == [True, False]
 
 
 def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:

@@ -9,6 +9,7 @@ from itertools import islice
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.signature import SourceText, grammar, model
 from be_runtime.signature.cpp.functions import Function
+from be_runtime.signature.cpp.macros import Macro
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
@@ -20,8 +21,8 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
 """Limits for the entry points of the sources that are compiled together, all their parameters, and their choices."""
 
-_MOST_LINES, _MOST_OF_A_CALL = 100, 10
-_ON_DEVICE = frozenset(("__global__", "__device__"))
+_MOST_LINES, _MOST_USED = 100, 256
+"""Limits for the places in an entry point's warnings, and for the functions and macros that are searched for them."""
 
 _INSTANCE = r"(?:<[\w\s:,<>+*/-]+>)?"
 """The arguments of a template: names, types and numbers."""
@@ -263,6 +264,7 @@ def _resolve(request: _Request) -> model.EntryPoint:
         source=places.source(function.line_start).name,
         line=places.line(function.line_start),
         unordered=tuple(islice(_unordered(function, program, params), _MOST_LINES)),
+        ends=tuple(islice(_ends(function, program), _MOST_LINES)),
         rules=rules,
         doc=doc,
         sizes=tuple(_size_function(request, name, params) for name in model.size_functions(params)),
@@ -316,24 +318,49 @@ def _instance(request: _Request, function: Function) -> Function:
 
 
 def _unordered(entry: Function, program: Program, params: Sequence[model.Param]) -> Iterator[str]:
-    """Write each place with work on CUDA's default stream, in an entry point and in the functions that it calls."""
+    """Write each place with work on CUDA's default stream in the host code of an entry point."""
     if not program.has_stream_work:
         return
-    from be_runtime.signature.cpp.stream_work import called_names, default_stream_work
+    from be_runtime.signature.cpp.host_work import default_stream_work
 
-    functions, seen = [entry], {entry.start}
     own = [param.name for param in params if param.role is model.Role.STREAM]
-    for function in functions:
-        streams = {*own, *(param.name for param in function.params if "Stream" in param.type)}
-        start, body = program.body(function)
-        for place, text in default_stream_work(body, streams, program.stream_macros):
-            offset = start + place
-            yield f"{program.places.source(offset).name}:{program.places.line(offset)} ({text})"
-        for name in called_names(body):
-            for each in program.functions(name)[:_MOST_OF_A_CALL]:
-                if each.has_body and each.start not in seen and not each.specifiers & _ON_DEVICE:
-                    seen.add(each.start)
-                    functions.append(each)
+    for start, body, owner in _host_code(entry, program):
+        streams, hidden = {*own}, {*program.stream_macros}
+        if isinstance(owner, Macro):
+            hidden.update(("__VA_ARGS__", *(owner.params or ())[-1:]) if owner.is_variadic else ())
+        else:
+            streams.update(param.name for param in owner.params if "Stream" in param.type)
+        for place, text in default_stream_work(body, streams, hidden):
+            yield _described(program, start + place, text, owner)
+
+
+def _ends(entry: Function, program: Program) -> Iterator[str]:
+    """Write each place that ends the process in the host code of an entry point."""
+    if not program.has_ends:
+        return
+    from be_runtime.signature.cpp.host_work import process_ends
+
+    for start, body, owner in _host_code(entry, program):
+        for place, name in process_ends(body):
+            yield _described(program, start + place, name, owner)
+
+
+def _host_code(entry: Function, program: Program) -> Iterator[tuple[int, str, Function | Macro]]:
+    """Iterate over the bodies of an entry point, and of host functions and macros that it uses, each with its place."""
+    owners: list[Function | Macro] = [entry]
+    seen = {entry.start}
+    for owner in owners:
+        start, body, used = program.host_code(owner)
+        yield start, body, owner
+        new = [each for each in used if each.start not in seen]
+        seen.update(each.start for each in new)
+        owners += new[: _MOST_USED - len(owners)]
+
+
+def _described(program: Program, offset: int, text: str, owner: Function | Macro) -> str:
+    """Write a place for a warning."""
+    within = f" in the macro {owner.name}" if isinstance(owner, Macro) else ""
+    return f"{program.places.source(offset).name}:{program.places.line(offset)} ({text}{within})"
 
 
 def _parse(request: _Request) -> tuple[tuple[model.Param, ...], tuple[model.Param, ...]]:

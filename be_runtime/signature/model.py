@@ -244,7 +244,9 @@ class EntryPoint(NamedTuple):
     line : int
         One-based line of its definition, or of its annotation.
     unordered : tuple of str
-        Each line of its code, and of functions that it calls, that is known to work on CUDA's default stream.
+        Each line of its code, of functions that it calls and of macros, that is known to work on CUDA's default stream.
+    ends : tuple of str
+        Each such line that ends the process.
     rules : tuple of Param
         Tokens that stand for no parameter: axes that may be split over devices, and dtype variables. See `RULES`.
     doc : str
@@ -259,6 +261,7 @@ class EntryPoint(NamedTuple):
     source: str
     line: int
     unordered: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
     rules: tuple[Param, ...] = ()
     doc: str = ""
     sizes: tuple[SizeFunction, ...] = ()

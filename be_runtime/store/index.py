@@ -339,6 +339,10 @@ def reading(where: str) -> Iterator[None]:
         ) from error
 
 
+ENDS = "ends the process"
+"""Beginning of a line of `Handlers.warning` about the function, see `be_runtime.errors.ExitWarning`."""
+
+
 class Handlers(NamedTuple):
     """One function of a module: the symbols of its handlers, and its call signature.
 
@@ -347,8 +351,8 @@ class Handlers(NamedTuple):
     plain, graph : str
         Symbols of the handlers without and with the trait that lets a command buffer capture them.
     warning : str
-        Warning to show when the module is loaded; empty for most functions. Further lines are about the module, see
-        `be_runtime.errors.DeviceCodeWarning`; its first function has them.
+        Warning to show when the module is loaded; empty for most functions. Further lines begin with `ENDS`, or are
+        about the module, see `be_runtime.errors.DeviceCodeWarning`; its first function has them.
     call_name : str
         Qualified C++ name of the function.
     spec : tuple of str

@@ -289,7 +289,8 @@ class CheckedCall {
         if (original == nullptr) return false;
         report_.add_elements("inputs", each, changed(each, original, data), " writes to ", "are changed",
                              {"write to a result instead: other operations may use the argument's memory",
-                              "or declare that a result takes it over: with_options(input_output_aliases={...})"});
+                              "or declare it as inout, such as inout[n]:float32 in place of arg[n]; a kernel without "
+                              "host code takes input_output_aliases={...}"});
       }
     }
     return true;

@@ -16,7 +16,7 @@ from be_runtime.signature.cpp.functions import (
     parse_function,
 )
 from be_runtime.signature.cpp.lexer import Kind, Places, Token, closing, split_words
-from be_runtime.signature.cpp.macros import LIMIT, Macros, parse_define
+from be_runtime.signature.cpp.macros import LIMIT, Macro, Macros, parse_define
 from be_runtime.signature.cpp.outline import (
     ANNOTATION,
     Branch,
@@ -45,12 +45,17 @@ _MOST_LINES = 100
 _TO_BODY = re.compile(r"[^{;]*\{")
 _OF_STREAMS = ("<<<", "cudaLaunch", "cudaMem", "cub::", "thrust::")
 """Words without which a source has no work on CUDA's default stream."""
+_ENDS = ("exit(", "abort(")
+"""Texts without which a source does not end the process."""
 LARGEST = 1 << 19
 """Limit for the characters of the sources that are read together."""
 MOST_OF_A_NAME = 256
 """Limit for the declarations of one name; one more is read."""
 MOST_OF_A_WORD = 20_000
 """Limit for the declarations that mention a name; further declarations are not read."""
+_MOST_OF_A_CALL = 10
+"""Limit for the functions that a name may call."""
+_ON_DEVICE = frozenset(("__global__", "__device__"))
 _MOST_NAMES = 1000
 _MOST_WORK = 2000
 """Limit for the names that are tried as functions, and for the arguments of a macro, for a message."""
@@ -102,6 +107,7 @@ class Program:
         self._declarators: dict[int, Declarators] = {}
         self._functions: dict[str, tuple[Function, ...]] = {}
         self._docs: dict[tuple[int, int], str] = {}
+        self._host_code: dict[int, tuple[int, str, tuple[Function | Macro, ...]]] = {}
         self._blank = (0, 0, 0)
 
     def annotations(self) -> Iterator[Annotation]:
@@ -206,14 +212,30 @@ class Program:
 
     @cached_property
     def has_stream_work(self) -> bool:
-        """Whether any function, or code for a device, has work on CUDA's default stream."""
-        codes = [view.code for view in self.outlines if any(word in view.code for word in _OF_STREAMS)]
+        """Whether any function or macro, or code for a device, has work on CUDA's default stream."""
+        codes = self._codes_with(_OF_STREAMS)
         if not codes:
             return False
-        from be_runtime.signature.cpp.stream_work import default_stream_work  # its patterns take 2 ms
+        from be_runtime.signature.cpp.host_work import default_stream_work  # its patterns take 2 ms
 
         work = (default_stream_work(code, most=_MOST_WORK, is_file=True) for code in codes)
         return any(True for found in work for _ in found)
+
+    @cached_property
+    def has_ends(self) -> bool:
+        """Whether any function or macro, or code for a device, ends the process."""
+        codes = self._codes_with(_ENDS)
+        if not codes:
+            return False
+        from be_runtime.signature.cpp.host_work import process_ends
+
+        return any(True for code in codes for _ in process_ends(code))
+
+    def _codes_with(self, words: Sequence[str]) -> list[str]:
+        """List the code and the directives of the sources that have one of some words."""
+        pairs = zip(self.places.sources, self.outlines, strict=True)
+        views = [view for source, view in pairs if any(word in source.text for word in words)]
+        return [code for view in views for code in (view.code, *(text for _, text in view.directives))]
 
     @cached_property
     def stream_macros(self) -> frozenset[str]:
@@ -232,6 +254,20 @@ class Program:
         if match is None:
             return 0, ""
         return self.places.bases[index] + match.end(), code[match.end() : skip_body(code, match.end()) - 1]
+
+    def host_code(self, owner: Function | Macro) -> tuple[int, str, tuple[Function | Macro, ...]]:
+        """Return the place and the code of a body, and the host functions and macros of the sources that it uses."""
+        if owner.start not in self._host_code:
+            from be_runtime.signature.cpp.host_work import called_names, words
+
+            start, body = (owner.start, owner.body) if isinstance(owner, Macro) else self.body(owner)
+            macros = self.macros.known
+            used: list[Function | Macro] = [macros[name] for name in sorted(macros.keys() & words(body))]
+            for name in called_names(body):
+                functions = self.functions(name)[:_MOST_OF_A_CALL]
+                used += [each for each in functions if each.has_body and not each.specifiers & _ON_DEVICE]
+            self._host_code[owner.start] = start, body, tuple({each.start: each for each in used}.values())
+        return self._host_code[owner.start]
 
     def is_comment_next(self, offset: int) -> bool:
         """Return whether the line after a comment that ends at `offset` is a comment without an annotation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,25 @@ def test_editors_learn_how_the_sources_are_compiled(folder: Path, tmp_path: Path
     assert "-DNEW" in entries["a.cc"]["arguments"]
     assert entries["a.cc"]["arguments"][-2:] == ["-c", str(folder / "a.cc")]
     assert entries["a.cc"]["directory"] == str(folder)
+
+
+ENDS = """
+#include <cstdio>
+#include <cstdlib>
+#include "brainevent/common.h"
+#define CHECK(condition) do { if (!(condition)) { std::puts("no"); exit(1); } } while (0)
+// @BE checks
+void checks(BE::Tensor y) { CHECK(y.numel() > 0); }
+// @BE good
+void good(BE::Tensor y) { BE_CHECK(y.numel() > 0) << "empty"; }
+"""
+
+
+def test_a_function_that_may_end_the_process_is_warned_of_at_every_load():
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            be_runtime.load_cpp_inline("ending", ENDS, auto_register=False)
+        (warning,) = caught
+        assert str(warning.message).startswith("ending.checks ends the process at ending:5 (exit in the macro CHECK): ")
+        assert (warning.category, warning.filename) == (be_runtime.ExitWarning, __file__)

@@ -96,7 +96,7 @@ void copies(const T x, const T z, T y, T w) {
 // @BE skips_second arg[n m] ret[n m]
 void skips_second(const T x, T y) { EACH(x) if (i != 1) out(y)[i] = 1; }
 // @BE dies arg[n] ret[n]
-void dies(const T, T) { abort(); }
+void dies(const T, T) { __builtin_abort(); }
 """
 HERE = Path(__file__).parent
 X = jnp.arange(6.0)
@@ -214,6 +214,7 @@ def test_faults(planted: CompiledModule, name: str, kind: str, array: str, index
     assert "hint: " in str(caught.value)
     assert caught.value.code == "BE801"
     assert caught.value.__suppress_context__, "XLA's error says nothing more"
+    assert ("inout[n]:float32 in place of arg[n]" in str(caught.value)) == (kind == "inputs")
     with be_runtime.debug(f"-{kind},-values") as found:
         planted[name](X + 1)
     assert len(found) == 0, "each check can be left out"

@@ -65,6 +65,19 @@ def test_what_two_sources_declare_differently_is_named(old: str, new: str, messa
         be_runtime.load_inline("platforms", cpp=CPP, cuda=CUDA.replace(old, new))
 
 
+def test_sources_that_are_swapped_have_a_hint(tmp_path: Path):
+    swapped = r"hint: cpp has CUDA code and cuda has none: are the two sources swapped\?"
+    with pytest.raises(be_runtime.BeRuntimeError, match=swapped):
+        be_runtime.load_inline("platforms_swapped", cpp=CUDA, cuda=CPP)
+    (tmp_path / "ops.cc").write_text(CPP)
+    (tmp_path / "ops.cu").write_text(CUDA)
+    with pytest.raises(be_runtime.BeRuntimeError, match=swapped):
+        be_runtime.load_file("platforms_swapped", cpp=tmp_path / "ops.cu", cuda=tmp_path / "ops.cc")
+    with pytest.raises(be_runtime.BeRuntimeError) as caught:
+        be_runtime.load_inline("platforms_swapped", cpp=CPP + "x", cuda=CUDA)
+    assert "swapped?" not in str(caught.value)
+
+
 def test_files_and_folders_and_options_of_either_language(tmp_path: Path):
     (tmp_path / "ops.cc").write_text(CPP.replace("by *", "SIGN by *"))
     (tmp_path / "ops.cu").write_text(CUDA)

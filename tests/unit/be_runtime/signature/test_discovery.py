@@ -121,10 +121,11 @@ def answer(case: str) -> str:
 
 
 def told(entry: model.EntryPoint) -> str:
-    """The line of an entry point, the tokens of its call, its work on the default stream, and its documentation."""
+    """The line of an entry point, the tokens of its call, what its host code does, and its documentation."""
     spec = " ".join(grammar.render_spec((*entry.params, *entry.rules)))
     line = f"line {entry.line}, {entry.name}: {entry.call_name} {spec}"
     marks = [f"on the default stream: {', '.join(entry.unordered)}"] if entry.unordered else []
+    marks += [f"ends the process: {', '.join(entry.ends)}"] if entry.ends else []
     return "\n".join([line, *marks, *(f"/// {text}" for text in entry.doc.splitlines())])
 
 

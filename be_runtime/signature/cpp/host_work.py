@@ -1,4 +1,4 @@
-"""Work on CUDA's default stream: launches, copies and calls of libraries in the bodies of functions.
+"""What host code does beyond its arrays: work on CUDA's default stream, and calls that end the process.
 
 A source without such words pays for none of this: its patterns are compiled when this module is imported.
 """
@@ -43,6 +43,7 @@ _PASSES = re.compile(r"stream|\benv\b|\.get\(|^[\w.]*\.[A-Za-z_]\w*$", re.IGNORE
 """An argument of CUB that may be a stream: by its name, an environment, or a member."""
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]{0,200}>)?\s*\(")
 _MOST_CALLED = 200
+_ENDS = re.compile(r"(?<![\w.>:])(?:(?:\bstd\s*)?::\s*)?\b(exit|_exit|_Exit|quick_exit|abort)\s*\(")
 
 
 def default_stream_work(
@@ -132,6 +133,23 @@ def _is_stream(name: str, body: str, streams: Container[str]) -> bool:
     defined = re.search(rf"\bcudaStream_t\s+{name}\b|\b{name}\s*=[^;=]*\bcudaStream_t\b", body)
     copied = re.search(rf"\b{name}\s*(?:=|\{{|\()\s*(\w+)\s*[;)}}]", body)
     return defined is not None or (copied is not None and copied[1] in streams)
+
+
+def process_ends(body: str) -> Iterator[tuple[int, str]]:
+    """Find the calls of a body that end the process; see `default_stream_work` for the values.
+
+    Examples
+    --------
+    >>> list(process_ends("if (bad) std::exit(1); job.abort(); Pool::exit();"))
+    [(14, 'exit')]
+    """
+    for match in islice(_ENDS.finditer(body), _MOST):
+        yield match.start(1), match[1]
+
+
+def words(body: str) -> frozenset[str]:
+    """Return the names and numbers in a body."""
+    return frozenset(_WORDS.findall(body))
 
 
 def called_names(body: str) -> tuple[str, ...]:

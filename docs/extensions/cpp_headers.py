@@ -17,6 +17,7 @@ INCLUDE = Path(__file__).resolve().parents[2] / "be_runtime" / "include"
 HEADERS = (
     "brainevent/common.h",
     "brainevent/tensor.h",
+    "brainevent/scalar.h",
     "brainevent/span.h",
     "brainevent/workspace.h",
     "brainevent/dtype.h",

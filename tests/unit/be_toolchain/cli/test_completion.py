@@ -26,7 +26,7 @@ set -- $(complete -p be-toolchain)
     # Only a line editor completes, so a second zsh has one, and notes what is added to its completions.
     "zsh": """cat > setup <<'END'
 PS1=; autoload -Uz compinit && compinit -u -D
-source ./script
+eval "$(<script)"
 compadd() {{
   if [[ ${{@[1,(i)(-|--)]}} != *-[OAD]\\ * ]]; then
     local -a added; builtin compadd -A added "$@"; print -rl -- $added >> offered

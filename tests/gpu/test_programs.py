@@ -79,7 +79,9 @@ def test_devices_exchange_currents_or_gradients_alone(sparse: Any, split: str, e
     assert {*forward, *backward} <= {"all-reduce", "reduce-scatter"}
 
 
-@pytest.mark.parametrize("page", ["docs/index.md", "docs/tutorial-cuda.md", "docs/compiler-options.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/index.md", "docs/tutorial-cuda.md", "docs/compiler-options.md", "docs/port-cuda.md"]
+)
 def test_a_page_prints_what_it_says(page: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with_cpp = page != "docs/index.md"  # its part for laptops calls C++, which takes arrays of the CPU

@@ -111,6 +111,19 @@ def test_derivatives_follow_the_results_of_the_call(module: Any, backward: Any):
     np.testing.assert_array_equal(jax.grad(loss)(x, {"twice"}), [9, 9])
 
 
+def test_a_forward_rule_asks_for_a_result_that_its_caller_does_not(module: Any):
+    scale = be_runtime.load_cpp_inline("optional_results", SOURCE).scale
+    outs = [jax.ShapeDtypeStruct((2,), np.float32)] * 2
+
+    def forward(x: Any) -> Any:
+        y, twice = scale(x, want={"twice"}, outs=outs)
+        return (y, None), twice
+
+    scale.defvjp(forward, lambda twice, g: (twice * g[0],))
+    found = jax.grad(lambda x: scale(x, outs=[outs[0], None])[0].sum())(jnp.array([1.0, 2.0]))
+    np.testing.assert_array_equal(found, [6, 12])
+
+
 def test_a_checked_call_and_a_program_in_another_process_have_them(module: Any, tmp_path: Path):
     with be_runtime.debug() as findings:
         np.testing.assert_array_equal(module.top(X, want={"argmax"})[1], [2, 0])

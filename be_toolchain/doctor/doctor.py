@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from be_toolchain import __version__
-from be_toolchain.errors import PreferenceError, Probe, ToolchainError, render_probes
+from be_toolchain.errors import PreferenceError, Probe, ToolchainError, correct, render_probes
 from be_toolchain.find import coherence
 from be_toolchain.find.coherence import Surroundings
 from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
@@ -275,6 +275,7 @@ def examine_machine(
             *_report_toolchain(found, around),
             *_report_devices(seen, found.toolchain.cuda, around),
             *_report_surroundings(around, seen, found.toolchain),
+            *_report_launcher(system),
             *report_remote(system),
             *map(_report_passed_file, passed),
             *map(_report_refusal, refused),
@@ -449,6 +450,23 @@ def _report_cache(around: Surroundings) -> Remark:
     count, size, limit_mib = around.cached
     counted = f"{many(count, 'entry', 'entries')}, {size / 2**20:.1f} of at most {limit_mib} MiB"
     return Remark("ok", "cache", f"{folder}, {counted}")
+
+
+def _report_launcher(system: System) -> Iterator[Remark]:
+    """Yield a finding if a setting names a program that is put before the compilers."""
+    setting = RUNTIME["compiler_launcher"]
+    try:
+        command = read_setting(setting, system.environ)
+    except PreferenceError:
+        return  # reported with all other settings
+    if not command:
+        return
+    text, found = f"{setting.variable}={' '.join(command)}", system.which(command[0])
+    if found is None:
+        missing = f"{text}: there is no program {command[0]}, so modules that need a build fail to load"
+        yield Remark("warn", "launcher", missing, correct(setting.variable))
+    else:
+        yield Remark("note", "launcher", f"{text}: {found} starts every compiler, and nvcc as a whole")
 
 
 def report_remote(system: System) -> Iterator[Remark]:

@@ -160,6 +160,21 @@ def test_the_home_folder_is_not_named_in_text_but_in_json(capsys: pytest.Capture
     assert "/home/ada/cuda" in doctor(machine, capsys, "--json")[1]
 
 
+def test_a_program_before_the_compilers_is_shown(capsys: pytest.CaptureFixture[str]):
+    assert "launcher" not in doctor(healthy(), capsys)[1]
+    machine = healthy(BE_COMPILER_LAUNCHER="ccache --quiet")
+    code, text = doctor(machine, capsys)
+    lines = " ".join(text.split())
+    assert "BE_COMPILER_LAUNCHER=ccache --quiet: there is no program ccache, so modules that need a build fail" in lines
+    assert "correct BE_COMPILER_LAUNCHER, or leave it out" in lines
+    machine.links["/usr/bin/ccache"] = "/usr/bin/g++"
+    code, text = doctor(machine, capsys)
+    assert code == 0
+    assert "BE_COMPILER_LAUNCHER=ccache --quiet: /usr/bin/ccache starts every compiler" in " ".join(text.split())
+    _, text = doctor(healthy(BE_COMPILER_LAUNCHER="'ccache"), capsys)
+    assert text.count("'ccache") == 1, "a value that is no command is reported with all other settings"
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -48,6 +48,15 @@ def ruled(m: CompiledModule) -> Function:
     return lambda a, x: jnp.sin(m.matvec(a, x, alpha=0.5)).sum()
 
 
+@pytest.mark.parametrize("rules", [linear, ruled])
+def test_a_function_with_other_options_keeps_its_rules(m: CompiledModule, rules: Callable[[CompiledModule], Function]):
+    expected = jax.grad(rules(m), BOTH)(A, X)
+    changed = m.matvec.with_options(has_side_effect=True).with_options(vmap_method="sequential")
+    found = jax.grad(lambda a, x: jnp.sin(changed(a, x, alpha=0.5)).sum(), BOTH)(A, X)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def has_high_level_primitives() -> bool:
     try:
         internals.high_level_primitive()

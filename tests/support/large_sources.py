@@ -94,6 +94,9 @@ SPELLINGS = f"// @BE f@#\nvoid f@#(BE::Tensor y, {''.join(f'const a{i}_@#::S& b{
 MEMBERS = _each("int a@#; ", 998)
 CONSTS = "".join(f"BE::Span<{'const ' * 900}float> a{i}; " for i in range(40))
 
+CHAIN = "void h1000() { exit(1); }\n" + "".join(f"void h{i}() {{ h{i + 1}(); }}\n" for i in range(1, MANY))
+MACROS = "#define D1000 exit(1)\n" + "".join(f"#define D{i} D{i + 1}\n" for i in range(1, MANY))
+
 SOURCES: dict[str, Large] = {
     # Macros
     "pastes in a macro": Large("a##", NOTED + "#define D(a) ", "a\nD(x)\n"),
@@ -231,6 +234,12 @@ SOURCES: dict[str, Large] = {
     "launches that do not end": Large("<<<", f"// @BE f\nvoid f({BOTH}) {{"),
     "launches that end far away": Large("k<<<1, ", f"// @BE f\nvoid f({BOTH}) {{", ">>>(x); }\n"),
     "launches in functions": Large("// @BE f@#\nvoid f@#(BE::Tensor y) { k<<<1, 2>>>(x); }\n", ""),
+    "launches in macros": Large(
+        "#define D@#(x) k<<<1, 2>>>(x)\n// @BE f@#\nvoid f@#(BE::Tensor y) { D@#(y); }\n", "", times=MANY
+    ),
+    "ends of the process": Large("exit(1); ", "// @BE f\nvoid f(BE::Tensor y) {", "}\n"),
+    "functions in a chain to an end": Large("// @BE f@#\nvoid f@#(BE::Tensor y) { h1(); }\n", CHAIN, times=MANY),
+    "macros in a chain to an end": Large("// @BE f@#\nvoid f@#(BE::Tensor y) { D1; }\n", MACROS, times=MANY),
     "calls of a stream": Large("cudaLaunchKernel(", "// @BE f\nvoid f(BE::Tensor y) {", "}\n"),
     "kernels": Large("__global__ void k@#(float* x, int n) { }\n"),
     "using namespaces": Large("using namespace a;\n"),

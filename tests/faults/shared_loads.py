@@ -177,7 +177,7 @@ class Worker:
         text = f'#include "x{number}.h"'
         answer, path = answering.load(f"real{number}", f"{number} * 100 + VALUE", text, extra_cflags=flags)
         key, value = divmod(answer, 100)
-        return value if key == number else -1, int(path.parent.name.partition("-")[0], 16) >= began_ns
+        return value if key == number else -1, int(path.parent.parent.name.partition("-")[0], 16) >= began_ns
 
     def upkeep(self) -> None:
         """Clear or prune, some of it as if it were months later."""

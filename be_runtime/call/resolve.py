@@ -184,27 +184,8 @@ def resolve(
         Arrays are not as declared, or results can't be derived.
     """
     label, args, rets = signature.label, signature.with_role(Role.ARG), signature.with_role(Role.RET)
-    given = [as_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
-    declared = _dtypes_of_numbers(args, given)
-    given[: len(args)] = [
-        as_array(each, dtype.name) if dtype is not None and _may_become(each, dtype) else each
-        for dtype, each in zip(declared, given, strict=False)
-    ]
-    specs = [_spec(f"{label}: argument {number}", each) for number, each in enumerate(given)]
-    padded = [*specs, *[None] * (len(args) - len(specs))]
-    check_presence(label, args, specs)
-    attrs = [(param, attributes.get(param.name, param.default)) for param in signature.with_role(Role.ATTR)]
-    integers = {
-        f"attr.{param.name}": int(value)
-        for param, value in attrs
-        if param.kind is AttrKind.SCALAR and param.dtype is not None and param.dtype.kind in ("int", "uint")
-    }
-    dtypes = {f"attr.{p.name}": dtype_of(p.name, value) for p, value in attrs if p.kind is AttrKind.DTYPE}
-    extents = bind(label, args, padded, integers, dtypes, signature.with_role(Role.DTYPE))
-    measured = _measures(signature, args, padded, attrs, targets)
-    if measured:
-        shapes = [spec.shape for _, spec, _ in paired(args, padded)]
-        extents = extents._replace(measured={measure.name: measure(shapes) for measure in measured})
+    given, padded = _read_inputs(label, args, arrays, as_array)
+    extents, measured = _bind_call(signature, padded, attributes, targets)
     taken = zip(args, padded, strict=True)
     singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
     if callable(outs) and not hasattr(outs, "shape"):
@@ -244,33 +225,56 @@ def resolve(
         is_single,
         presence,
         extents.values(),
-        split._replace(integers=tuple(sorted({**integers, **extents.sizes()}.items())), measured=measured),
+        split._replace(integers=tuple(sorted({**extents.attributes, **extents.sizes()}.items())), measured=measured),
         tuple(sorted(shared.items())),
         tuple(asked),
     )
 
 
-def _measures(
-    signature: CallSignature,
-    args: Sequence[Param],
-    specs: Sequence[Argument],
-    attrs: Sequence[tuple[Param, Any]],
-    targets: Sequence[str],
-) -> tuple[Measure, ...]:
-    """Return the functions of the source that compute sizes of a call."""
-    if not size_functions(signature.params):
-        return ()
+def _read_inputs(
+    label: str, args: Sequence[Param], arrays: Sequence[Any], as_array: Callable[..., Any]
+) -> tuple[list[Any], list[Argument]]:
+    """Convert the arguments of a call to arrays, and return the arrays and a spec for each parameter."""
+    given = [as_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
+    declared = _dtypes_of_numbers(args, given)
+    given[: len(args)] = [
+        as_array(each, dtype.name) if dtype is not None and _may_become(each, dtype) else each
+        for dtype, each in zip(declared, given, strict=False)
+    ]
+    specs = [_spec(f"{label}: argument {number}", each) for number, each in enumerate(given)]
+    check_presence(label, args, specs)
+    return given, [*specs, *[None] * (len(args) - len(specs))]
+
+
+def _bind_call(
+    signature: CallSignature, specs: Sequence[Argument], attributes: Mapping[str, Any], targets: Sequence[str]
+) -> tuple[Extents, tuple[Measure, ...]]:
+    """Return the extents of a call, and the functions of the source that compute sizes of the call."""
+    label, args = signature.label, signature.with_role(Role.ARG)
+    attrs = [(param, attributes.get(param.name, param.default)) for param in signature.with_role(Role.ATTR)]
+    numbers = {param: value for param, value in attrs if param.kind is AttrKind.SCALAR}
+    integers = {
+        f"attr.{param.name}": int(value)
+        for param, value in numbers.items()
+        if param.dtype is not None and param.dtype.kind in ("int", "uint")
+    }
+    dtypes = {f"attr.{p.name}": dtype_of(p.name, value) for p, value in attrs if p.kind is AttrKind.DTYPE}
+    extents = bind(label, args, specs, integers, dtypes, signature.with_role(Role.DTYPE))
+    functions = size_functions(signature.params)
+    if not functions:
+        return extents, ()
     from be_runtime.jax.sizes import measures
 
-    label, arrays = signature.label, [spec for _, spec, _ in paired(args, specs)]
+    arrays = [spec for _, spec, _ in paired(args, specs)]
     if any(is_symbolic(extent) for spec in arrays for extent in spec.shape):
-        (name, *_) = size_functions(signature.params)
-        raise ArgumentError(f"{label}: {name} computes a size, which needs known extents instead of symbolic shapes")
-    numbers = {param.name: value for param, value in attrs if param.kind is AttrKind.SCALAR}
-    converted = convert_attributes(label, [param for param, _ in attrs if param.name in numbers], numbers)
+        problem = f"{functions[0]} computes a size, which needs known extents instead of symbolic shapes"
+        raise ArgumentError(f"{label}: {problem}")
+    converted = convert_attributes(label, list(numbers), {param.name: value for param, value in numbers.items()})
     counts = [-1 if spec is None else 1 if isinstance(spec, ArraySpec) else -2 - len(spec) for spec in specs]
     codes = [spec.dtype.xla_code for spec in arrays]
-    return measures(label, signature.params, counts, codes, targets, dict(converted))
+    measured = measures(label, signature.params, counts, codes, targets, dict(converted))
+    shapes = [spec.shape for spec in arrays]
+    return extents._replace(measured={each.name: each(shapes) for each in measured}), measured
 
 
 def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None, want: Collection[str]) -> list[bool]:

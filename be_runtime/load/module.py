@@ -61,7 +61,10 @@ def _load_hints(message: str) -> tuple[str, ...]:
     if "undefined symbol" in message:
         return ("a function is declared but never defined: define it, or link its library with extra_ldflags",)
     if "cannot open shared object file" in message:
-        return ("a library it was linked with is not found at run time; add '-rpath=/its/folder' to extra_ldflags",)
+        return (
+            "a library it was linked with is not found at run time; add '-rpath=/its/folder' to extra_ldflags",
+            "the folder needs a file of exactly this name: the library's own name, which readelf -d shows as SONAME",
+        )
     if "GLIBCXX" in message or "GLIBC_" in message:
         return ("it was compiled against a newer C++ library than this Python has loaded; set BE_CXX to its compiler",)
     return ()

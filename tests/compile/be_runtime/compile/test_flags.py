@@ -105,6 +105,13 @@ def test_a_library_by_its_path_is_found_when_the_module_is_loaded(
     assert f"[{tmp_path}/first:{folder}]" in done.stdout
 
 
+def test_a_library_without_a_file_of_its_own_name_is_named(tmp_path: Path):
+    shared_library(tmp_path, "librenamed.so.1", "renamed", 7).rename(tmp_path / "other.so")
+    text = source('extern "C" int renamed();\n', f="renamed()")
+    with pytest.raises(be_runtime.LoadError, match=r"librenamed\.so\.1: cannot open(.|\n)*a file of exactly this name"):
+        be_runtime.load_cpp_inline("flags_renamed", text, extra_ldflags=[str(tmp_path / "other.so")])
+
+
 @pytest.mark.parametrize("workers", [in_full(1), 3])
 def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The most compilers that ran at once: each waits until as many as may run have begun."""

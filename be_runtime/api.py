@@ -52,6 +52,7 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
     active: str | None = None,
+    default_stream: str = "cuda",
     replace: bool = False,
     native: bool = False,
     line_info: bool = False,
@@ -99,6 +100,10 @@ def load_cuda_inline(
     active : {"nonzero", "positive"}, optional
         Floating values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values and
         NaN too, or values above 0. By default the variable ``BE_ACTIVE``, else ``"nonzero"``.
+    default_stream : {"cuda", "xla"}
+        Stream for launches, copies and fills of this module that name no stream. ``"xla"`` sends them to the stream of
+        the call, so that published code runs as it is; by default they stay on CUDA's default stream, and a
+        `StreamWarning` lists them.
     replace : bool
         Accepted for programs written for brainevent, and without effect there too: XLA keeps the first code of a name.
     native : bool

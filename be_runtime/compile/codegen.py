@@ -64,6 +64,8 @@ _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
 """Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
 _MOST_PLACES = 5
+_WAITS = re.compile(r"Synchronize\s*\(|\bcudaMemcpy(?:2D|ToSymbol|FromSymbol)?\s*\(|\bthrust::")
+"""Calls that wait for the GPU, or copy to or from the host, if ``default_stream="xla"`` sends them to XLA's stream."""
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
 
@@ -145,6 +147,8 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
     entries = [binding.entry for binding in bindings]
     if any(is_general(entry) or not all(map(is_plain, attributes_of(entry))) for entry in entries):
         headers.append("brainevent/detail/attr_values.h")
+    if any(binding.redirects for binding in bindings):
+        headers.append("brainevent/detail/default_stream.h")
     if any(entry.with_role(Role.STATE) for entry in entries):
         headers.append("brainevent/state.h")
     if any(entry.sizes for entry in entries):
@@ -183,7 +187,8 @@ def _is_recordable(entry: EntryPoint) -> bool:
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
-    check = _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
+    own_stream = "::BE::detail::OwnStream be_own_stream(be_call.be_stream); " if binding.redirects else ""
+    check = own_stream + _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
     call = check + instances(binding, f"static_cast<void>(({called}));")
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
@@ -362,7 +367,8 @@ def _entry_table(module: str, binding: Binding, language: Language, *, checked: 
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     rows = f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};\n" if attrs else ""
-    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM) or _has_contents(entry))
+    needs_stream = checked or binding.redirects or entry.with_role(Role.STREAM) or _has_contents(entry)
+    has_stream = language == "cuda" and bool(needs_stream)
     row, spec = _entry_row(module, binding, table, has_stream=has_stream), "EntrySpec"
     if is_general(entry):
         spec = "GeneralSpec"
@@ -382,7 +388,8 @@ def _handlers(binding: Binding, *, inline: bool) -> str:
         code = f"(BE_INTERNAL_CODE(be_entry_{symbol}, {code}))"
     lines = []
     table = f"be_entry_{symbol}{'.be_entry' if is_general(entry) else ''}"
-    recordable = "::BE::detail::kCommandBufferCompatible" if _is_recordable(entry) else "0"
+    is_recordable = binding.records and _is_recordable(entry)
+    recordable = "::BE::detail::kCommandBufferCompatible" if is_recordable else "0"
     for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
@@ -436,7 +443,11 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
         Discovery fails, or no unit has an entry point.
     """
     entries = _discover_units(request)
+    redirects = request.language == "cuda" and request.compile.default_stream == "xla"
+    shared = [flag for flag in request.compile.ldflags if flag.startswith("-l") or re.search(r"\.so(?:\.\d+)*$", flag)]
+    waiting = {unit.stem for unit in request.units if redirects and any(_WAITS.search(s.text) for s in unit.sources)}
     counts = Counter(entry.name for found in entries.values() for entry in found)
+    first = next((entry for found in entries.values() for entry in found), None) if redirects else None
     bindings = {}
     for stem, found in entries.items():
         begin = _identifier(request.name)
@@ -448,6 +459,9 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
                 entry=entry,
                 symbol=f"{begin}_{entry.name}",
                 export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
+                redirects=redirects,
+                unreached=tuple(shared) if entry is first else (),
+                records=stem not in waiting,
             )
             for entry in found
         )
@@ -462,7 +476,7 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
             binding.export: Handlers(
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
-                warning=_warning(binding.entry, language, next(own, ())),
+                warning=_warning(binding, language, next(own, ())),
                 call_name=binding.entry.call_name,
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
@@ -475,9 +489,15 @@ def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Languag
     )
 
 
-def _warning(entry: EntryPoint, language: Language, device: Sequence[str]) -> str:
+def _warning(binding: Binding, language: Language, device: Sequence[str]) -> str:
     """Return the lines of an entry point's warnings: of streams, of device code, of ends of the process."""
-    lines = [_race(entry) if language == "cuda" else "", *device]
+    entry = binding.entry
+    lines = [_race(entry) if language == "cuda" and not binding.redirects else "", *device]
+    if binding.unreached:
+        lines[0] = (
+            f'is linked with {", ".join(binding.unreached)}, whose work on CUDA\'s default stream default_stream="xla" '
+            "does not reach: give the library the stream, as by cublasSetStream"
+        )
     if entry.ends:
         lines.append(
             f"{ENDS} at {_listed(entry.ends)}: Python ends too, without an exception; throw an exception instead, as "

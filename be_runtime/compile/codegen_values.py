@@ -24,11 +24,20 @@ class Binding(NamedTuple):
         ``be_ffi_<symbol>`` and ``be_graph_<symbol>``.
     export : str
         Name in the module: the last part of its target's name.
+    redirects : bool
+        True if its work on CUDA's default stream goes to XLA's stream.
+    unreached : tuple of str
+        Libraries of the module whose work on CUDA's default stream stays there; for one entry point of the module.
+    records : bool
+        False if its source waits for the GPU, so that no CUDA graph may hold its calls.
     """
 
     entry: EntryPoint
     symbol: str
     export: str
+    redirects: bool = False
+    unreached: tuple[str, ...] = ()
+    records: bool = True
 
     @property
     def trampoline(self) -> str:

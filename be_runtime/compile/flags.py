@@ -202,6 +202,26 @@ def active_flags(options: CompileOptions) -> tuple[str, ...]:
     return ("-DBE_ACTIVE_POSITIVE",) if options.active == "positive" else ()
 
 
+_WRAPPED = (
+    *("__cudaPushCallConfiguration", "cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC"),
+    *(f"cudaMemcpy{kind}{ending}" for kind in ("", "2D", "ToSymbol", "FromSymbol") for ending in ("", "Async")),
+    *("cudaMemset", "cudaMemsetAsync", "cudaMemset2D", "cudaMemset2DAsync", "cudaMallocAsync", "cudaFreeAsync"),
+    *("cudaStreamSynchronize", "cudaEventRecord"),
+)
+"""Functions of ``brainevent/detail/default_stream.h``."""
+
+
+def stream_wraps(options: CompileOptions) -> tuple[str, ...]:
+    """Return the linker's flags that send a module's work on CUDA's default stream to our functions.
+
+    Examples
+    --------
+    >>> stream_wraps(CompileOptions(default_stream="xla"))[1]
+    '-Wl,--wrap=cudaLaunchKernel'
+    """
+    return tuple(f"-Wl,--wrap={name}" for name in _WRAPPED) if options.default_stream == "xla" else ()
+
+
 def line_flags(options: CompileOptions) -> tuple[str, ...]:
     """Return the flag that gives debuggers and profilers the lines of host code.
 

@@ -216,6 +216,7 @@ def _link_command(order: BuildOrder, system: ObservingSystem) -> flags.LinkComma
     ldflags = (
         *execute.fast_linker_flags(tools.cxx.path, system),
         *flags.sanitizer_flags(options)[:1],
+        *flags.stream_wraps(options),
         *options.ldflags,
     )
     return flags.link(tools.cxx, tools.cuda, ldflags, folders, system.list_dir)

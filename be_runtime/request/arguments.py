@@ -20,6 +20,7 @@ from be_runtime.request.options import (
     check_active,
     check_arch_list,
     check_bool,
+    check_default_stream,
     check_flags,
     check_include_paths,
     check_jobs,
@@ -74,6 +75,7 @@ class CudaOptions(_CommonOptions, total=False):
     compute_capability: str | Sequence[str] | None
     allow_cuda_graph: bool
     active: str | None
+    default_stream: str
 
 
 class PlatformOptions(CppOptions, CudaOptions, total=False):
@@ -107,6 +109,7 @@ CHECKS: dict[str, tuple[str, Callable[[Any, str], object]]] = {
     "ninja_workers": ("jobs", check_jobs),
     "allow_cuda_graph": ("allow_cuda_graph", check_bool),
     "active": ("active", check_active),
+    "default_stream": ("default_stream", check_default_stream),
     "debug": ("debug", _check_debug),
 }
 """For each keyword argument, its field of `CompileOptions`, `BuildRequest` or `LoadOptions`, and the check that makes

@@ -99,6 +99,9 @@ class CompileOptions(NamedTuple):
     active : str
         Values that ``IS_ACTIVE_*`` takes for events, ``nonzero`` or ``positive``; empty means the setting of the
         process.
+    default_stream : str
+        Stream of the module's work on CUDA's default stream: ``cuda`` for that stream, ``xla`` for the stream of the
+        call.
     """
 
     optimization_level: int = 3
@@ -111,6 +114,7 @@ class CompileOptions(NamedTuple):
     line_info: bool = False
     sanitize: tuple[str, ...] = ()
     active: str = ""
+    default_stream: str = "cuda"
 
     def key_items(self) -> tuple[tuple[str, object], ...]:
         """Return the fields of a module's key; a field that few builds set is in the key only if it is set.
@@ -120,7 +124,13 @@ class CompileOptions(NamedTuple):
         >>> dict(CompileOptions(checked=True).key_items())["checked"]
         True
         """
-        unset = {"checked": (False,), "line_info": (False,), "sanitize": ((),), "active": ("", "nonzero")}
+        unset: dict[str, tuple[object, ...]] = {
+            "checked": (False,),
+            "line_info": (False,),
+            "sanitize": ((),),
+            "active": ("", "nonzero"),
+            "default_stream": ("cuda",),
+        }
         return tuple((name, value) for name, value in self._asdict().items() if value not in unset.get(name, ()))
 
 
@@ -333,6 +343,13 @@ def check_active(value: object, argument: str = "active") -> str:
     if not isinstance(value, str) or value not in ACTIVE_EVENTS:
         raise ArgumentError(f"{argument} must be {' or '.join(map(repr, ACTIVE_EVENTS))}, not {value!r}")
     return value
+
+
+def check_default_stream(value: object, argument: str = "default_stream") -> str:
+    """Check the name of a stream."""
+    if value not in ("cuda", "xla"):
+        raise ArgumentError(f"{argument} must be 'cuda' or 'xla', not {value!r}")
+    return str(value)
 
 
 def check_jobs(value: object, argument: str = "ninja_workers") -> int | None:

@@ -20,7 +20,7 @@ FILE = "kernels.toml"
 _BOTH = frozenset({"extra_include_paths", "extra_ldflags", "optimization_level", "use_fast_math"})
 _OPTIONS: dict[Language, frozenset[str]] = {
     "cpp": _BOTH | {"extra_cflags"},
-    "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability"},
+    "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability", "default_stream"},
 }
 _BY_LANGUAGE = frozenset({"cpp", "cuda"})
 """Keys of the sources of a module for two platforms."""

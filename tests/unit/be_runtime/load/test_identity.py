@@ -43,6 +43,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "line_info": True,
     "sanitize": ("address",),
     "active": "positive",
+    "default_stream": "xla",
 }
 OTHER_REQUESTS = (
     *(REQUEST._replace(compile=CompileOptions(**{name: value})) for name, value in OTHER_OPTIONS.items()),

@@ -519,7 +519,8 @@ def _race(entry: EntryPoint) -> str:
     return (
         f"works on CUDA's default stream at {_listed(entry.unordered)}: XLA and this work do not wait for each other, "
         f"so arguments may be read before they are written, and results too early; {advice}pass the stream to each "
-        "launch, as in <<<blocks, threads, 0, stream>>>, and use the functions whose names end in Async"
+        "launch, as in <<<blocks, threads, 0, stream>>>, and use the functions whose names end in Async; or load the "
+        'module with default_stream="xla"'
     )
 
 

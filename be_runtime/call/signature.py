@@ -14,7 +14,7 @@ from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.expressions import Expression
 from be_runtime.signature.grammar import parse_spec, render_spec
-from be_runtime.signature.model import AttrKind, Many, Param, Role, axis_names, expressions
+from be_runtime.signature.model import RULES, AttrKind, Many, Param, Role, axis_names, expressions
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -133,24 +133,24 @@ def check_names(what: str, expression: Expression, known: frozenset[str]) -> Non
 
 
 def require_same(one: CallSignature, other: CallSignature) -> None:
-    """Check that two signatures are one for JAX: inputs, results, attributes and rules for axes.
+    """Check that two signatures are one for JAX: inputs, results, attributes, rules for axes, and dtype variables.
 
     Raises
     ------
     SpecError
         They differ; the error has both.
     """
-    for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):
+    for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), RULES):
         first, second = (
             [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
         )
-        if roles in ((Role.ATTR,), (Role.PARALLEL, Role.REDUCE)):  # their order is not part of a call
+        if roles in ((Role.ATTR,), RULES):  # their order is not part of a call
             first, second = sorted(first), sorted(second)
         if first != second:
             shown = [" ".join(each) or "nothing" for each in (first, second)]
             raise SpecError(
                 f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
-                hints=("declare the same arrays, scratch memory, attributes and axes in C++ and in CUDA",),
+                hints=("declare the same arrays, scratch memory, attributes, axes and dtypes in C++ and in CUDA",),
             )
 
 

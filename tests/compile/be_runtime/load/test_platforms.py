@@ -65,6 +65,12 @@ def test_what_two_sources_declare_differently_is_named(old: str, new: str, messa
         be_runtime.load_inline("platforms", cpp=CPP, cuda=CUDA.replace(old, new))
 
 
+def test_other_dtypes_of_a_variable_are_named():
+    cpp, cuda = (text.replace("arg[n]:float32", "T=float32 arg[n]:T") for text in (CPP, CUDA))
+    with pytest.raises(SpecError, match=r"T=float32, and the other parallel\[n\] T=float32\|float64"):
+        be_runtime.load_inline("platforms_dtypes", cpp=cpp, cuda=cuda.replace("T=float32", "T=float32|float64"))
+
+
 def test_sources_that_are_swapped_have_a_hint(tmp_path: Path):
     swapped = r"hint: cpp has CUDA code and cuda has none: are the two sources swapped\?"
     with pytest.raises(be_runtime.BeRuntimeError, match=swapped):

@@ -67,7 +67,7 @@ def test_what_two_sources_declare_differently_is_named(old: str, new: str, messa
 
 def test_other_dtypes_of_a_variable_are_named():
     cpp, cuda = (text.replace("arg[n]:float32", "T=float32 arg[n]:T") for text in (CPP, CUDA))
-    with pytest.raises(SpecError, match=r"T=float32, and the other parallel\[n\] T=float32\|float64"):
+    with pytest.raises(SpecError, match=r"declares T=float32 parallel\[n\], and the other T=float32\|float64 parallel"):
         be_runtime.load_inline("platforms_dtypes", cpp=cpp, cuda=cuda.replace("T=float32", "T=float32|float64"))
 
 

@@ -195,6 +195,8 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
         launch_check += " BE_INTERNAL_THROW_ACCESS"
+    if language == "cuda" and (binding.redirects or entry.with_role(Role.STREAM)):
+        call = f"BE_INTERNAL_STREAM_OF_CALL(be_call.be_stream) {call}"
     kind = "GeneralCall" if is_general(entry) else "Call"
     head = ""
     if entry.with_role(Role.STATE):

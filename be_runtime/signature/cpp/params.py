@@ -85,6 +85,8 @@ TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.OPTIONAL_O
 _CLASSES = {
     # The shapes of a const parameter and of any other parameter.
     "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
+    "at::Tensor": (Shape.INPUT, Shape.OUTPUT),
+    "torch::Tensor": (Shape.INPUT, Shape.OUTPUT),
     "BE::Tensors": (Shape.INPUTS, Shape.OUTPUTS),
     "BE::DType": (Shape.DTYPE, Shape.DTYPE),
     "BE::Workspace": (Shape.WORKSPACE, Shape.WORKSPACE),

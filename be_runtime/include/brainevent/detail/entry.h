@@ -48,6 +48,9 @@ extern "C" void __tsan_release(void*);
 #define BE_INTERNAL_RELEASE(object) ((void)0)
 #endif
 
+/// Begins a trampoline whose entry point takes a stream. brainevent/torch_compat.h notes the stream with it.
+#define BE_INTERNAL_STREAM_OF_CALL(stream)
+
 namespace BE::detail {
 
 /// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.

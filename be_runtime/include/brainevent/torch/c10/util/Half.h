@@ -1,0 +1,3 @@
+#pragma once
+
+#include "brainevent/torch_compat.h"

@@ -31,6 +31,7 @@ HEADERS = (
     "brainevent/complex.h",
     "brainevent/state.h",
     "brainevent/parallel.h",
+    "brainevent/torch_compat.h",
     "brainevent/ffi_compat.h",
     "cuda_common.h",
 )

@@ -3,10 +3,10 @@
 /// \file
 /// The names of PyTorch's C++ API that kernels use, over our tensors, checks and dtypes. Nothing of PyTorch is needed.
 ///
-/// The folder `brainevent/torch`, as one of `extra_include_paths`, makes `#include <torch/extension.h>` and the other
-/// headers of PyTorch find this one. A name that allocates, computes or records derivatives is a compile error that says
-/// what to declare instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the call that reaches it, so
-/// that a file compiles whose kernels are used by other host code.
+/// The folder `brainevent/torch`, as one of `extra_include_paths`, makes `#include <torch/extension.h>` and PyTorch's
+/// other includes find this header. A name that allocates, computes or records derivatives is a compile
+/// error that says what to declare instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the call that
+/// reaches it, so that a file compiles whose kernels are used by other host code.
 
 #include <algorithm>
 #include <cassert>
@@ -351,9 +351,9 @@ template <class... Values>
 /// `TORCH_CHECK(condition, values...);` throws `BE::CheckError` with the values one after the other.
 #define TORCH_CHECK(...) BE_INTERNAL_TORCH_CHECK(__VA_ARGS__, ::BE::internal::EndOfMessage())
 #define BE_INTERNAL_TORCH_CHECK(condition, ...)  \
-  (__builtin_expect(bool(condition), 1) ? (void)0 \
-                                        : ::BE::internal::throw_values( \
-                                              ::BE::internal::CheckMessage(__FILE__, __LINE__, #condition), __VA_ARGS__))
+  (__builtin_expect(bool(condition), 1)         \
+       ? (void)0                                \
+       : ::BE::internal::throw_values(::BE::internal::CheckMessage(__FILE__, __LINE__, #condition), __VA_ARGS__))
 #define TORCH_INTERNAL_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ASSERTM(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
@@ -378,6 +378,10 @@ template <class... Values>
                                    .append(::c10::toString(be_internal_type)));                          \
     }                                                                                                    \
   }()
+#define BE_INTERNAL_CASES1(t1, ...) AT_DISPATCH_CASE(t1, __VA_ARGS__)
+#define BE_INTERNAL_CASES2(t1, t2, ...) AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__)
+#define BE_INTERNAL_CASES3(t1, t2, t3, ...) \
+  AT_DISPATCH_CASE(t1, __VA_ARGS__) BE_INTERNAL_CASES2(t2, t3, __VA_ARGS__)
 #define AT_DISPATCH_CASE_FLOATING_TYPES(...) \
   AT_DISPATCH_CASE(::c10::ScalarType::Double, __VA_ARGS__) \
   AT_DISPATCH_CASE(::c10::ScalarType::Float, __VA_ARGS__)
@@ -422,50 +426,51 @@ template <class... Values>
 #define AT_DISPATCH_ALL_TYPES_AND_COMPLEX(type, name, ...) \
   AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_TYPES_AND(t1, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES1(t1, __VA_ARGS__) AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_TYPES_AND2(t1, t2, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES2(t1, t2, __VA_ARGS__) AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_TYPES_AND3(t1, t2, t3, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) AT_DISPATCH_CASE(t3, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES3(t1, t2, t3, __VA_ARGS__) AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_INTEGRAL_TYPES_AND(t1, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) \
-  AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES1(t1, __VA_ARGS__) AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_INTEGRAL_TYPES_AND2(t1, t2, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) \
-  AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES2(t1, t2, __VA_ARGS__) AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_INTEGRAL_TYPES_AND3(t1, t2, t3, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) AT_DISPATCH_CASE(t3, __VA_ARGS__) \
-  AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES3(t1, t2, t3, __VA_ARGS__) AT_DISPATCH_CASE_INTEGRAL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND(t1, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES1(t1, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND2(t1, t2, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES2(t1, t2, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND3(t1, t2, t3, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) AT_DISPATCH_CASE(t3, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES3(t1, t2, t3, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES_AND(t1, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES1(t1, __VA_ARGS__) AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES_AND2(t1, t2, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES2(t1, t2, __VA_ARGS__) AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES_AND3(t1, t2, t3, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) AT_DISPATCH_CASE(t3, __VA_ARGS__) \
-  AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES3(t1, t2, t3, __VA_ARGS__) \
+                         AT_DISPATCH_CASE_FLOATING_AND_COMPLEX_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND(t1, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES1(t1, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND2(t1, t2, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES2(t1, t2, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(t1, t2, t3, type, name, ...) \
-  AT_DISPATCH_SWITCH(type, name, AT_DISPATCH_CASE(t1, __VA_ARGS__) AT_DISPATCH_CASE(t2, __VA_ARGS__) AT_DISPATCH_CASE(t3, __VA_ARGS__) \
-  AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
+  AT_DISPATCH_SWITCH(type, name, \
+                     BE_INTERNAL_CASES3(t1, t2, t3, __VA_ARGS__) AT_DISPATCH_CASE_ALL_TYPES_AND_COMPLEX(__VA_ARGS__))
 #define AT_DISPATCH_INDEX_TYPES(type, name, ...) \
   [&] { \
     using index_t [[maybe_unused]] = int; \

@@ -27,17 +27,18 @@ static void scatter_add_cuda(const at::Tensor& src, const at::Tensor& index, con
     if (count == 0) return;
     AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, src.scalar_type(), "scatter_add", [&] {
         scatter_add_kernel<scalar_t><<<(count + 127) / 128, 128, 0, stream>>>(
-            src.data_ptr<scalar_t>(), at::cuda::detail::getTensorInfo<int, int>(index), out.data_ptr<scalar_t>(), count);
+            src.data_ptr<scalar_t>(), at::cuda::detail::getTensorInfo<int, int>(index), out.data_ptr<scalar_t>(),
+            count);
     });
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// @BE scatter_add arg[n] arg[n] ret[m]=0 stream
+// @BE scatter_add arg[n] arg[n] ret=0 stream
 void scatter_add(const at::Tensor src, const at::Tensor index, at::Tensor out, cudaStream_t) {
     scatter_add_cuda(src, index, out);
 }
 
-// @BE scatter_add_without_stream arg[n] arg[n] ret[m]
+// @BE scatter_add_without_stream arg[n] arg[n] ret
 void scatter_add_without_stream(const at::Tensor src, const at::Tensor index, at::Tensor out) {
     scatter_add_cuda(src, index, out);
 }

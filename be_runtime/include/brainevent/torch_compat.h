@@ -290,6 +290,9 @@ class Tensor {
   BE::Tensor view_;
 };
 
+/// Return where the tensor is, for a `CUDAGuard`.
+inline std::optional<Device> device_of(const Tensor& x) { return x.device(); }
+
 #define BE_INTERNAL_TORCH_NO_FUNCTION(name, advice)                                                 \
   template <class... A>                                                                             \
   Tensor name(A&&...) {                                                                             \

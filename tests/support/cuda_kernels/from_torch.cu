@@ -21,7 +21,7 @@ __global__ void scatter_add_kernel(const scalar_t* __restrict__ src,
 // The host function has no stream of its own, as with PyTorch.
 static void scatter_add_cuda(const at::Tensor& src, const at::Tensor& index, const at::Tensor& out) {
     CHECK_CUDA(src);
-    const at::cuda::CUDAGuard guard(src.device());
+    const at::cuda::OptionalCUDAGuard guard(device_of(src));
     const auto stream = at::cuda::getCurrentCUDAStream();
     const int count = static_cast<int>(src.numel());
     if (count == 0) return;

@@ -59,6 +59,9 @@ def check_abi(number: int, what: str) -> None:
 INCLUDE_DIR = Path(__file__).parent / "include"
 """Folder of headers, on the search path of every kernel."""
 
+TORCH_DIR = INCLUDE_DIR / "brainevent" / "torch"
+"""Folder that is searched last by a kernel whose source mentions torch: its headers have the names of PyTorch's."""
+
 NATIVE_DIR = Path(__file__).parent / "native"
 """Folder of the handler, the launcher, and helpers for compilers."""
 

@@ -270,11 +270,13 @@ def with_private_names(
 def compile_command(request: BuildRequest, tools: BuildTools) -> tuple[str, ...]:
     """Return the command that compiles the author's units, without files."""
     options = request.compile
+    texts = [source.text for unit in request.units for source in unit.sources]
+    names_torch = any("torch" in text.lower() for text in texts)
     includes = flags.include_flags(
-        first=[*options.include_paths, own_files.INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
+        first=[*options.include_paths, own_files.INCLUDE_DIR],
+        last=[tools.ffi_include, *tools.library_includes, *[own_files.TORCH_DIR] * names_torch],
     )
     if request.language == "cpp":
-        texts = [source.text for unit in request.units for source in unit.sources]
         closed = flags.whole_program(tools.cxx, options.ldflags, texts) if len(request.units) == 1 else ()
         return flags.host_compile(tools.cxx, options, includes) + closed
     return cuda_compiler(tools).command(options, includes)

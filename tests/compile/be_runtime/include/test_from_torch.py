@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.own_files import INCLUDE_DIR
 from tests.support.runtime import call
 
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wsign-conversion", "-Werror"]
-TORCH: Any = {"extra_include_paths": [INCLUDE_DIR / "brainevent" / "torch"], "extra_cflags": STRICT}
+TORCH: Any = {"extra_cflags": STRICT}
 SOURCE = """
 #include <torch/extension.h>
 

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.own_files import INCLUDE_DIR
 from tests.support.cuda import call, source
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _module() -> None:
-    paths = [INCLUDE_DIR / "brainevent" / "torch"]
-    be_runtime.load_cuda_inline("from_torch", source("from_torch"), extra_include_paths=paths)
+    be_runtime.load_cuda_inline("from_torch", source("from_torch"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32"])

@@ -60,7 +60,7 @@ INCLUDE_DIR = Path(__file__).parent / "include"
 """Folder of headers, on the search path of every kernel."""
 
 TORCH_DIR = INCLUDE_DIR / "brainevent" / "torch"
-"""Folder that is searched last by a kernel whose source mentions torch: its headers have the names of PyTorch's."""
+"""Folder that is searched last for a source that names torch, ATen or c10: its headers have the names of PyTorch's."""
 
 NATIVE_DIR = Path(__file__).parent / "native"
 """Folder of the handler, the launcher, and helpers for compilers."""

@@ -271,7 +271,7 @@ def compile_command(request: BuildRequest, tools: BuildTools) -> tuple[str, ...]
     """Return the command that compiles the author's units, without files."""
     options = request.compile
     texts = [source.text for unit in request.units for source in unit.sources]
-    names_torch = any("torch" in text.lower() for text in texts)
+    names_torch = any(word in text.lower() for text in texts for word in ("torch", "<aten/", "<c10/"))
     includes = flags.include_flags(
         first=[*options.include_paths, own_files.INCLUDE_DIR],
         last=[tools.ffi_include, *tools.library_includes, *[own_files.TORCH_DIR] * names_torch],

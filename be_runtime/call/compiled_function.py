@@ -193,7 +193,9 @@ class CompiledFunction:
         """
         from be_runtime.jax import calls
 
-        return calls.high_level(self.__name__, lambda keywords: self._program(keywords.pop("outs", None), keywords))
+        return calls.high_level(
+            self.__name__, self._placed, lambda keywords: self._program(keywords.pop("outs", None), keywords)
+        )
 
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, which is made on their first use."""

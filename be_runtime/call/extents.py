@@ -150,7 +150,7 @@ def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple
     found = []
     for number, (param, argument) in enumerate(zip(params, arguments, strict=True)):
         if isinstance(argument, ArraySpec):
-            found.append((param, argument, f"argument {number}"))
+            found.append((param, argument, param.name if param.by_name else f"argument {number}"))
         elif argument is not None:
             found += [(param, each, f"argument {number}[{index}]") for index, each in enumerate(argument)]
     return found
@@ -192,7 +192,8 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     if count < 0 or (count > 0 and not has_leading):
         raise ArgumentError(
             f"{label}: {place} has the shape {spec.shape}, but its axes are declared as [{render_axes(axes)}]",
-            hints=(f"map over the other axes by jax.vmap, or declare them: [... {render_axes(axes)}]",) * (count > 0),
+            hints=(f"map over the other axes by jax.vmap, or declare them: [... {render_axes(axes)}]",)
+            * (count > 0 and axes != ()),
         )
     if has_leading:
         leading = spec.shape[:count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import (
@@ -24,7 +25,7 @@ from be_runtime.call.compiled_function import (
     bind_call,
     default_method,
 )
-from be_runtime.call.resolve import WANT, CallSignature, Resolved, as_argument, resolve
+from be_runtime.call.resolve import WANT, CallSignature, Resolved, as_argument, asked_results, resolve
 from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
@@ -349,9 +350,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
                 continue
             value = left.pop(param.name, param.default)
             if value is None:
-                raise ArgumentError(
-                    f"{label} needs the number {param.name!r}", hints=(f"pass it by name: {param.name}=...",)
-                )
+                hint = f"pass it by name, {param.name}=..., or pass all inputs by position"
+                raise ArgumentError(f"{label} needs the number {param.name!r}", hints=(hint,))
             if not hasattr(value, "aval"):  # no array or tracer of JAX
                 number = hold(value, known_dtype(param))
                 if number is None:
@@ -380,20 +380,31 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             aliases, names = dict(self._options.aliases), [name for _, name in target.targets]
             resolved = resolve(self.signature, arrays, described, given, aliases=aliases, want=want, targets=names)
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
-            shown = bind_call(self.__qualname__, resolved, self._options, target, transposes)
+            options = self._options
+            if options.output_layouts is not None and len(options.output_layouts) == len(resolved.asked):
+                options = options._replace(output_layouts=tuple(compress(options.output_layouts, resolved.asked)))
+            shown = bind_call(self.__qualname__, resolved, options, target, transposes)
             if resolved.is_single:
                 return shown[0]
             rest = iter(shown)
             return shown if all(resolved.asked) else tuple(next(rest) if each else None for each in resolved.asked)
 
         run.__name__ = run.__qualname__ = self.__name__
-        return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted)
+        asked: Sequence[bool] = ()
+        if self.signature.has_optional_results and not (callable(described) and not hasattr(described, "shape")):
+            outs = described if isinstance(described, Sequence) else None
+            asked = asked_results(self.__qualname__, self.signature.with_role(Role.RET), outs, want)
+        return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted, asked)
 
 
 def _names(label: str, want: object) -> tuple[str, ...]:
     """Return the names in the argument `want` of a call, sorted."""
     names = (want,) if isinstance(want, str) else want
-    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+    if (
+        not isinstance(names, Collection)
+        or isinstance(names, Mapping)
+        or not all(isinstance(name, str) for name in names)
+    ):
         raise ArgumentError(f"{label}: want is {want!r}, not a set of names of optional results")
     return tuple(sorted(names))
 

@@ -190,14 +190,17 @@ def resolve(
     singles = [spec for param, spec in taken if param.many is Many.ONE and isinstance(spec, ArraySpec)]
     if callable(outs) and not hasattr(outs, "shape"):
         outs = call_named(f"outs of {label}", outs, *given, **attributes)
-    is_single = len(rets) == 1 if outs is None else not isinstance(outs, Sequence)
-    described = None if outs is None else [outs] if is_single else list(outs)
+    is_one = not isinstance(outs, Sequence)
+    is_single = len(rets) == 1 if outs is None or signature.has_optional_results else is_one
+    described = None if outs is None else [outs] if is_one else list(outs)
     asked = asked_results(label, rets, described, want)
     is_optional = [ret.many is Many.OPTIONAL for ret in rets]
     presence = _presence(args, padded, list(compress(asked, is_optional)))
     if described is not None and len(described) == len(rets):
         described = list(compress(described, asked))
     rets = tuple(map(_always, compress(rets, asked)))
+    if not all(asked):  # the caller counts the declared results
+        aliases = {source: sum(asked[:target]) for source, target in aliases.items() if all(asked[target : target + 1])}
     if described is None:
         results = derive_results(label, rets, singles, extents)
     else:
@@ -299,6 +302,9 @@ def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None,
         takes = f"it has {', '.join(sorted(names))}" if names else "all its results are in every call"
         raise ArgumentError(f"{label} has no optional result {unknown!r}; {takes}")
     described = [None] * len(rets) if outs is None or len(outs) != len(rets) else outs
+    for index, (ret, out) in enumerate(zip(rets, described, strict=True)):
+        if outs is not None and len(outs) == len(rets) and out is None and ret.name in want:
+            raise ArgumentError(f"{label}: outs[{index}] is None, but want asks for {ret.name!r}")
     return [
         ret.many is not Many.OPTIONAL or ret.name in want or out is not None
         for ret, out in zip(rets, described, strict=True)
@@ -358,6 +364,8 @@ def _dtypes_of_numbers(args: Sequence[Param], given: Sequence[Any]) -> list[DTyp
     """Return the dtype of each input that a Python number becomes; a variable has the dtype of its first array."""
     arrays = [(param, each) for param, each in zip(args, given, strict=False) if hasattr(each, "dtype")]
     variables = {p.like: str(each.dtype) for p, each in reversed(arrays) if not getattr(each, "weak_type", False)}
+    singles = [str(each.dtype) for param, each in arrays if param.many is Many.ONE]
+    variables |= dict(enumerate(singles))
     return [param.dtype or BY_NAME.get(variables.get(param.like, "")) for param in args]
 
 
@@ -413,6 +421,8 @@ def derive_results(
                 raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)", inputs)
             (dtype,) = every
         results.append(ArraySpec(dtype, _shape(label, number, ret, inputs, extents)))
+        if not any(map(is_symbolic, results[-1].shape)) and results[-1].size > _MOST_BYTES:
+            raise ArgumentError(f"{label}: result {number} is {results[-1]}, which is more than any machine has")
     return tuple(results)
 
 

@@ -141,9 +141,7 @@ def require_same(one: CallSignature, other: CallSignature) -> None:
         They differ; the error has both.
     """
     for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), RULES):
-        first, second = (
-            [*render_spec([param for param in each.params if param.role in roles])] for each in (one, other)
-        )
+        first, second = (_rendered(each, roles) for each in (one, other))
         if roles in ((Role.ATTR,), RULES):  # their order is not part of a call
             first, second = sorted(first), sorted(second)
         if first != second:
@@ -152,6 +150,13 @@ def require_same(one: CallSignature, other: CallSignature) -> None:
                 f"{one.label}: one source declares {shown[0]}, and the other {shown[1]}",
                 hints=("declare the same arrays, scratch memory, attributes, axes and dtypes in C++ and in CUDA",),
             )
+
+
+def _rendered(signature: CallSignature, roles: Sequence[Role]) -> list[str]:
+    """Write the tokens of some roles, and the names of optional results, by which calls ask for them."""
+    params = [param for param in signature.params if param.role in roles]
+    asked = [param.name for param in params if param.role is Role.RET and param.many is Many.OPTIONAL]
+    return [*render_spec(params), *([f"({', '.join(asked)})"] if asked else [])]
 
 
 _ARRAY, _STRUCT, _LIST = "jax.typing.ArrayLike", "jax.ShapeDtypeStruct", "collections.abc.Sequence"
@@ -208,7 +213,8 @@ def call_arguments(
     numbers = [param for param in signature.with_role(Role.ARG) if param.by_name]
     spelt = [param for param in attributes if not keyword.iskeyword(param.name)]
     derived = has_outs or all(is_derived(ret, signature.with_role(Role.ARG)) for ret in rets)
-    outs = _STRUCT if _is_single(rets) else f"{_LIST}[{_STRUCT}]"
+    described = f"{_STRUCT} | None" if signature.has_optional_results else _STRUCT
+    outs = _STRUCT if _is_single(rets) else f"{_LIST}[{described}]"
     outs = f"{outs} | collections.abc.Callable[..., typing.Any]"
     return [
         *_arrays(signature),

@@ -258,7 +258,11 @@ def _contents(binding: Binding, language: Language) -> str:
     for index, param in enumerate(binding.entry.with_role(Role.RET)):
         if not param.in_place and param.default is None:
             continue
-        result = call_argument(param, index, binding)
+        slot = f"be_call.be_slots[{len(binding.entry.with_role(Role.ARG)) + index}]"
+        is_optional = param.many is Many.OPTIONAL
+        result = f"*{slot}" if is_optional else call_argument(param, index, binding)
+        if is_optional:
+            statements.append(f"if ({slot} != nullptr) {{ ")
         to, size, kind, condition = f"({result}).data()", f"({result}).nbytes()", "set", ""
         source = "0"
         own = inputs.pop(0) if param.in_place else None
@@ -274,7 +278,7 @@ def _contents(binding: Binding, language: Language) -> str:
             direction = ", cudaMemcpyDeviceToDevice" if param.in_place else ""
             stream = "::BE::detail::StreamValue{be_call.be_stream}"
             call = f"BE_CUDA_CHECK(cudaMem{kind}Async({to}, {source}, {size}{direction}, {stream}))"
-        statements.append(f"if ({size} != 0{condition}) {call}; ")
+        statements.append(f"if ({size} != 0{condition}) {call}; {'} ' * is_optional}")
     return "".join(statements)
 
 

@@ -81,19 +81,22 @@ def traced_anew(value: Hashable) -> Iterator[None]:
 Run = Callable[..., Any]
 
 
-def high_level(name: str, find: Callable[[dict[str, Any]], Run]) -> Run:
+def high_level(name: str, place: Callable[..., Any], find: Callable[[dict[str, Any]], Run]) -> Run:
     """Return a function that calls a high-level primitive.
 
     Parameters
     ----------
     name : str
         Name of the primitive.
+    place : callable
+        Function from the arrays and keyword arguments of a call to all its arrays and the other keyword arguments.
     find : callable
         Function from the keyword arguments of a call to the function to run; it returns one object for equal keywords.
     """
     primitive: Any = type(name, (_Rules, internals.high_level_primitive()), {})
 
     def call(*arrays: Any, **keywords: Any) -> Any:
+        arrays, keywords = place(arrays, keywords)
         arrays = tree_map(jnp.asarray, arrays)
         return primitive(find(keywords), arrays)(*arrays)
 
@@ -270,8 +273,19 @@ class Derivative(NamedTuple):
         forward, backward = (None if rule is None else change(rule) for rule in (self.forward, self.backward))
         return Derivative(forward, backward, tuple((index, change(rule)) for index, rule in self.transposes))
 
-    def wrap(self, label: str, run: Run, params: Sequence[Param], attributes: Mapping[str, Any], key: Hashable) -> Run:
-        """Return `run`, the call of an entry point with `params`, with the backward rule if there is one."""
+    def wrap(
+        self,
+        label: str,
+        run: Run,
+        params: Sequence[Param],
+        attributes: Mapping[str, Any],
+        key: Hashable,
+        asked: Sequence[bool] = (),
+    ) -> Run:
+        """Return `run`, the call of an entry point with `params`, with the backward rule if there is one.
+
+        `asked` says of each result whether the call has it; it is empty if the call has all.
+        """
         if self.backward is None:
             return run
         forward = None if self.forward is None else self.forward.bound(label, attributes, key)
@@ -279,7 +293,7 @@ class Derivative(NamedTuple):
         args = [param for param in params if param.role is Role.ARG]
         results = sum(param.role is Role.RET for param in params)
         ruled = jax.custom_vjp(run)
-        ruled.defvjp(*_pair(ruled, results, forward, backward))
+        ruled.defvjp(*_pair(ruled, results, forward, backward, asked))
 
         def full(*arrays: Any) -> Any:  # the rules see None for optional inputs that a call leaves out
             absent = args[len(arrays) :]
@@ -301,7 +315,9 @@ class Derivative(NamedTuple):
         )
 
 
-def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:
+def _pair(
+    ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule, asked: Sequence[bool]
+) -> tuple[Run, Run]:
     """Return the two functions for ``jax.custom_vjp``; they keep the inputs and the residuals of the forward rule.
 
     `ruled` has the rule itself, so that derivatives of the first function find it.
@@ -314,7 +330,7 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
         if not forward.rule.is_kernel:
             if not isinstance(given, tuple) or len(given) != 2:
                 raise ArgumentError(f"{forward} must return a pair: the results, and what the backward rule needs")
-            return given[0], (arrays, given[1])
+            return _asked_of(forward, given[0], asked), (arrays, given[1])
         every = tuple(tree_leaves(given, is_leaf=_is_none))
         return every[0] if results == 1 else every[:results], (arrays, every[results:])
 
@@ -327,6 +343,16 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
         return _checked(backward, arrays, found)
 
     return ahead, back
+
+
+def _asked_of(forward: BoundRule, results: Any, asked: Sequence[bool]) -> Any:
+    """Return the results of a forward rule that the call asks for, and None in place of the others."""
+    if not asked or not isinstance(results, tuple | list) or len(results) != len(asked):
+        return results
+    for index, (result, is_asked) in enumerate(zip(results, asked, strict=True)):
+        if is_asked and result is None:
+            raise ArgumentError(f"{forward} gives None for result {index}, which the call asks for")
+    return tuple(result if is_asked else None for result, is_asked in zip(results, asked, strict=True))
 
 
 def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,7 +13,7 @@ from be_runtime.signature.cpp.functions import Function
 from be_runtime.signature.cpp.macros import Macro
 from be_runtime.signature.cpp.outline import Branch
 from be_runtime.signature.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
-from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped
+from be_runtime.signature.infer import at, complete, contradiction, infer, is_untyped, wrong_type
 from be_toolchain.named import NamedTuple
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
@@ -26,6 +27,8 @@ _MOST_LINES, _MOST_USED = 100, 256
 
 _INSTANCE = r"(?:<[\w\s:,<>+*/-]+>)?"
 """The arguments of a template: names, types and numbers."""
+_MOST_INSTANCES = 256
+"""Limit for the instances of one entry point: each is compiled."""
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
 
@@ -254,6 +257,7 @@ def _resolve(request: _Request) -> model.EntryPoint:
             raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates)
         function = _only(request, fitting)
         params = complete(spec, function, locate, places)
+    _check_instances(request, function, params, rules)
     doc = program.doc_above(function.line_start)
     if not doc and request.note is not None:
         doc = program.doc_above(request.note.start)
@@ -271,10 +275,34 @@ def _resolve(request: _Request) -> model.EntryPoint:
     )
 
 
+def _check_instances(
+    request: _Request, function: Function, params: Sequence[model.Param], rules: Sequence[model.Param]
+) -> None:
+    """Refuse too many instances of a template, and numbers whose type differs between the instances."""
+    variables = {rule.name: rule for rule in rules if rule.role is model.Role.DTYPE}
+    named = [variables[word] for word in dict.fromkeys(re.findall(r"\w+", request.instance)) if word in variables]
+    count = math.prod(len(variable.choices) for variable in named)
+    if count > _MOST_INSTANCES:
+        raise SpecError(
+            f"{request.name}: {count:,} instances, one for each combination of dtypes; {_MOST_INSTANCES} are the most",
+            span=request.locate(-1),
+            hints=("name the dtypes that callers use, or choose by BE_DISPATCH in the function",),
+        )
+    for param, cpp in zip(model.call_params(params), function.params, strict=False):
+        type_name = re.sub(r"\bconst\b|[\s&]", "", cpp.type)
+        if type_name in variables and (param.by_name or param.role is model.Role.ATTR):
+            raise SpecError(
+                f"{request.name}: the number {param.name} is a {type_name}, which differs between the instances",
+                span=at(cpp, request.program.places),
+                hints=(f"take a number of its declared type, and convert it to {type_name} in the function",),
+            )
+
+
 def _size_function(request: _Request, name: str, params: Sequence[model.Param]) -> model.SizeFunction:
     """Find the function that an expression calls, and the parameters of the entry point that it takes."""
     program = request.program
-    known = {param.name: param for param in params if param.name and param.role in (model.Role.ARG, model.Role.ATTR)}
+    taken = [param for param in params if param.name and param.role in (model.Role.ARG, model.Role.ATTR)]
+    known = {param.name: param for param in taken if not param.by_name}
     found = program.functions(name.removesuffix("()"))
     function = next((each for each in found if each.has_body), next(iter(found), None))
     if function is None or function.owner:
@@ -283,15 +311,22 @@ def _size_function(request: _Request, name: str, params: Sequence[model.Param]) 
             span=request.locate(-1),
             hints=(f"define it, as in int64_t {name[:-2]}(const BE::Tensor x), with names of inputs or attributes",),
         )
-    for cpp in function.params:
+    if function.returns.split()[-1:] in (["float"], ["double"], ["void"], ["bool"]):
+        problem = f"{name} returns {function.returns}, but a size is an integer"
+        raise SpecError(f"{request.name}: {problem}", span=at(function, program.places))
+    for cpp in program.typed(function).params:
         param = known.get(cpp.name)
         if param is None:
             problem = f"{name} has the parameter {cpp.name!r}, which is no input or attribute of {request.function}"
             hint = f"it may take {', '.join(known)}, by these names" if known else "the entry point has none"
+            if any(other.name == cpp.name for other in taken):
+                hint = f"{cpp.name} changes from call to call, and a size is computed when a program is traced"
             raise SpecError(f"{request.name}: {problem}", span=at(cpp, program.places), hints=(hint,))
         if param.role is model.Role.ATTR and param.kind is not model.AttrKind.SCALAR:
             problem = f"{name} takes the attribute {cpp.name}, but it can take inputs and numbers alone"
             raise SpecError(f"{request.name}: {problem}", span=at(cpp, program.places))
+        if problem := wrong_type(param, cpp):
+            raise SpecError(f"{request.name}: {name} can't take {cpp.name}: {problem}", span=at(cpp, program.places))
     call_name = function.call_name + (request.instance if function.template is not None else "")
     return model.SizeFunction(name, call_name, tuple(cpp.name for cpp in function.params))
 

@@ -70,7 +70,7 @@ _WORDS = {*_ROLES, "attr", "attrs", "scalar", "parallel", "reduce"}
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
 _ARRAY = r"(?s:(args?|rets?|inout)(\?|\.\.\.)?(?:\[(.*)\])?(?::([^=]*))?(?:=(.*))?)"
-_SCRATCH = r"(?s:scratch(?:\[(.*)\]|=([A-Za-z_][A-Za-z0-9_]*)))"
+_SCRATCH = r"(?s:scratch(?:\[(.*)\]|=([A-Za-z_][A-Za-z0-9_]*)(?:\(\))?))"
 _SCALAR = r"(?s:scalar\.([^:=]*):([^=]*)(?:=(.*))?)"
 _RULE = r"(?s:(parallel|reduce)\[(.*)\])"
 _LIKE = r"like\((\d{1,3})\)|(attr\.\w+)"
@@ -82,6 +82,7 @@ _KNOWN = (
     "attr.NAME, attr.NAME:TYPE=VALUE, scratch[4*n], scratch=f, scratch, state, parallel[b], reduce[k], T=float32|int8"
 )
 
+_MOST_OPTIONAL = 63
 MOST = 1000
 """Limit for the parameters of an entry point, and so for the tokens of an arg_spec."""
 _LONGEST = 10_000
@@ -259,8 +260,10 @@ def _parse_array(match: re.Match[str], variables: Collection[str]) -> model.Para
     if is_in_place and many is not model.Many.ONE:
         raise ValueError("it stands for one array")
     fill = match[5]
-    if fill is not None and (role is not model.Role.RET or many is not model.Many.ONE):
+    if fill is not None and (role is not model.Role.RET or many is model.Many.ANY):
         raise ValueError("only a single result can be filled before the call")
+    if fill is not None and dtype == "float8_e8m0fnu":
+        raise ValueError("float8_e8m0fnu has no zero")
     if fill is not None and ":" in fill:
         raise ValueError("the dtype comes before =0, as in ret[n]:float32=0")
     if fill not in (None, "0"):
@@ -325,6 +328,10 @@ def _parse_variable(match: re.Match[str]) -> model.Param:
 
 def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
     """Yield the errors of tokens that the other tokens don't allow."""
+    optional = [index for index, param in enumerate(params) if param.many is model.Many.OPTIONAL]
+    if len(optional) > _MOST_OPTIONAL:
+        problem = f"more than {_MOST_OPTIONAL} arrays that a call may leave out"
+        yield _TokenError(optional[_MOST_OPTIONAL], problem, ("take any number of arrays, as args...",))
     has_optional = any(param.role is model.Role.RET and param.many is model.Many.OPTIONAL for param in params)
     has_any_results = any(param.role is model.Role.RET and param.many is model.Many.ANY for param in params)
     seen: set[object] = set()
@@ -359,7 +366,7 @@ def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Ite
         if param.role is model.Role.DTYPE and all(each.like != param.name for each in inputs):
             yield _TokenError(index, f"{token!r}: no input has the dtype {param.name}: write arg[n]:{param.name}")
         if isinstance(like, int) and like >= len(inputs):
-            yield _TokenError(index, f"{token!r} is like input {like}, but there are {len(inputs)}")
+            yield _TokenError(index, f"{token!r} is like input {like}, but there are {len(inputs)}, from input 0 on")
         if isinstance(like, int) and param.role is model.Role.ARG and like >= before:
             yield _TokenError(index, f"{token!r} is like input {like}, which does not come before it")
         before += param.role is model.Role.ARG and param.many is model.Many.ONE

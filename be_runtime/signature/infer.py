@@ -140,9 +140,9 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
         return f"the token {token!r} is at the position of {which}, which is {cpp.shape.value} ({cpp.type!r})"
     if param.role is Role.RET and _is_input(cpp):
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
-    if param.role is Role.ATTR and is_others:
+    if (param.role is Role.ATTR or param.by_name) and is_others:
         return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
-    problem = _wrong_type(param, cpp)
+    problem = wrong_type(param, cpp)
     return f"the token {token!r} can't be passed to {which}: {problem}" if problem else ""
 
 
@@ -169,7 +169,7 @@ def _fits(param: Param, cpp: CppParam) -> bool:
     return cpp.shape not in (Shape.POINTER, Shape.ARRAY, Shape.STREAM)
 
 
-def _wrong_type(param: Param, cpp: CppParam) -> str:
+def wrong_type(param: Param, cpp: CppParam) -> str:
     """Describe how an attribute's type contradicts the type of its parameter or field; empty if it does not."""
     given, taken = param.dtype, cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
     if given is not None and taken is not None:
@@ -188,7 +188,7 @@ def _wrong_type(param: Param, cpp: CppParam) -> str:
         member = members[field.name]
         if not _fits(field, member):
             return f"its {field.name!r} is {member.shape.value} ({member.type!r})"
-        if problem := _wrong_type(field, member):
+        if problem := wrong_type(field, member):
             return f"{field.name!r}: {problem}"
     return ""
 

@@ -154,8 +154,9 @@ struct AxesSpec {
 
 /// Check that an array that a call changes in place has one size as an input and as a result.
 inline void be_require_pair(const Tensor& input, const Tensor& result) {
-  BE_CHECK(input.nbytes() == result.nbytes())
-      << "an inout array has " << input.nbytes() << " bytes as an input, and " << result.nbytes() << " as a result";
+  BE_CHECK(input.nbytes() == result.nbytes() && input.dtype() == result.dtype())
+      << "an inout array is " << input.nbytes() << " bytes of " << input.dtype() << " as an input, and "
+      << result.nbytes() << " bytes of " << result.dtype() << " as a result";
 }
 
 /// Check that a result with contents, which are written before the call, is not the memory of an input beside it.

@@ -57,6 +57,15 @@ def module() -> be_runtime.CompiledModule:
     return be_runtime.load_cpp_inline("declared_results", SOURCE)
 
 
+def test_a_direct_call_with_another_dtype_of_an_inout_array_fails(module: be_runtime.CompiledModule):
+    outs = [jax.ShapeDtypeStruct((4,), np.float32)] * 2
+    call = jax.ffi.ffi_call("declared_results.momentum", outs)
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match="is 16 bytes of int32 as an input, and 16 bytes of float32 as"
+    ):
+        call(P.astype(np.int32), G, M, lr=np.float32(1))
+
+
 @pytest.mark.parametrize("debug", [False, True])
 def test_a_result_is_filled_with_zeros_before_each_call(debug: bool):
     module = be_runtime.load_cpp_inline("declared_results_debug" if debug else "declared_results", SOURCE, debug=debug)
@@ -94,6 +103,7 @@ def test_zeros_are_part_of_the_declaration(module: be_runtime.CompiledModule):
         ("arg=0", "only a single result"),
         ("inout=0", "only a single result"),
         ("inout?", "it stands for one array"),
+        ("ret:float8_e8m0fnu=0", "float8_e8m0fnu has no zero"),
         ("ret[n]=0:float32", "the dtype comes before =0"),
     ],
 )

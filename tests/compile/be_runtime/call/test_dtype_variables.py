@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, SpecError
 
 SOURCE = r"""
 #include "brainevent/common.h"
@@ -129,6 +129,25 @@ def test_other_dtypes_are_refused_by_name(module: Any):
     direct = jax.ffi.ffi_call("dtype_variables.scale", jax.ShapeDtypeStruct((2, 3), np.int8))
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"scale<T, 2> does not support dtype int8 of T"):
         direct(x.astype(np.int8), x[0].astype(np.int8))
+
+
+def test_too_many_instances_and_numbers_like_another_array():
+    every = "float32|float64|int8|int16|int32|int64|uint8"
+    source = "template <class A, class B, class C> void f(const BE::Tensor a, const BE::Tensor b, BE::Tensor y) {}"
+    tokens = ["arg:A", "arg:B", "ret:A", f"A={every}", f"B={every}", f"C={every}", "arg:C"]
+    with pytest.raises(SpecError, match="343 instances, one for each combination of dtypes; 256 are the most"):
+        be_runtime.load_cpp_inline(
+            "instances",
+            f'#include "brainevent/common.h"\n{source.replace("BE::Tensor y", "BE::Tensor y, const BE::Tensor c")}',
+            functions={"f<A, B, C>": tokens},
+        )
+    like = be_runtime.load_cpp_inline(
+        "like",
+        """#include "brainevent/common.h"
+        // @BE add arg[n]:float16 arg[]:like(0) ret[n]:like(0)
+        void add(const BE::Tensor x, const BE::Tensor a, BE::Tensor y) { y.data_ptr<uint16_t>()[0] = 1; }""",
+    )
+    assert like.add(jnp.ones(1, np.float16), 2).dtype == np.float16
 
 
 def test_a_derivative_by_another_instance_and_the_same_program_in_another_process(module: Any, tmp_path: Path):

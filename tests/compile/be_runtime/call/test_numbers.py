@@ -113,6 +113,15 @@ def test_signatures_name_them(module: Any):
     assert "scalar.k:float32" in repr(module.inferred)
 
 
+def test_numbers_of_a_high_level_primitive_and_of_gradcheck(module: Any):
+    times = be_runtime.load_cpp_inline("numbers", SOURCE).inferred.with_options(outs=G)
+    times.defvjp(None, lambda kept, g: (g * kept[1], None))
+    be_runtime.gradcheck(times, [G], k=3)
+    if hasattr(jax.experimental, "hijax"):
+        np.testing.assert_array_equal(module.fire.as_hijax()(G), [False, True, True])
+        np.testing.assert_array_equal(module.fire.as_hijax()(G, threshold=2.0), [False, False, True])
+
+
 def test_wrong_numbers_are_named(module: Any):
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: module.step(P, G), "numbers.step needs the number 't'"),
@@ -128,6 +137,18 @@ def test_wrong_numbers_are_named(module: Any):
     for call, message in calls:
         with pytest.raises(ArgumentError, match=message):
             call()
+
+
+def test_numbers_follow_the_names_of_the_cpp_parameters():
+    head = '#include "brainevent/common.h"\n'
+    source = f"{head}// @BE f scalar.b:float32 scalar.a:float32 ret\nvoid f(float a, float b, BE::Tensor y) {{}}"
+    with pytest.raises(SpecError, match="is at the position of parameter 'a'; tokens follow the order"):
+        be_runtime.load_cpp_inline("numbers_wrong", source)
+    for token in ("scalar.s:float32", "attr.s:float32"):
+        source = f"{head}// @BE f<T> arg:T {token} ret:T T=float32|int32\n"
+        source += "template <typename T> void f(const BE::Tensor x, const T& s, BE::Tensor y) {}"
+        with pytest.raises(SpecError, match="the number s is a T, which differs between the instances"):
+            be_runtime.load_cpp_inline("numbers_wrong", source)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,13 @@ void scale(const BE::Tensor x, BE::Tensor y, BE::Tensor* twice) {
     if (twice) twice->data_ptr<float>()[i] = 6 * x.data_ptr<float>()[i];
   }
 }
+// @BE filled arg[n]:float32 ret?[n]:float32=0 ret[n]:float32 ret[n]:float32
+void filled(const BE::Tensor x, BE::Tensor* sum, BE::Tensor first, BE::Tensor second) {
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    if (sum) sum->at<float>(i) += x.at<float>(i);
+    first.at<float>(i) += 10, second.at<float>(i) = -1;
+  }
+}
 // @BE scale_backward arg:float32 arg?:float32 ret:like(0)
 void scale_backward(const BE::Tensor g, const BE::Tensor* g2, BE::Tensor y) {
   for (int64_t i = 0; i < g.numel(); ++i)
@@ -83,7 +90,46 @@ def test_outs_ask_too_and_a_batch_has_them(module: Any):
         direct(X, be_present=np.int64(0b110))
 
 
+def test_an_optional_result_is_filled_and_aliases_count_the_declared_results(module: Any):
+    x = jnp.arange(3.0)
+    filled = module.filled.with_options(input_output_aliases={0: 1}, output_layouts=[None, (0,), (0,)])
+    for want in ((), {"sum"}):
+        total, first, second = jax.jit(lambda x, want=want: filled(x, want=want))(x)
+        np.testing.assert_array_equal(first, x + 10)
+        np.testing.assert_array_equal(second, [-1, -1, -1])
+        assert (total is None) == (not want)
+        if want:
+            np.testing.assert_array_equal(total, x)
+
+
+def test_one_described_result_of_several_is_in_a_tuple(module: Any):
+    best, argmax, sums = module.top(X, outs=jax.ShapeDtypeStruct((2,), np.float32))
+    np.testing.assert_array_equal(best, [2, 3])
+    assert argmax is sums is None
+
+
+def test_a_rule_that_gives_all_results_serves_every_call():
+    scale = be_runtime.load_cpp_inline("optional_results", SOURCE).scale
+    outs = [jax.ShapeDtypeStruct((2,), np.float32)] * 2
+
+    def forward(x: Any) -> Any:
+        y, twice = scale(x, want={"twice"}, outs=outs)
+        return (y, twice), None
+
+    scale.defvjp(forward, lambda _, g: (3 * g[0] + (0 if g[1] is None else 6 * g[1]),))
+    x = jnp.array([1.0, 2.0])
+    np.testing.assert_array_equal(jax.grad(lambda x: scale(x, outs=[outs[0], None])[0].sum())(x), [3, 3])
+    np.testing.assert_array_equal(jax.grad(lambda x: scale(x, want={"twice"}, outs=outs)[1].sum())(x), [6, 6])
+    scale.defvjp(lambda x: ((x, None), None), lambda _, g: (g[0],))
+    with pytest.raises(ArgumentError, match="the rule <lambda> gives None for result 1, which the call asks for"):
+        jax.grad(lambda x: scale(x, want={"twice"}, outs=outs)[1].sum())(x)
+
+
 def test_what_a_call_cannot_ask_for_is_named(module: Any):
+    with pytest.raises(ArgumentError, match="not a set of names"):
+        module.top(X, want={"argmax": False})
+    with pytest.raises(ArgumentError, match=r"outs\[1\] is None, but want asks for 'argmax'"):
+        module.top(X, want={"argmax"}, outs=[jax.ShapeDtypeStruct((2,), np.float32), None, None])
     with pytest.raises(ArgumentError, match="has no optional result 'argmin'; it has argmax, sums"):
         module.top(X, want={"argmin"})
     with pytest.raises(ArgumentError, match="want is 3, not a set of names"):

@@ -98,6 +98,25 @@ def test_a_wrong_declaration_is_named(change: tuple[str, str], message: str):
         )
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [("float f(const BE::Tensor x)", "returns float, but a size is an integer"), ("void f(int k)", "returns void"),
+     ("int f(int8_t k)", "f\\(\\) can't take k: 'int8_t' does not hold every int32"),
+     ("int f(float lr)", "has the parameter 'lr'(.|\n)*lr changes from call to call, and a size is computed when")],
+)  # fmt: skip
+def test_a_size_function_that_would_lose_its_numbers_is_named(function: str, message: str):
+    source = f'#include "brainevent/common.h"\n{function} {{ return 1; }}\n'
+    source += "// @BE g arg[n]:float32 attr.k:int32 scalar.lr:float32 ret[f()]:int8\n"
+    source += "void g(const BE::Tensor x, int k, float lr, BE::Tensor y) {}"
+    with pytest.raises(SpecError, match=message):
+        be_runtime.load_cpp_inline("size_functions_wrong", source)
+
+
+def test_a_result_that_no_machine_has_is_refused(module: Any):
+    with pytest.raises(ArgumentError, match=r"result 0 is int8\[\d+\], which is more than any machine has"):
+        module.several(None, [jnp.ones(3)], scale=1e14)
+
+
 def test_symbolic_shapes_are_refused(module: Any):
     shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, n"), np.float32)
     with pytest.raises(ArgumentError, match=r"bytes\(\) computes a size, which needs known extents"):

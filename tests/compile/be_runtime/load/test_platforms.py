@@ -71,6 +71,15 @@ def test_other_dtypes_of_a_variable_are_named():
         be_runtime.load_inline("platforms_dtypes", cpp=cpp, cuda=cuda.replace("T=float32", "T=float32|float64"))
 
 
+def test_other_names_of_optional_results_are_named():
+    source = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor y, BE::Tensor* lo, BE::Tensor* hi) {}'
+    cuda = source.replace("* lo, BE::Tensor* hi", "* hi, BE::Tensor* lo").replace("y,", "y, cudaStream_t s,")
+    with pytest.raises(
+        SpecError, match=r"declares ret ret\? ret\? \(lo, hi\), and the other ret ret\? ret\? \(hi, lo\)"
+    ):
+        be_runtime.load_inline("platforms_optional", cpp=source, cuda=f"#include <cuda_runtime.h>\n{cuda}")
+
+
 def test_sources_that_are_swapped_have_a_hint(tmp_path: Path):
     swapped = r"hint: cpp has CUDA code and cuda has none: are the two sources swapped\?"
     with pytest.raises(be_runtime.BeRuntimeError, match=swapped):

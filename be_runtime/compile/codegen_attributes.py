@@ -14,7 +14,7 @@ from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.signature.model import AttrKind, EntryPoint, Many, Param, Role
 
 PRESENT = Param(role=Role.ATTR, name="be_present", dtype=BY_NAME["int64"], default=-1)
-"""The attribute whose bits mark the optional arguments that a call has; a call without it has all of them."""
+"""The attribute whose bits mark the optional inputs and results that a call has; a call without it has all."""
 
 _DETAIL = "::BE::detail"
 _KINDS = {

@@ -220,6 +220,23 @@ def hold(value: Any, dtype: DType) -> Any:
     return number if is_held else None
 
 
+def takes_as_is(value: object, dtype: DType) -> bool:
+    """Return whether JAX makes an array of a type of a Python number without a loss; it is faster than `hold`.
+
+    Examples
+    --------
+    >>> float32, int8 = BY_NAME["float32"], BY_NAME["int8"]
+    >>> takes_as_is(3, float32), takes_as_is(1e39, float32), takes_as_is(100, int8), takes_as_is(0.5, int8)
+    (True, False, True, False)
+    """
+    if dtype.kind == "float":
+        return type(value) in (float, int) and abs(value) < 1e38  # type: ignore[arg-type]
+    bits = min(dtype.bits - (dtype.kind == "int"), 31)  # JAX's default integers have 32 bits
+    if type(value) is not int:
+        return type(value) is bool and dtype.kind == "bool"
+    return (0 if dtype.kind != "int" else -(1 << bits)) <= value < 1 << bits and dtype.kind != "bool"
+
+
 def numpy_dtype(dtype: DType) -> Any:
     """Return numpy's dtype of an element type."""
     import numpy as np

@@ -13,6 +13,7 @@ from be_runtime.call.attributes import (
     convert_attributes,
     hold,
     known_dtype,
+    takes_as_is,
     with_defaults,
 )
 from be_runtime.call.compiled_function import (
@@ -352,7 +353,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             if value is None:
                 hint = f"pass it by name, {param.name}=..., or pass all inputs by position"
                 raise ArgumentError(f"{label} needs the number {param.name!r}", hints=(hint,))
-            if not hasattr(value, "aval"):  # no array or tracer of JAX
+            if not hasattr(value, "aval") and not takes_as_is(value, known_dtype(param)):  # no array or tracer of JAX
                 number = hold(value, known_dtype(param))
                 if number is None:
                     raise ArgumentError(f"{label}: {param.name} is {value!r}, not a valid {known_dtype(param).name}")

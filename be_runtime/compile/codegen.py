@@ -25,6 +25,7 @@ from be_runtime.compile.codegen_values import (
     function_address,
     instances,
     is_general,
+    names_torch,
     size_handler,
     variables_of,
 )
@@ -195,7 +196,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
         launch_check += " BE_INTERNAL_THROW_ACCESS"
-    if language == "cuda" and (binding.redirects or entry.with_role(Role.STREAM)):
+    if binding.takes_stream or (language == "cuda" and entry.with_role(Role.STREAM)):
         call = f"BE_INTERNAL_STREAM_OF_CALL(be_call.be_stream) {call}"
     kind = "GeneralCall" if is_general(entry) else "Call"
     head = ""
@@ -373,7 +374,7 @@ def _entry_table(module: str, binding: Binding, language: Language, *, checked: 
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     rows = f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};\n" if attrs else ""
-    needs_stream = checked or binding.redirects or entry.with_role(Role.STREAM) or _has_contents(entry)
+    needs_stream = checked or binding.takes_stream or entry.with_role(Role.STREAM) or _has_contents(entry)
     has_stream = language == "cuda" and bool(needs_stream)
     row, spec = _entry_row(module, binding, table, has_stream=has_stream), "EntrySpec"
     if is_general(entry):
@@ -452,6 +453,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     redirects = request.language == "cuda" and request.compile.default_stream == "xla"
     shared = [flag for flag in request.compile.ldflags if flag.startswith("-l") or re.search(r"\.so(?:\.\d+)*$", flag)]
     waiting = {unit.stem for unit in request.units if redirects and any(_WAITS.search(s.text) for s in unit.sources)}
+    torch = {unit.stem for unit in request.units if request.language == "cuda" and names_torch(unit.sources)}
     counts = Counter(entry.name for found in entries.values() for entry in found)
     first = next((entry for found in entries.values() for entry in found), None) if redirects else None
     bindings = {}
@@ -467,6 +469,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
                 export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
                 redirects=redirects,
                 unreached=tuple(shared) if entry is first else (),
+                takes_stream=redirects or stem in torch,
                 records=stem not in waiting,
             )
             for entry in found

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from be_runtime.compile.codegen_attributes import c_string, known, render_value
 from be_runtime.dtypes import BY_NAME
+from be_runtime.signature import SourceText
 from be_runtime.signature.model import EntryPoint, Many, Param, Role
 from be_toolchain.named import NamedTuple
 
@@ -28,6 +29,8 @@ class Binding(NamedTuple):
         True if its work on CUDA's default stream goes to XLA's stream.
     unreached : tuple of str
         Libraries of the module whose work on CUDA's default stream stays there; for one entry point of the module.
+    takes_stream : bool
+        True if functions that it calls may ask for the stream, by PyTorch's ``getCurrentCUDAStream()``.
     records : bool
         False if its source waits for the GPU, so that no CUDA graph may hold its calls.
     """
@@ -37,6 +40,7 @@ class Binding(NamedTuple):
     export: str
     redirects: bool = False
     unreached: tuple[str, ...] = ()
+    takes_stream: bool = False
     records: bool = True
 
     @property
@@ -52,6 +56,17 @@ class Binding(NamedTuple):
     def instantiate(self) -> str:
         """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
         return f"be_instantiate_{self.symbol}" if self.entry.with_role(Role.STATE) else ""
+
+
+def names_torch(sources: Sequence[SourceText]) -> bool:
+    """Return whether sources name PyTorch, so that ``brainevent/torch_compat.h`` may serve them.
+
+    Examples
+    --------
+    >>> names_torch([SourceText(name="a.cu", text="#include <ATen/ATen.h>")])
+    True
+    """
+    return any(word in source.text.lower() for source in sources for word in ("torch", "<aten/", "<c10/"))
 
 
 def variables_of(entry: EntryPoint) -> tuple[Param, ...]:

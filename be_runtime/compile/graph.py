@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from be_runtime import errors, inspection, own_files
 from be_runtime.compile import codegen, execute, flags, inputs
-from be_runtime.compile.codegen_values import Binding
+from be_runtime.compile.codegen_values import Binding, names_torch
 from be_runtime.compile.plan import (
     OBJECTS,
     BuildOrder,
@@ -270,13 +270,12 @@ def with_private_names(
 def compile_command(request: BuildRequest, tools: BuildTools) -> tuple[str, ...]:
     """Return the command that compiles the author's units, without files."""
     options = request.compile
-    texts = [source.text for unit in request.units for source in unit.sources]
-    names_torch = any(word in text.lower() for text in texts for word in ("torch", "<aten/", "<c10/"))
+    torch = [own_files.TORCH_DIR] if any(names_torch(unit.sources) for unit in request.units) else []
     includes = flags.include_flags(
-        first=[*options.include_paths, own_files.INCLUDE_DIR],
-        last=[tools.ffi_include, *tools.library_includes, *[own_files.TORCH_DIR] * names_torch],
+        first=[*options.include_paths, own_files.INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes, *torch]
     )
     if request.language == "cpp":
+        texts = [source.text for unit in request.units for source in unit.sources]
         closed = flags.whole_program(tools.cxx, options.ldflags, texts) if len(request.units) == 1 else ()
         return flags.host_compile(tools.cxx, options, includes) + closed
     return cuda_compiler(tools).command(options, includes)

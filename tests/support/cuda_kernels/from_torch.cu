@@ -38,7 +38,7 @@ void scatter_add(const at::Tensor src, const at::Tensor index, at::Tensor out, c
     scatter_add_cuda(src, index, out);
 }
 
-// @BE scatter_add_without_stream arg[n] arg[n] ret
+// @BE scatter_add_without_stream arg[n] arg[n] ret=0
 void scatter_add_without_stream(const at::Tensor src, const at::Tensor index, at::Tensor out) {
     scatter_add_cuda(src, index, out);
 }

@@ -49,13 +49,12 @@ class CUDAStream {
   cudaStream_t handle_;
 };
 
-/// Return the stream of the call that runs on this thread. Throw `BE::CheckError` if its entry point has no stream.
+/// Return the stream of the call that runs on this thread. Throw `BE::CheckError` if none runs.
 inline CUDAStream getCurrentCUDAStream(int = -1) {
   if (!BE::detail::be_torch_stream.is_known)
     throw BE::CheckError(
-        "getCurrentCUDAStream(): this thread runs no entry point that takes a stream; add `cudaStream_t stream` as the "
-        "last parameter of the entry point (and `stream` to its arg_spec), include brainevent/torch_compat.h in its "
-        "file, and call from the thread of the call");
+        "getCurrentCUDAStream(): this thread runs no entry point whose file includes brainevent/torch_compat.h; include "
+        "it in the file of the entry point, and call from the thread of the call");
   return CUDAStream(BE::detail::be_torch_stream.handle);
 }
 

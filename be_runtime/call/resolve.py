@@ -194,8 +194,7 @@ def resolve(
     is_single = len(rets) == 1 if outs is None or signature.has_optional_results else is_one
     described = None if outs is None else [outs] if is_one else list(outs)
     asked = asked_results(label, rets, described, want)
-    is_optional = [ret.many is Many.OPTIONAL for ret in rets]
-    presence = _presence(args, padded, list(compress(asked, is_optional)))
+    presence = _presence(args, padded, rets, asked)
     if described is not None and len(described) == len(rets):
         described = list(compress(described, asked))
     rets = tuple(map(_always, compress(rets, asked)))
@@ -384,11 +383,11 @@ def _spec(what: str, value: Any) -> Argument:
 
 
 def _presence(
-    args: Sequence[Param], specs: Sequence[Argument], results: Sequence[bool]
+    args: Sequence[Param], specs: Sequence[Argument], rets: Sequence[Param], asked: Sequence[bool]
 ) -> tuple[tuple[str, Value], ...]:
-    """Return the attribute for the presence of optional inputs and `results`, if one of them is absent."""
+    """Return the attribute for the presence of optional inputs and results, if one of them is absent."""
     present = [spec is not None for param, spec in zip(args, specs, strict=True) if param.many is Many.OPTIONAL]
-    present += results
+    present += [is_there for ret, is_there in zip(rets, asked, strict=True) if ret.many is Many.OPTIONAL]
     if all(present):
         return ()
     mask = sum(1 << index for index, is_present in enumerate(present) if is_present)

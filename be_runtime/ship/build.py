@@ -125,7 +125,15 @@ def build_package(
         sys.path.remove(above)
     parts = [part for part, _ in made]
     _check_names(package.name, parts)
-    index = Index(
+    index = _index_of(parts)
+    folder = out or root / KERNELS
+    artifact.write_folder(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    return Built(folder, index, tuple(report for _, report in made))
+
+
+def _index_of(parts: Sequence[Part]) -> Index:
+    """Return the index of an artifact with some parts."""
+    return Index(
         machine=platform.machine(),
         images={digest: image for part in parts for digest, (image, _) in part.images.items()},
         targets={name: target for part in parts for name, target in part.targets.items()},
@@ -133,9 +141,6 @@ def build_package(
         modules={name: row for part in parts for name, row in part.modules.items()},
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
-    folder = out or root / KERNELS
-    artifact.write_folder(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
-    return Built(folder, index, tuple(report for _, report in made))
 
 
 def _check_archs(package: str, declared: Declaration) -> None:

@@ -134,18 +134,23 @@ def load_cuda_inline(
 
 @frames.public
 def load_cuda_file(
-    path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
+    path: StrPath | Sequence[StrPath],
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    **options: Unpack[CudaOptions],
 ) -> CompiledModule:
-    """Compile a CUDA file and register its entry points as JAX FFI targets.
+    """Compile a CUDA file, or several, and register its entry points as JAX FFI targets.
 
     Parameters
     ----------
-    path : str or Path
-        A ``.cu`` file. Its own folder is searched for the headers that it includes.
+    path : str or Path, or a list of them
+        A ``.cu`` file. Its own folder is searched for the headers that it includes. Several files become one module, as
+        those of a folder by `load_cuda_dir`.
     functions : dict, list of str or None
         As for `load_cuda_inline`.
     name : str, optional
-        The module's name; by default the file's name without its ending.
+        The module's name; by default the first file's name without its ending.
     **options
         The keyword arguments of `load_cuda_inline`.
 
@@ -278,9 +283,13 @@ def load_cpp_inline(
 
 @frames.public
 def load_cpp_file(
-    path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
+    path: StrPath | Sequence[StrPath],
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    **options: Unpack[CppOptions],
 ) -> CompiledModule:
-    """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
+    """Compile a C++ file, or several, and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     errors.refuse_unknown(options, CppOptions, "load_cpp_file")
     return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
 
@@ -354,9 +363,14 @@ def load_inline(
 
 @frames.public
 def load_file(
-    name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
+    name: str,
+    *,
+    cpp: StrPath | Sequence[StrPath],
+    cuda: StrPath | Sequence[StrPath],
+    functions: Functions = None,
+    **options: Unpack[PlatformOptions],
 ) -> PlatformModule:
-    """Compile a C++ file and a CUDA file whose functions of one name are one operation; see `load_inline`."""
+    """Compile C++ files and CUDA files whose functions of one name are one operation; see `load_inline`."""
     errors.refuse_unknown(options, PlatformOptions, "load_file")
     return _load_both(name, file_units(cpp), file_units(cuda), functions, file_again, options)
 

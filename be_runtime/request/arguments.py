@@ -176,12 +176,22 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
 
 
 def file_units(path: object) -> tuple[Unit, ...]:
-    """Make one unit of a file."""
-    file = _existing_path(path, "path")
-    if file.is_dir():
-        hint = "load a folder with load_cuda_dir or load_cpp_dir"
-        raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
-    return (_file_unit(file, file.stem),)
+    """Make one unit of each file; files of one stem get their folder's name before it."""
+    given = list(path) if isinstance(path, (list, tuple)) else [path]
+    files = [_existing_path(each, "path") for each in given]
+    if not files:
+        raise ArgumentError("path=[] names no file")
+    for file in files:
+        if file.is_dir():
+            hint = "load a folder with load_cuda_dir or load_cpp_dir"
+            raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
+    counts = Counter(file.stem for file in files)
+    stems = [file.stem if counts[file.stem] == 1 else f"{file.parent.name}.{file.stem}" for file in files]
+    for stem, count in Counter(stems).items():
+        if count > 1:
+            alike = ", ".join(str(file) for file, each in zip(files, stems, strict=True) if each == stem)
+            raise ArgumentError(f"path names several files whose unit would be {stem}: {alike}")
+    return tuple(_file_unit(file, stem) for file, stem in zip(files, stems, strict=True))
 
 
 def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
@@ -204,8 +214,8 @@ def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
 
 
 def file_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Read the file of a request anew."""
-    return file_units(request.units[0].path)
+    """Read the files of a request anew."""
+    return file_units([unit.path for unit in request.units])
 
 
 def dir_again(request: BuildRequest) -> tuple[Unit, ...]:
@@ -221,10 +231,10 @@ def same_again(request: BuildRequest) -> tuple[Unit, ...]:
 
 
 def default_name(path: object, name: object, argument: str = "path") -> str:
-    """Return the given name, or else the name of the module's file or folder."""
+    """Return the given name, or else the name of the module's folder or of its first file."""
     if name is not None:
         return check_name(name)
-    found = _existing_path(path, argument)
+    found = _existing_path(path[0] if isinstance(path, (list, tuple)) and path else path, argument)
     try:
         return check_name(found.name if found.is_dir() else found.stem)
     except ArgumentError as error:

@@ -60,6 +60,8 @@ using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<type>::type;
 
 #define BE_INTERNAL_TORCH_CONSTANT(name, dtype, type) inline constexpr ScalarType k##name = ScalarType::name;
 BE_INTERNAL_TORCH_TYPES(BE_INTERNAL_TORCH_CONSTANT)
+inline constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong;
+inline constexpr ScalarType kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble;
 
 inline const char* toString(ScalarType type) noexcept { return ::BE::dtype_name(static_cast<::BE::DType>(type)); }
 
@@ -73,6 +75,10 @@ class IntArrayRef {
   const int64_t* begin() const noexcept { return data_; }
   const int64_t* end() const noexcept { return data_ + size_; }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
+  bool operator==(const IntArrayRef& other) const noexcept {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
+  bool operator!=(const IntArrayRef& other) const noexcept { return !(*this == other); }
 
  private:
   const int64_t* data_;
@@ -278,6 +284,7 @@ class Tensor {
   BE_INTERNAL_TORCH_NO_MEMBER(sum, BE_INTERNAL_TORCH_IN_JAX)
   BE_INTERNAL_TORCH_NO_MEMBER(max, BE_INTERNAL_TORCH_IN_JAX)
   BE_INTERNAL_TORCH_NO_MEMBER(options, "it serves to allocate; declare results as ret[...] and memory as scratch[...]")
+  BE_INTERNAL_TORCH_NO_MEMBER(dtype, "it serves to allocate; declare the dtype of a result, as in ret[n]:float32")
   BE_INTERNAL_TORCH_NO_MEMBER(requires_grad, "give the function its derivative with defvjp in Python")
   BE_INTERNAL_TORCH_NO_MEMBER(backward, "give the function its derivative with defvjp in Python")
 
@@ -361,6 +368,18 @@ template <class... Values>
 #define AT_ASSERTM(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ERROR(...) TORCH_CHECK(false, __VA_ARGS__)
+
+// The bindings of a file are not compiled: `// @BE` lines take their place.
+#if !defined(PYBIND11_MODULE)
+#define PYBIND11_MODULE(name, module) BE_INTERNAL_TORCH_BINDINGS(module, __LINE__)
+#endif
+#define TORCH_LIBRARY(name, module) BE_INTERNAL_TORCH_BINDINGS(module, __LINE__)
+#define TORCH_LIBRARY_FRAGMENT(name, module) BE_INTERNAL_TORCH_BINDINGS(module, __LINE__)
+#define TORCH_LIBRARY_IMPL(name, key, module) BE_INTERNAL_TORCH_BINDINGS(module, __LINE__)
+#define BE_INTERNAL_TORCH_BINDINGS(module, line) BE_INTERNAL_TORCH_BINDINGS_AT(module, line)
+#define BE_INTERNAL_TORCH_BINDINGS_AT(module, line) \
+  template <class Module>                           \
+  [[maybe_unused]] static void be_bindings_##line([[maybe_unused]] Module& module)
 
 // Code written once and compiled for several types, as `scalar_t`.
 #define AT_DISPATCH_CASE(type, ...)                                                    \

@@ -15,7 +15,9 @@ from tests.support import cuda
 
 @pytest.mark.parametrize("allow_cuda_graph", [False, True])
 def test_each_value_reaches_the_kernel_without_a_new_trace(allow_cuda_graph: bool):
-    step = be_runtime.load_cuda_inline("numbers", cuda.source("numbers"), allow_cuda_graph=allow_cuda_graph).step
+    prefix = f"numbers_{allow_cuda_graph}"
+    options: Any = {"allow_cuda_graph": allow_cuda_graph, "target_prefix": prefix}
+    step = be_runtime.load_cuda_inline("numbers", cuda.source("numbers"), **options).step
     p, g, traces = jnp.ones(1000), jnp.arange(1000.0), 0
 
     @jax.jit

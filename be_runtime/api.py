@@ -289,7 +289,7 @@ def load_cpp_file(
     name: str | None = None,
     **options: Unpack[CppOptions],
 ) -> CompiledModule:
-    """Compile a C++ file, or several, and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
+    """Compile C++ files and register their entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     errors.refuse_unknown(options, CppOptions, "load_cpp_file")
     return _load("cpp", default_name(path, name), file_units(path), functions, file_again, options)
 

@@ -69,7 +69,7 @@ def time_both(port: ModuleType, arguments: tuple[Any, ...], rounds: int) -> Any:
         return jax.jit(lambda *given: kernel(*given, outs=outs, backend=backend))
 
     kernel.def_call(lambda *given, backend=None: jitted(backend)(*given))
-    kernel.def_benchmark_data(lambda platform: [be_runtime.BenchmarkConfig(port.TITLE, arguments)])
+    kernel.def_benchmark_data(lambda **_: [be_runtime.BenchmarkConfig(port.TITLE, arguments)])
     return kernel.benchmark(jax.default_backend(), n_warmup=1, n_runs=rounds, calls=3)
 
 

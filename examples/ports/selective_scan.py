@@ -12,6 +12,8 @@ from upstream import fetch
 
 import be_runtime
 
+# ruff: noqa: N803, N806 - the names are those of the paper and of upstream
+
 UPSTREAM, TITLE = "mamba", "selective scan"
 BATCH, CHANNELS, LENGTH, STATES = 4, 1024, 2048, 16
 TOLERANCE = 2e-3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -77,10 +76,10 @@ def fetch(name: str) -> Path:
         FOLDER.mkdir(parents=True, exist_ok=True)
         clone = Path(tempfile.mkdtemp(dir=FOLDER))
         try:
-            for command in (("init", "-q"), ("fetch", "-q", "--depth", "1", upstream.url, upstream.commit)):
-                subprocess.run(("git", "-C", str(clone), *command), check=True)
-            subprocess.run(("git", "-C", str(clone), "checkout", "-q", "FETCH_HEAD"), check=True)
-            os.rename(clone, folder)
+            fetching = ("fetch", "-q", "--depth", "1", upstream.url, upstream.commit)
+            for command in (("init", "-q"), fetching, ("checkout", "-q", "FETCH_HEAD")):
+                subprocess.run(("git", "-C", str(clone), *command), check=True)  # noqa: S607 - the user's git
+            clone.rename(folder)
         except (OSError, subprocess.CalledProcessError) as error:
             shutil.rmtree(clone, ignore_errors=True)
             raise SystemExit(f"{upstream.url} could not be fetched: {error}") from error
@@ -88,12 +87,16 @@ def fetch(name: str) -> Path:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines that are neither blank nor comments alone.
+    """Count the lines that are neither blank nor comments; a declaration counts.
 
     Examples
     --------
-    >>> count_lines("// a kernel\\n// @BE f arg ret\\nint x;\\n\\n# python\\n#include <a>\\n")
-    3
+    >>> count_lines("// a kernel")
+    0
+    >>> count_lines("// @BE f arg ret")
+    1
+    >>> count_lines("#include <cuda.h>")
+    1
     """
     kept = (line.strip() for line in text.splitlines())
     is_comment = ("//", "# ", "/*", "*")

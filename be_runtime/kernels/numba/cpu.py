@@ -184,6 +184,10 @@ class _Parameter(ctypes.Structure):
     _fields_ = (("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("item_size", ctypes.c_int64))
 
 
+_Handler = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
+"""A handler that Python makes of the native side's, for functions that run Python anyway."""
+
+
 class HostFunctions:
     """The registered functions of a process. A new object compiles nothing."""
 
@@ -211,16 +215,23 @@ class HostFunctions:
         with self._lock:
             if target.name in self._alive:
                 return
-            from be_runtime.kernels.numba import cpu_handler
-
             library = self._native()
             function = make()
-            native = cpu_handler.in_library(library, _describe(library, name, signature, function))
-            direct = None if function.exclusive or function.has_stream else function.guarded
-            handler = cpu_handler.compile_handler(native, signature, direct)
-            process.PROCESS.registry.add([target], {target.name: lambda: port.capsule(handler.address)})
+            kernel = _describe(library, name, signature, function)
+            handler: Any
+            if function.guarded is None:
+                handler = _Handler(lambda frame: library.be_host_call(frame, kernel))
+                address = ctypes.cast(handler, ctypes.c_void_p).value
+            else:
+                from be_runtime.kernels.numba import cpu_handler  # it needs Numba, which a Python function does not
+
+                native = cpu_handler.in_library(library, kernel)
+                direct = None if function.exclusive else function.guarded
+                handler = cpu_handler.compile_handler(native, signature, direct)
+                address = handler.address
+            process.PROCESS.registry.add([target], {target.name: lambda: port.capsule(address)})
             if faulthandler.is_enabled():
-                fault_names.NAMES.add_code(name, handler.address, library)
+                fault_names.NAMES.add_code(name, address, library)
             self._alive[target.name] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:
@@ -230,6 +241,8 @@ class HostFunctions:
             make.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, ctypes.c_uint32)
             make.argtypes += (ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_Parameter))
             make.restype = ctypes.c_void_p
+            call = self._library.be_host_call
+            call.argtypes, call.restype = (ctypes.c_uint64, ctypes.c_uint64), ctypes.c_uint64
         return self._library
 
 

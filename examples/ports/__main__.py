@@ -3,15 +3,18 @@
 The kernels' sources are fetched from their repositories; a port is a `.cu` file of declarations and a Python file with
 the rules for the gradient. It needs a GPU, git, and for mamba's nine files some minutes of compilation.
 
-Run it: ``python examples/ports [PORT ...] [--rounds N] [--out results.json]``.
+Run it: ``python examples/ports [PORT ...] [--rounds N] [--out results.json]``. ``--table results.json`` prints such
+results as a Markdown table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -79,9 +82,13 @@ def main() -> int:
     parser.add_argument("ports", nargs="*", metavar="PORT", help=f"of {', '.join(PORTS)}")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="samples of each time (default 10)")
     parser.add_argument("--out", type=Path, help="write all samples as JSON")
+    parser.add_argument("--table", type=Path, metavar="RESULTS", help="print results as a table, and run nothing")
     options = parser.parse_args()
     if unknown := set(options.ports) - set(PORTS):
         parser.error(f"no port {', '.join(sorted(unknown))}; there are {', '.join(PORTS)}")
+    if options.table:
+        print(table(json.loads(options.table.read_text(encoding="utf-8"))))
+        return 0
     if jax.default_backend() != "gpu":
         print("the ports are CUDA kernels, and JAX sees no GPU here", file=sys.stderr)
         return 2
@@ -110,10 +117,24 @@ def main() -> int:
             "records": [record._asdict() for record in result.records],
         }
         if options.out:
-            options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            options.out.write_text(json.dumps(found) + "\n", encoding="utf-8")
     wrong = [name for name, each in found.items() if not each["difference"] <= each["tolerance"]]
     print(f"wrong: {', '.join(wrong)}" if wrong else "all ports agree with plain JAX")
     return 1 if wrong else 0
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """The lines and the times of each port, as Markdown."""
+    rows = [
+        "| kernel | upstream | lines of the port | lines for PyTorch | port and gradient | plain JAX | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for each in found.values():
+        ours, plain = (statistics.median(record["seconds"]) for record in each["records"])
+        name = f"[{each['upstream'].rpartition('/')[2]}]({each['upstream']}/tree/{each['commit']})"
+        times = f"{ours * 1e3:.2f} ms | {plain * 1e3:.2f} ms | {plain / ours:.2f}"
+        rows.append(f"| {each['title']} | {name} | {each['lines']} | {each['torch_lines']} | {times} |")
+    return "\n".join(rows)
 
 
 def _glue(port: ModuleType) -> str:

@@ -209,7 +209,10 @@ def _declaration(cursor: Cursor) -> Declaration | None:
 
 def _is_ours(cursor: Cursor) -> bool:
     """True for what authors of kernels neither write nor need: copying, what generated code calls, a repetition."""
-    if cursor.semantic_parent != cursor.lexical_parent or (cursor.spelling.startswith("be_") and cursor.kind in VALUES):
+    lexical = cursor.lexical_parent  # None for what a macro makes
+    if lexical is None or cursor.semantic_parent != lexical:
+        return True
+    if cursor.spelling.startswith("be_") and cursor.kind in VALUES:
         return True
     if cursor.is_copy_constructor() or cursor.spelling == "operator=":
         return True

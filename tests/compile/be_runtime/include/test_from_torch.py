@@ -36,6 +36,17 @@ void square(const at::Tensor& x, at::Tensor y) {
   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<T>()[i] = std::conj(from[i]) * from[i] + 1.0f;
 }
 
+// @BE shaped
+void shaped(const at::Tensor x, at::Tensor y) {
+  TORCH_CHECK(x.sizes() == torch::IntArrayRef({2, 3}) && y.sizes() != torch::IntArrayRef({2, 3}), "shapes");
+  TORCH_CHECK(x.scalar_type() == torch::kFloat32);
+  *y.data_ptr<float>() = 1;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("shaped", &shaped, "a binding of PyTorch"); }
+TORCH_LIBRARY(ours, m) { m.def("shaped(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(ours, CPU, m) { m.impl("shaped", &shaped); }
+
 // @BE wrong
 void wrong(const at::Tensor x, at::Tensor y) { y.data_ptr<float>()[0] = *x.data_ptr<float>(); }
 
@@ -127,3 +138,10 @@ void f(const at::Tensor x, at::Tensor y) { if (x.numel() == 1) y = torch::empty_
     call("late.f", jax.ShapeDtypeStruct((2,), jnp.float32), np.zeros(2, np.float32))
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"empty_like\(\) is not available"):
         call("late.f", jax.ShapeDtypeStruct((1,), jnp.float32), np.zeros(1, np.float32))
+
+
+def test_shapes_and_bindings_of_a_published_file():
+    like = jax.ShapeDtypeStruct((), jnp.float32)
+    assert call("from_torch.shaped", like, jnp.zeros((2, 3))) == 1
+    with pytest.raises(jax.errors.JaxRuntimeError, match="shapes"):
+        call("from_torch.shaped", like, jnp.zeros((3, 2)))

@@ -14,6 +14,7 @@ import be_runtime
 from tests.support.packages import TABLES, run_beside, write_package
 from tests.support.runtime import ROOT, environment, run_python, without_compilers
 
+pytest.importorskip("numba", reason="the package has a kernel of Numba for the CPU")
 pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 
 CALLS = """
@@ -80,7 +81,6 @@ def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
     assert printed.count(" gpu ") == 3 * devices, printed
 
 
-pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 USE = """
 import sys, numpy as np, jax, be_runtime
 program = be_runtime.load_exported(sys.argv[1])

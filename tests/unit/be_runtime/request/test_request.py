@@ -179,6 +179,31 @@ def test_files_and_folders(tmp_path: Path):
         arguments.file_units(tmp_path / "absent.cc")
 
 
+def test_several_files_become_units_of_one_module(tmp_path: Path):
+    for name in ("a.cu", "b.cu", "more/a.cu", "rest/a.cu", "rest/more/a.cu"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("int x;")
+    files = [tmp_path / "more" / "a.cu", tmp_path / "b.cu", str(tmp_path / "rest" / "a.cu")]
+    units = arguments.file_units(files)
+    assert [(unit.stem, unit.path) for unit in units] == [
+        ("more.a", files[0]),
+        ("b", files[1]),
+        ("rest.a", tmp_path / "rest" / "a.cu"),
+    ]
+    assert arguments.default_name(files, None) == "a"
+    (tmp_path / "b.cu").write_text("int y;")
+    again = arguments.file_again(arguments.cuda_request("m", units, None))
+    assert [unit.sources[0].text for unit in again] == ["int x;", "int y;", "int x;"]
+    with pytest.raises(
+        ArgumentError, match=r"several files whose unit would be more\.a: .*more/a\.cu, .*rest/more/a\.cu"
+    ):
+        arguments.file_units([tmp_path / "more" / "a.cu", tmp_path / "rest" / "more" / "a.cu"])
+    with pytest.raises(ArgumentError, match="names no file"):
+        arguments.file_units([])
+    with pytest.raises(SourceNotFoundError, match="is a folder"):
+        arguments.file_units([tmp_path / "b.cu", tmp_path])
+
+
 @pytest.mark.parametrize("name", [".a-checkpoint.cc", "._a.cc", ".cc"])
 def test_files_that_editors_and_systems_hide_are_no_sources(tmp_path: Path, name: str):
     (tmp_path / name).write_text("")

@@ -30,6 +30,7 @@ from be_runtime.compile.codegen_values import (
     variables_of,
 )
 from be_runtime.errors import EntryPointNotFoundError
+from be_runtime.request.included import included_texts
 from be_runtime.request.options import BuildRequest, Language, Unit
 from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
@@ -449,10 +450,12 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     SpecError
         Discovery fails, or no unit has an entry point.
     """
-    entries = _discover_units(request)
+    included = {unit.stem: included_texts(unit, request.compile.include_paths) for unit in request.units}
+    entries = _discover_units(request, included)
     redirects = request.language == "cuda" and request.compile.default_stream == "xla"
     shared = [flag for flag in request.compile.ldflags if flag.startswith("-l") or re.search(r"\.so(?:\.\d+)*$", flag)]
-    waiting = {unit.stem for unit in request.units if redirects and any(_WAITS.search(s.text) for s in unit.sources)}
+    texts = {unit.stem: [source.text for source in (*unit.sources, *included[unit.stem])] for unit in request.units}
+    waiting = {stem for stem, each in texts.items() if redirects and any(map(_WAITS.search, each))}
     torch = {unit.stem for unit in request.units if request.language == "cuda" and names_torch(unit.sources)}
     counts = Counter(entry.name for found in entries.values() for entry in found)
     first = next((entry for found in entries.values() for entry in found), None) if redirects else None
@@ -537,32 +540,39 @@ def _identifier(text: str) -> str:
     return _NOT_IDENTIFIER.sub("_", text)
 
 
-def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:
+def _discover_units(
+    request: BuildRequest, included: Mapping[str, Sequence[SourceText]]
+) -> dict[str, tuple[EntryPoint, ...]]:
     units, functions = request.units, request.functions
     if len(units) == 1:
-        return {units[0].stem: discover(units[0].sources, functions)}  # type: ignore[arg-type]  # judged by discover
+        stem, sources = units[0].stem, units[0].sources
+        return {stem: discover(sources, functions, included=included[stem])}  # type: ignore[arg-type]  # judged by discover
     if functions is None:
-        found = {unit.stem: _discover_annotated(unit) for unit in units}
+        found = {unit.stem: _discover_annotated(unit, included[unit.stem]) for unit in units}
         if not any(found.values()):
             discover(
                 [source for unit in units for source in unit.sources], None
             )  # raises, with the names of all sources
         return found
-    return _discover_named(units, functions)
+    return _discover_named(units, functions, included)
 
 
-def _discover_annotated(unit: Unit) -> tuple[EntryPoint, ...]:
+def _discover_annotated(unit: Unit, included: Sequence[SourceText]) -> tuple[EntryPoint, ...]:
     try:
-        return discover(unit.sources, None)
+        return discover(unit.sources, None, included=included)
     except EntryPointNotFoundError as error:
         if error.span is not None:
             raise
         return ()
 
 
-def _discover_named(units: Sequence[Unit], functions: Any) -> dict[str, tuple[EntryPoint, ...]]:
+def _discover_named(
+    units: Sequence[Unit], functions: Any, included: Mapping[str, Sequence[SourceText]]
+) -> dict[str, tuple[EntryPoint, ...]]:
     """Find every given name in any of the units; a name that no unit has is an error."""
-    found = {unit.stem: discover(unit.sources, functions, is_partial=True) for unit in units}
+    found = {
+        unit.stem: discover(unit.sources, functions, is_partial=True, included=included[unit.stem]) for unit in units
+    }
     known = {entry.name for entries in found.values() for entry in entries}
     missing = next((name for name in functions if name not in known), None)
     if missing is not None:

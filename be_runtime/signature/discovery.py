@@ -69,7 +69,11 @@ class _Request(NamedTuple):
 
 
 def discover(
-    sources: Sequence[SourceText], functions: Functions = None, *, is_partial: bool = False
+    sources: Sequence[SourceText],
+    functions: Functions = None,
+    *,
+    is_partial: bool = False,
+    included: Sequence[SourceText] = (),
 ) -> tuple[model.EntryPoint, ...]:
     """Find the entry points of a module.
 
@@ -82,6 +86,8 @@ def discover(
         ``// @BE name [tokens]`` annotations. Annotations count in the last case only; an empty list finds nothing.
     is_partial : bool
         True to leave out the names in `functions` that the sources do not define.
+    included : sequence of SourceText
+        Files that the sources include, where host code that entry points call is judged.
 
     Returns
     -------
@@ -109,7 +115,7 @@ def discover(
     ('::scale', ['arg', 'ret', 'attr'], 2)
     """
     listed = _listed(functions)
-    program = Program(sources)
+    program = Program(sources, included)
     if listed is None:
         requests = _annotated(program)
     else:
@@ -359,14 +365,14 @@ def _unordered(entry: Function, program: Program, params: Sequence[model.Param])
     from be_runtime.signature.cpp.host_work import default_stream_work
 
     own = [param.name for param in params if param.role is model.Role.STREAM]
-    for start, body, owner in _host_code(entry, program):
-        streams, hidden = {*own}, {*program.stream_macros}
+    for where, start, body, owner in _host_code(entry, program):
+        streams, hidden = {*own}, {*program.stream_macros, *where.stream_macros}
         if isinstance(owner, Macro):
             hidden.update(("__VA_ARGS__", *(owner.params or ())[-1:]) if owner.is_variadic else ())
         else:
             streams.update(param.name for param in owner.params if "Stream" in param.type)
         for place, text in default_stream_work(body, streams, hidden):
-            yield _described(program, start + place, text, owner)
+            yield _described(where, start + place, text, owner)
 
 
 def _ends(entry: Function, program: Program) -> Iterator[str]:
@@ -375,20 +381,20 @@ def _ends(entry: Function, program: Program) -> Iterator[str]:
         return
     from be_runtime.signature.cpp.host_work import process_ends
 
-    for start, body, owner in _host_code(entry, program):
+    for where, start, body, owner in _host_code(entry, program):
         for place, name in process_ends(body):
-            yield _described(program, start + place, name, owner)
+            yield _described(where, start + place, name, owner)
 
 
-def _host_code(entry: Function, program: Program) -> Iterator[tuple[int, str, Function | Macro]]:
+def _host_code(entry: Function, program: Program) -> Iterator[tuple[Program, int, str, Function | Macro]]:
     """Iterate over the bodies of an entry point, and of host functions and macros that it uses, each with its place."""
-    owners: list[Function | Macro] = [entry]
-    seen = {entry.start}
-    for owner in owners:
-        start, body, used = program.host_code(owner)
-        yield start, body, owner
-        new = [each for each in used if each.start not in seen]
-        seen.update(each.start for each in new)
+    owners: list[tuple[Program, Function | Macro]] = [(program, entry)]
+    seen = {(program, entry.start)}
+    for where, owner in owners:
+        start, body, used = where.host_code(owner)
+        yield where, start, body, owner
+        new = [(place, each) for place, each in used if (place, each.start) not in seen]
+        seen.update((place, each.start) for place, each in new)
         owners += new[: _MOST_USED - len(owners)]
 
 

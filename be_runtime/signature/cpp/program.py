@@ -90,6 +90,8 @@ class Program:
     ----------
     sources : sequence of SourceText
         Sources; the macros of a source are known in the sources after it.
+    included : sequence of SourceText
+        Files that the sources include. Only host code that entry points use is looked up there.
 
     Examples
     --------
@@ -98,8 +100,9 @@ class Program:
     ['::n::f']
     """
 
-    def __init__(self, sources: Sequence[SourceText]) -> None:
+    def __init__(self, sources: Sequence[SourceText], included: Sequence[SourceText] = ()) -> None:
         check_size(sources)
+        self._included = included
         self.places = Places.of(sources)
         self.outlines: tuple[Outline, ...] = tuple(outline(source.text) for source in sources)
         self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
@@ -107,7 +110,7 @@ class Program:
         self._declarators: dict[int, Declarators] = {}
         self._functions: dict[str, tuple[Function, ...]] = {}
         self._docs: dict[tuple[int, int], str] = {}
-        self._host_code: dict[int, tuple[int, str, tuple[Function | Macro, ...]]] = {}
+        self._host_code: dict[int, tuple[int, str, tuple[tuple[Program, Function | Macro], ...]]] = {}
         self._blank = (0, 0, 0)
 
     def annotations(self) -> Iterator[Annotation]:
@@ -211,8 +214,19 @@ class Program:
         return any(word.search(source.text) for source in self.places.sources)
 
     @cached_property
+    def beyond(self) -> Program | None:
+        """The included files; None if there are none with words of streams or ends, or if they can't be read."""
+        texts = [each for each in self._included if any(word in each.text for word in (*_OF_STREAMS, *_ENDS))]
+        try:
+            return Program(texts) if texts else None
+        except SpecError:  # foreign code beyond a limit
+            return None
+
+    @cached_property
     def has_stream_work(self) -> bool:
         """Whether any function or macro, or code for a device, has work on CUDA's default stream."""
+        if self.beyond is not None and self.beyond.has_stream_work:
+            return True
         codes = self._codes_with(_OF_STREAMS)
         if not codes:
             return False
@@ -224,6 +238,8 @@ class Program:
     @cached_property
     def has_ends(self) -> bool:
         """Whether any function or macro, or code for a device, ends the process."""
+        if self.beyond is not None and self.beyond.has_ends:
+            return True
         codes = self._codes_with(_ENDS)
         if not codes:
             return False
@@ -255,19 +271,26 @@ class Program:
             return 0, ""
         return self.places.bases[index] + match.end(), code[match.end() : skip_body(code, match.end()) - 1]
 
-    def host_code(self, owner: Function | Macro) -> tuple[int, str, tuple[Function | Macro, ...]]:
-        """Return the place and the code of a body, and the host functions and macros of the sources that it uses."""
+    def host_code(self, owner: Function | Macro) -> tuple[int, str, tuple[tuple[Program, Function | Macro], ...]]:
+        """Return the place and the code of a body, and the host functions and macros that it uses."""
         if owner.start not in self._host_code:
-            from be_runtime.signature.cpp.host_work import called_names, words
-
             start, body = (owner.start, owner.body) if isinstance(owner, Macro) else self.body(owner)
-            macros = self.macros.known
-            used: list[Function | Macro] = [macros[name] for name in sorted(macros.keys() & words(body))]
-            for name in called_names(body):
-                functions = self.functions(name)[:_MOST_OF_A_CALL]
-                used += [each for each in functions if each.has_body and not each.specifiers & _ON_DEVICE]
-            self._host_code[owner.start] = start, body, tuple({each.start: each for each in used}.values())
+            used = [(self, each) for each in self.used(body)]
+            if self.beyond is not None:
+                used += [(self.beyond, each) for each in self.beyond.used(body)]
+            self._host_code[owner.start] = start, body, tuple(used)
         return self._host_code[owner.start]
+
+    def used(self, body: str) -> Iterator[Function | Macro]:
+        """Iterate over the host functions and the macros of these sources that code uses."""
+        from be_runtime.signature.cpp.host_work import called_names, words
+
+        macros = self.macros.known
+        used: list[Function | Macro] = [macros[name] for name in sorted(macros.keys() & words(body))]
+        for name in called_names(body):
+            functions = self.functions(name)[:_MOST_OF_A_CALL]
+            used += [each for each in functions if each.has_body and not each.specifiers & _ON_DEVICE]
+        yield from {each.start: each for each in used}.values()
 
     def is_comment_next(self, offset: int) -> bool:
         """Return whether the line after a comment that ends at `offset` is a comment without an annotation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +61,21 @@ def test_a_library_that_is_not_reached_is_named_and_so_is_a_wrong_stream():
         )
     with pytest.raises(ArgumentError, match="default_stream must be 'cuda' or 'xla', not 'legacy'"):
         be_runtime.load_cuda_inline("k", cuda.source("default_stream"), default_stream="legacy")
+
+
+def test_launches_of_an_included_file_are_named(tmp_path: Path):
+    (tmp_path / "upstream.cu").write_text(
+        "#include <cuda_runtime.h>\n__global__ void fill(float* y) { *y = 1; }\n"
+        "void published(float* y) {\n  fill<<<1, 1>>>(y);\n}\n"
+    )
+    text = """#include "upstream.cu"
+    #include "brainevent/common.h"
+    // @BE run arg[] ret[]
+    void run(const BE::Tensor x, BE::Tensor y) { published(y.data_ptr<float>()); }
+    """
+    options: Any = {"compute_capability": cuda.ARCH, "auto_register": False, "extra_include_paths": [tmp_path]}
+    with pytest.warns(be_runtime.StreamWarning, match=r"included\.run works on .*upstream\.cu:4 \(fill<<<1, 1>>>\)"):
+        be_runtime.load_cuda_inline("included", text, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        be_runtime.load_cuda_inline("included", text, default_stream="xla", **options)

@@ -233,3 +233,33 @@ def test_the_page_names_the_limits() -> None:
         limits += [vars(module)[name] for name in names]
     text = page.partition("\n## Limits\n")[2].partition("\n## ")[0]
     assert [limit for limit in limits if f"{limit:,}" not in text] == []
+
+
+def test_host_code_of_included_files_is_judged_where_an_entry_point_uses_it():
+    upstream = """// @BE not_an_entry_point
+    #define CHECK(call) if (call) exit(1)
+    inline void launch(float* x, cudaStream_t stream) { k<<<1, 1, 0, stream>>>(x); }
+    inline void unused(float* x) { k<<<1, 1>>>(x); }
+    template <typename T> void inner(T* x) { CHECK(cudaGetLastError()); k<<<2, 2>>>(x); }
+    void outer(float* x, int n) { inner<float>(x); }
+    """
+    glue = """#include "upstream.cu"
+    // @BE f arg ret
+    void f(const BE::Tensor x, BE::Tensor y) { outer(y.data_ptr<float>(), 3); launch(nullptr, s); }
+    // @BE g arg ret
+    void g(const BE::Tensor x, BE::Tensor y) {}
+    """
+    included = [SourceText(name="upstream.cu", text=upstream)]
+    f, g = discover([SourceText(name="glue.cu", text=glue)], included=included)
+    assert f.unordered == ("upstream.cu:5 (k<<<2, 2>>>)",)
+    assert f.ends == ("upstream.cu:2 (exit in the macro CHECK)",)
+    assert not g.unordered
+    assert not g.ends
+    (alone, _) = discover([SourceText(name="glue.cu", text=glue)])
+    assert not alone.unordered
+
+
+def test_included_files_beyond_a_limit_are_not_judged():
+    glue = [SourceText(name="a.cu", text="// @BE f arg ret\nvoid f(const BE::Tensor x, BE::Tensor y) { g(); }")]
+    (entry,) = discover(glue, included=[SourceText(name="b.cu", text="void g() { k<<<1, 1>>>(); }" + " " * (1 << 19))])
+    assert not entry.unordered

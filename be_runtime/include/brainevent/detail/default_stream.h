@@ -5,6 +5,10 @@
 /// module's calls of CUDA's runtime to the functions `__wrap_*` here (`--wrap`), which call the runtime's own. Names
 /// begin with `be_`, since the author's source comes before this.
 
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#error default_stream="xla" does not work with --default-stream per-thread or CUDA_API_PER_THREAD_DEFAULT_STREAM: leave it out
+#endif
+
 #include <cuda_runtime.h>
 
 namespace BE::detail {

@@ -83,7 +83,5 @@ def test_launches_of_an_included_file_are_named(tmp_path: Path):
 
 def test_streams_of_threads_are_refused():
     options: Any = {"compute_capability": cuda.ARCH, "extra_cuda_cflags": ["--default-stream", "per-thread"]}
-    with pytest.raises(
-        be_runtime.BuildError, match='does not work with --default-stream per-thread'
-    ):
+    with pytest.raises(be_runtime.BuildError, match="does not work with --default-stream per-thread"):
         be_runtime.load_cuda_inline("per_thread", cuda.source("default_stream"), default_stream="xla", **options)

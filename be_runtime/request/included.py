@@ -18,22 +18,23 @@ _LARGEST = 1 << 19
 def included_texts(unit: Unit, folders: Sequence[Path]) -> tuple[SourceText, ...]:
     """Read the files that a unit includes from its own folder or from some folders, and what they include from there.
 
-    A file that can't be read, or that is beyond the limit of all, is left out: the compiler judges it.
+    They are called as the first ``#include`` calls them, so that no text has the folders of this machine. A file that
+    can't be read, or that is beyond the limit of all, is left out: the compiler judges it.
     """
     found: dict[Path, SourceText] = {}
     own = [] if unit.path is None else [unit.path.parent]
     texts, room = [(own, source.text) for source in unit.sources], _LARGEST
     for beside, text in texts:
         for name in _INCLUDE.findall(text):
-            path = next((each for folder in (*beside, *folders) if (each := Path(folder, name)).is_file()), None)
-            if path is None or (path := path.resolve()) in found:
-                continue
             try:
+                path = next((each for folder in (*beside, *folders) if (each := Path(folder, name)).is_file()), None)
+                if path is None or (path := path.resolve()) in found:
+                    continue
                 read = read_regular(path, LARGE).decode("utf-8", "surrogateescape")
-            except OSError:
+            except (OSError, ValueError):
                 continue
             room -= len(read)
             if room >= 0:
-                found[path] = SourceText(name=str(path), text=read)
+                found[path] = SourceText(name=name, text=read)
                 texts.append(([path.parent], read))
     return tuple(found.values())

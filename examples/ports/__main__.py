@@ -104,7 +104,7 @@ def main() -> int:
         print(
             f"{port.TITLE}: {seconds:.1f} s to load, largest relative difference {difference:.1e}\n{result}", flush=True
         )
-        ours = [Path(port.__file__ or "").with_suffix(".cu").read_text(), _glue(port)]
+        ours = [Path(port.__file__ or "").with_suffix(".cu").read_text(encoding="utf-8"), _glue(port)]
         found[name] = {
             "title": port.TITLE,
             "upstream": UPSTREAMS[port.UPSTREAM].url,

@@ -12,14 +12,13 @@ FOLDER = Path(__file__).resolve().parents[2] / "build" / "ports"
 
 
 class Upstream(NamedTuple):
-    """A repository with its commit and the folder that is used.
+    """A repository and its commit.
 
     `bound_by` names what binds the same kernels to PyTorch: files, and the lines of them from one text up to another.
     """
 
     url: str
     commit: str
-    used: str
     licence: str
     bound_by: tuple[tuple[str, str, str], ...]
 
@@ -28,7 +27,6 @@ UPSTREAMS = {
     "torch-ngp": Upstream(
         "https://github.com/ashawkey/torch-ngp",
         "b6e080468925f0bb44827b4f8f0ed08291dcf8a9",
-        "gridencoder",
         "MIT",
         (
             ("gridencoder/src/gridencoder.h", "", ""),
@@ -40,7 +38,6 @@ UPSTREAMS = {
     "mamba": Upstream(
         "https://github.com/state-spaces/mamba",
         "e9594ce1c732d97440f0332fdc43170a2294dbfa",
-        "csrc/selective_scan",
         "Apache-2.0",
         (
             ("csrc/selective_scan/selective_scan.cpp", "std::vector<at::Tensor>\nselective_scan_fwd", ""),
@@ -50,7 +47,6 @@ UPSTREAMS = {
     "pytorch_scatter": Upstream(
         "https://github.com/rusty1s/pytorch_scatter",
         "648dda3cf964731ffb4de11eafc445a83133eda4",
-        "csrc",
         "MIT",
         (
             ("csrc/cuda/scatter_cuda.cu", "std::tuple<torch::Tensor", ""),
@@ -87,20 +83,21 @@ def fetch(name: str) -> Path:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines that are neither blank nor comments; a declaration counts.
+    r"""Count the lines that are neither blank nor comments; all lines of a declaration count.
 
     Examples
     --------
     >>> count_lines("// a kernel")
     0
-    >>> count_lines("// @BE f arg ret")
-    1
-    >>> count_lines("#include <cuda.h>")
-    1
+    >>> count_lines("// @BE f arg[n] \\\\\n//     ret[n]\n\nvoid f();")
+    3
     """
-    kept = (line.strip() for line in text.splitlines())
-    is_comment = ("//", "# ", "/*", "*")
-    return sum(bool(line) and (line.startswith("// @BE") or not line.startswith(is_comment)) for line in kept)
+    total, is_declaration = 0, False
+    for line in map(str.strip, text.splitlines()):
+        is_declaration = line.startswith("// @BE") or is_declaration
+        total += is_declaration or bool(line and not line.startswith(("//", "# ", "/*", "*")))
+        is_declaration = is_declaration and line.endswith("\\")
+    return total
 
 
 def torch_lines(name: str) -> int:

@@ -221,7 +221,8 @@ class HostFunctions:
             handler: Any
             if function.guarded is None:
                 handler = _Handler(lambda frame: library.be_host_call(frame, kernel))
-                address = ctypes.cast(handler, ctypes.c_void_p).value or 0
+                address = ctypes.cast(handler, ctypes.c_void_p).value
+                assert address is not None, "a function has an address"
             else:
                 from be_runtime.kernels.numba import cpu_handler  # it needs Numba, which a Python function does not
 

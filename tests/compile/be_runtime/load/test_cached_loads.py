@@ -21,6 +21,26 @@ from tests.support.runtime import forwarding_compiler, libraries
 INLINE = source(value=1)
 
 
+def test_several_files_are_one_module_and_an_edit_of_each_builds_again(tmp_path: Path):
+    first, second = (
+        write(tmp_path, first=source(one=1)) / "first.cc",
+        write(tmp_path, second=source(two=2)) / "second.cc",
+    )
+
+    def load(prefix: str) -> tuple[Path, int, int]:
+        module = be_runtime.load_cpp_file([first, second], target_prefix=prefix)
+        assert (module.name, sorted(module.function_names)) == ("first", ["one", "two"])
+        return module.path, value(f"{prefix}.one"), value(f"{prefix}.two")
+
+    path, *values = load("both")
+    assert values == [1, 2]
+    assert load("both_again") == (path, 1, 2)
+    write(tmp_path, second=source(two=3))
+    assert load("both_edited")[1:] == (1, 3)
+    write(tmp_path, first=source(one=4))
+    assert load("both_edited_again")[1:] == (4, 3)
+
+
 def path_of(name: str, text: str = INLINE, **options: object) -> Path:
     return be_runtime.load_cpp_inline(name, text, auto_register=False, **options).path  # type: ignore[arg-type]
 

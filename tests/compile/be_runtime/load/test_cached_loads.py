@@ -22,7 +22,8 @@ INLINE = source(value=1)
 
 
 def test_several_files_are_one_module_and_an_edit_of_each_builds_again(tmp_path: Path):
-    first, second = (
+    first = write(tmp_path, first=source(one=1)) / "first.cc"
+    second = write(tmp_path, second=source(two=2)) / "second.cc"
         write(tmp_path, first=source(one=1)) / "first.cc",
         write(tmp_path, second=source(two=2)) / "second.cc",
     )

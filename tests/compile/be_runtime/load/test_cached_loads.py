@@ -24,9 +24,6 @@ INLINE = source(value=1)
 def test_several_files_are_one_module_and_an_edit_of_each_builds_again(tmp_path: Path):
     first = write(tmp_path, first=source(one=1)) / "first.cc"
     second = write(tmp_path, second=source(two=2)) / "second.cc"
-        write(tmp_path, first=source(one=1)) / "first.cc",
-        write(tmp_path, second=source(two=2)) / "second.cc",
-    )
 
     def load(prefix: str) -> tuple[Path, int, int]:
         module = be_runtime.load_cpp_file([first, second], target_prefix=prefix)

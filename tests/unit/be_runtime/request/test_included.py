@@ -52,12 +52,13 @@ def test_no_name_of_a_file_stops_a_build(name: str, tmp_path: Path):
     assert not included.included_texts(unit, [tmp_path])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_is_closed_is_left_out(tmp_path: Path):
-    (tmp_path / "near.h").write_text("int x;")
-    tmp_path.chmod(0)
-    try:
-        unit = Unit(stem="m", sources=(SourceText(name="m", text=GLUE),))
-        assert not included.included_texts(unit, [tmp_path])
-    finally:
-        tmp_path.chmod(0o700)
+if os.geteuid() != 0:  # root may read everything
+
+    def test_a_folder_that_is_closed_is_left_out(tmp_path: Path):
+        (tmp_path / "near.h").write_text("int x;")
+        tmp_path.chmod(0)
+        try:
+            unit = Unit(stem="m", sources=(SourceText(name="m", text=GLUE),))
+            assert not included.included_texts(unit, [tmp_path])
+        finally:
+            tmp_path.chmod(0o700)

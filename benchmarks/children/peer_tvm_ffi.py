@@ -12,8 +12,8 @@ from benchmarks.peers.child import Job, run
 
 def load(job: Job) -> str:
     """Load the source and register its function."""
-    sources = {"cuda_sources": job.text} if job.language == "cuda" else {"cpp_sources": job.text}
-    module = tvm_ffi.cpp.load_inline(job.name, functions=["vector_add"], **sources)
+    cpp, cuda = (None, job.text) if job.language == "cuda" else (job.text, None)
+    module = tvm_ffi.cpp.load_inline(job.name, functions=["vector_add"], cpp_sources=cpp, cuda_sources=cuda)
     platform = "gpu" if job.language == "cuda" else "cpu"
     target = f"{job.name}.vector_add"
     jax_tvm_ffi.register_ffi_target(target, module.vector_add, platform=platform, allow_cuda_graph=True)

@@ -352,7 +352,7 @@ def _split_compilation(compilation: Edge, data: str, text: str) -> tuple[Edge, E
     assembly = str(PurePath(text).parent / f"{PurePath(target).stem}.s")
     argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
     inputs = tuple(name for name in compilation.inputs if name not in (data, text))
-    machine = (part for part in compilation.argv if part.startswith(("-m", "-Wa,")))
+    machine = (part for part in compilation.argv if part.startswith(("-m", "-Wa,", "-I")))
     return (
         compilation._replace(argv=argv, inputs=inputs, outputs=(assembly,)),
         Edge(

@@ -458,11 +458,11 @@ def load_tvm_ffi(
     _import_tvm_ffi("load_tvm_ffi")
     read = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    # The assembler searches the folders of headers, and a name that needs quoting would end its text.
-    if re.search(r"[\"\\\n\x00]", path.name):
+    # The assembler searches the folders of headers.
+    if re.search(r"[\"\\\x00-\x1f]", path.name):
         raise errors.ArgumentError(f"the name {path.name!r} has a quote, a backslash or a control character")
     source = render(read, platform, (path.name, hashlib.sha256(data).hexdigest()))
-    return _load(module, source, platform, [path.parent], options)
+    return _load(module, source, platform, options, [path.parent])
 
 
 @frames.public
@@ -514,7 +514,7 @@ def tvm_ffi_function(
     bound = process.PROCESS.only(_Bound, _Bound)
     # Each function needs a module of its own, whose text is the same in every process.
     source += f"// {bound.number(source, function)}\n"
-    module = _load(label, source, platform, [], {"auto_register": False, **options})
+    module = _load(label, source, platform, {"auto_register": False, **options})
     handle = function.__chandle__()
     address = ctypes.c_void_p.from_address(handle + _CALL_OFFSET).value
     bind = ctypes.CDLL(str(module.__info__.path)).be_tvm_ffi_bind
@@ -541,11 +541,12 @@ class _Bound:
             return len(known) - 1
 
 
-def _load(name: str, source: str, platform: str, folders: Sequence[Path], options: Mapping[str, Any]) -> CompiledModule:
+def _load(
+    name: str, source: str, platform: str, options: Mapping[str, Any], folders: Sequence[Path] = ()
+) -> CompiledModule:
     units = inline_units(name, source, "library")
-    more = {**options, "extra_include_paths": [*(options.get("extra_include_paths") or ()), *folders]}
-    if platform == "cpu":
-        more["extra_ldflags"] = [*(more.get("extra_ldflags") or ()), "-ldl"]
+    ldflags, includes = (options.get(option) or () for option in ("extra_ldflags", "extra_include_paths"))
+    more = {**options, "extra_ldflags": [*ldflags, "-ldl"], "extra_include_paths": [*includes, *folders]}
     request = (cuda_request if platform == "cuda" else cpp_request)(name, units, None, **more)
     return process.PROCESS.load(request, load_options(name, **more))
 

@@ -1,7 +1,7 @@
 """Functions of the TVM-FFI C ABI as functions of JAX arrays: C++ is generated that calls them, and loaded as a module.
 
 The generated module holds the library's bytes, so the cache, packages, exported programs and checked mode treat it as
-any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/brainevent/tvm_ffi.h``.
+any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/brainevent/detail/tvm_ffi.h``.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def render(functions: Sequence[Function], platform: str, library: tuple[str, str
     SpecError
         A declaration is not an arg_spec, or has a parameter that TVM-FFI lacks.
     """
-    lines = ['#include "brainevent/tvm_ffi.h"']
+    lines = ['#include "brainevent/detail/tvm_ffi.h"']
     owner = "nullptr"
     if library is not None:
         file, digest = library
@@ -437,17 +437,32 @@ def load_tvm_ffi(
     >>> ops.add(x, y)  # doctest: +SKIP
     """
     path = check_path(library, "library")
+    source = library_source(path, functions, platform=platform, owned=owned)
+    module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
+    return _load(module, source, platform, options, [path.parent])
+
+
+def library_source(path: Path, functions: object, *, platform: object = "cpu", owned: object = False) -> str:
+    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`.
+
+    Raises
+    ------
+    ImportError, SourceNotFoundError, ArgumentError, SpecError
+        As `load_tvm_ffi`.
+    """
     _check_platform(platform)
     check_bool(owned, "owned")
-    given: object = functions
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(functions, Mapping) or not functions:
         raise errors.ArgumentError(f"functions must be a dict of names and declarations, not {functions!r}")
     if not path.is_file():
         raise errors.SourceNotFoundError(f"{path} is not a file")
     data = path.read_bytes()
     if not data.startswith(b"\x7fELF"):
         raise errors.ArgumentError(f"{path} is not a shared library")
-    read = [read_function(each, declaration, owned=owned) for each, declaration in given.items()]
+    # The assembler gets the name as a text.
+    if re.search(r"[\"\\\x00-\x1f]", path.name):
+        raise errors.ArgumentError(f"the name {path.name!r} has a quote, a backslash or a control character")
+    read = [read_function(each, declaration, owned=bool(owned)) for each, declaration in functions.items()]
     exported = sorted({match.decode() for match in re.findall(rb"\0__tvm_ffi_(?!_)(\w+)(?=\0)", data)})
     for function in read:
         if function.name not in exported:
@@ -456,13 +471,8 @@ def load_tvm_ffi(
                 hints=(f"it has {', '.join(exported) or 'none'}",),
             )
     _import_tvm_ffi("load_tvm_ffi")
-    read = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
-    module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    # The assembler searches the folders of headers.
-    if re.search(r"[\"\\\x00-\x1f]", path.name):
-        raise errors.ArgumentError(f"the name {path.name!r} has a quote, a backslash or a control character")
-    source = render(read, platform, (path.name, hashlib.sha256(data).hexdigest()))
-    return _load(module, source, platform, options, [path.parent])
+    typed = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
+    return render(typed, str(platform), (path.name, hashlib.sha256(data).hexdigest()))
 
 
 @frames.public

@@ -22,6 +22,9 @@ _OPTIONS: dict[Language, frozenset[str]] = {
     "cpp": _BOTH | {"extra_cflags"},
     "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability", "default_stream"},
 }
+_TVM_FFI = frozenset({"owned", "platform", "functions", "extra_ldflags", "allow_cuda_graph", "compute_capability"})
+"""Keys of a module of TVM-FFI functions, beside its library."""
+
 _BY_LANGUAGE = frozenset({"cpp", "cuda"})
 """Keys of the sources of a module for two platforms."""
 
@@ -46,6 +49,10 @@ class DeclaredModule(NamedTuple):
         Keyword arguments of the load functions.
     is_part : bool
         True for one of two parts, in C++ and in CUDA, whose functions of one name are one operation.
+    is_tvm_ffi : bool
+        True for a shared library of TVM-FFI functions, the only source.
+    owned : bool
+        True if such functions take tensors as objects, see `be_runtime.load_tvm_ffi`.
     """
 
     name: str
@@ -54,6 +61,8 @@ class DeclaredModule(NamedTuple):
     functions: Any
     options: Mapping[str, Any]
     is_part: bool = False
+    is_tvm_ffi: bool = False
+    owned: bool = False
 
     @property
     def key(self) -> str:
@@ -196,6 +205,17 @@ def _modules(
                 )
             options = {key: value for key, value in row.items() if key in _OPTIONS[language]}
             yield DeclaredModule(name, language, sources, row.get("functions"), options, is_part=True)
+        return
+    if "tvm_ffi" in row:
+        refuse_unknown(row, _TVM_FFI | {"tvm_ffi"}, at)
+        platform = row.get("platform", "cpu")
+        if platform not in ("cpu", "cuda"):
+            raise ArgumentError(f"{at}: platform must be 'cpu' or 'cuda', not {platform!r}")
+        sources = (inside(row["tvm_ffi"], at),)
+        options = {key: value for key, value in row.items() if key in _TVM_FFI - {"owned", "platform", "functions"}}
+        language = "cuda" if platform == "cuda" else "cpp"
+        functions, owned = row.get("functions"), row.get("owned", False)
+        yield DeclaredModule(name, language, sources, functions, options, is_tvm_ffi=True, owned=owned)
         return
     if "sources" not in row:
         refuse_unknown(row, _OPTIONS["cuda"] | {"sources", "functions"}, at)

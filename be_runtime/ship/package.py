@@ -18,7 +18,14 @@ from be_runtime.load.load import register_module
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.prebuilt import open_prebuilt
 from be_runtime.load.process import PROCESS
-from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
+from be_runtime.request.arguments import (
+    cpp_request,
+    cuda_request,
+    dir_units,
+    file_units,
+    inline_units,
+    load_options,
+)
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit, note
 from be_runtime.ship.declaration import FILE, Declaration, DeclaredModule, declared_function, name_of
 from be_runtime.ship.package_store import KERNELS, Package, PackageStore, changed_source
@@ -362,12 +369,21 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     allow_cuda_graph = options.pop("allow_cuda_graph", True)
     sources = [root / source for source in declared.sources]
     refuse_links_out(f"modules.{declared.name}", root, sources, folders)
-    units = _units(root, sources, declared)
+    name, functions = f"{package}.{declared.name}", declared.functions
+    if declared.is_tvm_ffi:
+        from be_runtime.kernels.tvm_ffi import library_source
+
+        platform = "cuda" if declared.language == "cuda" else "cpu"
+        text = library_source(sources[0], functions, platform=platform, owned=declared.owned)
+        units, functions = inline_units(name, text, f"modules.{declared.name}"), None
+        options["extra_include_paths"] = [str(sources[0].parent)]
+        options["extra_ldflags"] = [*options.get("extra_ldflags", ()), "-ldl"]
+    else:
+        units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
     if declared.language == "cuda":
         options.setdefault("active", "nonzero")  # BE_ACTIVE does not change what a package computes
-    name = f"{package}.{declared.name}"
-    request = make(name, units, declared.functions, **options)
+    request = make(name, units, functions, **options)
     return request, load_options(name, allow_cuda_graph=allow_cuda_graph)
 
 

@@ -15,7 +15,14 @@ PAGES = (
     *("README.md", "docs/arg-spec.md", "docs/building.md", "docs/caching.md", "docs/calling.md", "docs/cluster.md"),
     *("docs/cpp-api.md", "docs/debugging.md", "docs/errors.md", "docs/exported-programs.md"),
     *("docs/from-brainevent.md", "docs/from-ffi-h.md", "docs/from-jax-tvm-ffi.md", "docs/from-torch.md"),
-    *("docs/index.md", "docs/live-editing.md", "docs/profiling.md", "docs/reliability.md", "docs/settings.md"),
+    *(
+        "docs/index.md",
+        "docs/live-editing.md",
+        "docs/other-compilers.md",
+        "docs/profiling.md",
+        "docs/reliability.md",
+        "docs/settings.md",
+    ),
     *("docs/transforms.md", "docs/tuning.md", "docs/tutorial-cpp.md"),
 )
 FIRST = ("README.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")

@@ -13,6 +13,8 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, SpecError
+from be_runtime.ship.declaration import parse_declaration
+from tests.compile.be_runtime.processes import python
 from tests.support.requirements import OPTIONAL
 from tests.support.runtime import real_compiler, run_python
 
@@ -291,3 +293,34 @@ def test_an_exception_of_python_reaches_jax():
     function = be_runtime.tvm_ffi_function(tvm_ffi.convert(fail), "arg[n]:float32 ret[n]:float32", owned=True)
     with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: from Python"):
         function(X).block_until_ready()
+
+
+def test_a_package_ships_a_library(plain: Path, tmp_path: Path):
+    """Once compiled while one develops, then built ahead and used without a compiler."""
+    root = tmp_path / "shipped"
+    root.mkdir()
+    (root / "__init__.py").write_text(
+        "import tvm_ffi\nfrom be_runtime import package_kernels\nops = package_kernels(__name__)\n"
+    )
+    (root / "libplain.so").write_bytes(plain.read_bytes())
+    (root / "kernels.toml").write_text(
+        '[modules.plain]\ntvm_ffi = "libplain.so"\nfunctions = { twice = "arg[n]:float32 ret[n]:float32" }\n'
+    )
+    call = "import jax.numpy as jnp, shipped; print(shipped.ops.twice(jnp.ones(2)).tolist())"
+    assert python(tmp_path, "-c", call).stdout.strip() == "[2.0, 2.0]"
+    python(tmp_path, "-m", "be_runtime", "build", "shipped")
+    done = python(tmp_path, "-c", call, BE_CACHE_DIR="/proc/none", PATH="/nowhere", BE_JIT="never")
+    assert done.stdout.strip() == "[2.0, 2.0]"
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ('platform = "tpu"', "platform must be 'cpu' or 'cuda', not 'tpu'"),
+        ('tvm_fi = "x"', "'tvm_fi' is unknown"),
+    ],
+)
+def test_a_wrong_table_of_a_package_is_named(line: str, match: str):
+    text = f'[modules.plain]\ntvm_ffi = "libplain.so"\nfunctions = {{}}\n{line}\n'
+    with pytest.raises(ArgumentError, match=match):
+        parse_declaration(text, "kernels.toml", lambda _path: False)

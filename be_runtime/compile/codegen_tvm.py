@@ -8,7 +8,7 @@ from be_runtime.compile.codegen_attributes import c_string
 from be_runtime.compile.codegen_values import Binding
 from be_runtime.request.options import Language
 from be_runtime.signature import SourceText
-from be_runtime.signature.model import EntryPoint, Many, Param, Role, call_params
+from be_runtime.signature.model import EntryPoint, Many, Param, Role, exported_params
 
 _ANY_TYPE = "@"
 """Second character of an argument of any element type; the number of another type is added to it."""
@@ -23,17 +23,6 @@ def exports_itself(sources: Sequence[SourceText]) -> bool:
     True
     """
     return any(word in source.text for source in sources for word in ("TVM_FFI_DLL_EXPORT", "__tvm_ffi_"))
-
-
-def export_arguments(params: Sequence[Param]) -> tuple[Param, ...] | None:
-    """Return the parameters that an exported function takes, in the order of the C++ call; None if there can be none.
-
-    Scratch memory of a declared size is an argument, and of an array that is changed in place there is one.
-    """
-    every = call_params([param for param in params if param.role in _SIGNS or param.role is Role.STREAM])
-    if any(param.role is Role.STATE or param.many is Many.ANY for param in params):
-        return None
-    return tuple(p for p in every if p.role is not Role.STREAM and not (p.role is Role.SCRATCH and p.axes is None))
 
 
 _SIGNS = {Role.ARG: "iI", Role.RET: "oO", Role.SCRATCH: "ww", Role.ATTR: "vv"}
@@ -65,7 +54,7 @@ def render_export(binding: Binding, language: Language, table: str) -> list[str]
     table : str
         Name of its `EntrySpec`.
     """
-    params = export_arguments(binding.entry.params)
+    params = exported_params(binding.entry.params)
     order, names = "nullptr", _refusal(binding.entry)
     if params is not None:
         order = c_string("".join(_sign(param) + _element_type(param) for param in params))

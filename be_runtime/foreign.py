@@ -14,7 +14,7 @@ from be_runtime.call.resolve import WANT, CallSignature, resolve
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.jax.arrays import Numbers
-from be_runtime.signature.model import AttrKind, Role, exported_params, size_functions
+from be_runtime.signature.model import AttrKind, Param, Role, exported_params, size_functions
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ class ForeignFunction:
         """Call the function with arrays by position and attributes by name, and return new arrays."""
         given, attributes = self._with_numbers(arrays, attributes)
         described = [
-            None if each is None or isinstance(each, bool | int | float)
+            None
+            if each is None or isinstance(each, bool | int | float)
             else self.arrays.describe(each, f"{self.signature.label}: argument {number}")
             for number, each in enumerate(given)
         ]
@@ -261,7 +262,7 @@ class ForeignFunction:
                 arrays.append(None if shape is None else _Shaped(*shape))
         params = signature.with_role(Role.ATTR)
         converted = dict(convert_attributes(signature.label, params, left))
-        values = {param.name: self._value(param, left.get(param.name), converted.get(param.name)) for param in params}
+        values = {param.name: self._value(param, converted.get(param.name)) for param in params}
         resolved = resolve(
             signature, arrays, None, with_defaults(params, left), aliases={}, want=names, as_array=_as_it_is
         )
@@ -272,7 +273,7 @@ class ForeignFunction:
             values,
         )
 
-    def _value(self, param: Any, value: Any, converted: Any) -> Any:
+    def _value(self, param: Param, converted: Any) -> Any:
         """Return an attribute as the function in C takes it; None if the call leaves it out."""
         if converted is None:
             return None
@@ -296,7 +297,7 @@ class ForeignFunction:
         return kept
 
 
-class _KeptParts(ArrayParts):  # type: ignore[misc]
+class _KeptParts(ArrayParts):
     """Parts of an array of numbers that live as long as they."""
 
     owner: Any
@@ -339,9 +340,8 @@ def symbol_of(info: ModuleInfo, name: str) -> str:
     library = ctypes.CDLL(str(info.path))
     short = info.handlers[name].plain.removeprefix("be_ffi_")
     for symbol in (f"__tvm_ffi_{name}", f"__tvm_ffi_{short}"):
-        if name.isidentifier() or symbol.endswith(short):
-            if hasattr(library, symbol):
-                return symbol
+        if hasattr(library, symbol):
+            return symbol
     raise LoadError(f"{info.name}.{name} is not exported for other frameworks", hints=("build the module again",))
 
 

@@ -25,9 +25,7 @@ class TorchArrays:
         import torch
 
         self._torch, self._platform = torch, platform
-        self._names = {
-            getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)
-        }
+        self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and device of a tensor."""
@@ -133,7 +131,7 @@ def _differentiable(
     def named(rule: TorchFunction) -> dict[str, Any]:
         return {name: every[name] for name in rule.signature.attribute_names if every.get(name) is not None}
 
-    class Rule(torch.autograd.Function):
+    class Rule(torch.autograd.Function):  # type: ignore[misc, unused-ignore] - Any without PyTorch
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             made = _listed(function(*inputs, **attributes) if ahead is None else ahead(*inputs, **named(ahead)))
@@ -145,7 +143,7 @@ def _differentiable(
             return made[0] if count == 1 else tuple(made[:count])
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
+        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
         def backward(ctx: Any, *cotangents: Any) -> Any:
             filled = [
                 torch.zeros(shape, dtype=dtype, device=device) if each is None else each.contiguous()

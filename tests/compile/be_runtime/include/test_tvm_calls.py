@@ -104,7 +104,12 @@ WRONG: list[tuple[str, list[Any], type[Exception], str]] = [
     ("scaled", [X, X.astype(np.float64), X], ValueError, "argument 1: data_ptr<float>() of a float64 tensor"),
     ("scaled", [X, ONES[:3], X], ValueError, "axis n is 4 in argument 0 (axis 0) and 3 in argument 1 (axis 0)"),
     ("scaled", [X.reshape(2, 2), ONES, X], ValueError, r"argument 0 has the shape \(2, 2\), but its axes are"),
-    ("scaled", [np.ones(8, np.float32)[::2], ONES, X], TypeError, "is not contiguous: the stride of axis 0 is 2, not 1"),
+    (
+        "scaled",
+        [np.ones(8, np.float32)[::2], ONES, X],
+        TypeError,
+        "not contiguous: the stride of axis 0 is 2, not 1",
+    ),
     ("scaled", [np.ones((1,) * 9, np.float32), ONES, X], TypeError, "has 9 dimensions; a BE::Tensor has at most 8"),
     ("scaled", [MISALIGNED, ONES, X], TypeError, "no multiple of 16"),
     ("last", [1.5, ONES, True, ONES, 1], TypeError, r"argument 1 \(out\) is of float32, but int64 is declared"),
@@ -129,7 +134,9 @@ WRONG: list[tuple[str, list[Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "kind", "message"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(
+    ("name", "args", "kind", "message"), WRONG, ids=lambda each: each if isinstance(each, str) else ""
+)
 def test_arguments_that_are_not_as_declared(
     tvm: Function, name: str, args: list[Any], kind: type[Exception], message: str
 ):

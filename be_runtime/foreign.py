@@ -52,6 +52,9 @@ class ArrayParts(NamedTuple):
 class Arrays(Protocol):
     """The arrays of a framework."""
 
+    def key(self, array: Any) -> Any:
+        """Return all that calls with an argument depend on, for a dictionary; of any other object, its type."""
+
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, name of the dtype and device of an array; raise `ArgumentError` for any other object."""
 
@@ -77,6 +80,7 @@ class Plan(NamedTuple):
     scratch: tuple[int, ...]
     asked: tuple[bool, ...]
     values: Mapping[str, Any]
+    device: Any
 
 
 class _Any(ctypes.Structure):
@@ -151,14 +155,8 @@ class ForeignFunction:
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with arrays by position and attributes by name, and return new arrays."""
         given, attributes = self._with_numbers(arrays, attributes)
-        described = [
-            None
-            if each is None or isinstance(each, bool | int | float)
-            else self.arrays.describe(each, f"{self.signature.label}: argument {number}")
-            for number, each in enumerate(given)
-        ]
-        device = next((each[2] for each in described if each is not None), None)
-        plan = self._plan(given, [None if each is None else each[:2] for each in described], attributes)
+        plan = self._plan(given, attributes)
+        device = plan.device
         made: list[Any] = []
         shapes = iter(plan.results)
         for is_asked, ret in zip(plan.asked, self._rets, strict=True):
@@ -233,33 +231,33 @@ class ForeignFunction:
             found.append(value)
         return [*found, *reversed(rest)], left
 
-    def _plan(self, given: Sequence[Any], shapes: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+    def _plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
         try:
-            key = (tuple(shapes), tuple((name, type(value), value) for name, value in attributes.items()))
+            key = (*map(self.arrays.key, given), *((name, type(value), value) for name, value in attributes.items()))
             known = self._plans.get(key)
         except TypeError:  # an attribute that is a list or an array
-            return self._new_plan(given, shapes, attributes)
+            return self._new_plan(given, attributes)
         if known is None:
-            known = self._new_plan(given, shapes, attributes)
+            known = self._new_plan(given, attributes)
             if len(self._plans) < _MOST_PLANS:
                 self._plans[key] = known
         return known
 
-    def _new_plan(self, given: Sequence[Any], shapes: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+    def _new_plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
         signature, left = self.signature, dict(attributes)
         want = left.pop(WANT, ()) if signature.has_optional_results else ()
         names = (want,) if isinstance(want, str) else tuple(want)
         arrays: list[Any] = []
-        for number, (value, shape) in enumerate(zip(given, shapes, strict=True)):
-            if shape is None and value is not None:
-                param = self._args[number] if number < len(self._args) else None
-                if param is None or not param.by_name:
-                    raise ArgumentError(f"{signature.label}: argument {number} is {value!r}, not an array")
-                if hold(value, known_dtype(param)) is None:
-                    raise ArgumentError(f"{signature.label}: {param.name} is {value!r}, no {known_dtype(param).name}")
-                arrays.append(_Shaped((), known_dtype(param).name))
+        device = None
+        for number, value in enumerate(given):
+            if value is None:
+                arrays.append(None)
+            elif isinstance(value, bool | int | float):
+                arrays.append(self._number(number, value))
             else:
-                arrays.append(None if shape is None else _Shaped(*shape))
+                shape, dtype, place = self.arrays.describe(value, f"{signature.label}: argument {number}")
+                arrays.append(_Shaped(shape, dtype))
+                device = place if device is None else device
         params = signature.with_role(Role.ATTR)
         converted = dict(convert_attributes(signature.label, params, left))
         values = {param.name: self._value(param, converted.get(param.name)) for param in params}
@@ -271,7 +269,17 @@ class ForeignFunction:
             tuple(spec.size for spec in resolved.hidden),
             resolved.asked or (True,) * len(self._rets),
             values,
+            device,
         )
+
+    def _number(self, number: int, value: float) -> _Shaped:
+        """Return the shape and dtype of a number in place of an array, which its parameter must allow."""
+        param = self._args[number] if number < len(self._args) else None
+        if param is None or not param.by_name:
+            raise ArgumentError(f"{self.signature.label}: argument {number} is {value!r}, not an array")
+        if hold(value, known_dtype(param)) is None:
+            raise ArgumentError(f"{self.signature.label}: {param.name} is {value!r}, no {known_dtype(param).name}")
+        return _Shaped((), known_dtype(param).name)
 
     def _value(self, param: Param, converted: Any) -> Any:
         """Return an attribute as the function in C takes it; None if the call leaves it out."""

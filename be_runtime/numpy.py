@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 class NumpyArrays:
     """NumPy's arrays."""
 
+    def key(self, array: Any) -> Any:
+        """Return all that calls with an array depend on, for a dictionary."""
+        return (array.shape, array.dtype) if hasattr(array, "strides") else type(array)
+
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and no device."""
         import numpy as np
 
         if not isinstance(array, np.ndarray | np.generic):
             raise ArgumentError(f"{what} is {array!r}, not a NumPy array")
-        if str(array.dtype) not in BY_NAME:
+        if str(array.dtype) not in BY_NAME or not array.dtype.isnative:
             raise ArgumentError(f"{what} is of {array.dtype}, which a kernel can't take", hints=("cast it first",))
         return array.shape, str(array.dtype), None
 

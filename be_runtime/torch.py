@@ -27,6 +27,12 @@ class TorchArrays:
         self._torch, self._platform = torch, platform
         self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
 
+    def key(self, array: Any) -> Any:
+        """Return all that calls with a tensor depend on, for a dictionary."""
+        if not isinstance(array, self._torch.Tensor):
+            return type(array)
+        return array.shape, array.dtype, array.device, array.layout, array.is_conj(), array.is_neg()
+
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and device of a tensor."""
         if not isinstance(array, self._torch.Tensor):
@@ -131,7 +137,7 @@ def _differentiable(
     def named(rule: TorchFunction) -> dict[str, Any]:
         return {name: every[name] for name in rule.signature.attribute_names if every.get(name) is not None}
 
-    class Rule(torch.autograd.Function):  # type: ignore[misc, unused-ignore] - Any without PyTorch
+    class Rule(torch.autograd.Function):  # type: ignore[misc, unused-ignore]  # Any without PyTorch
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             made = _listed(function(*inputs, **attributes) if ahead is None else ahead(*inputs, **named(ahead)))

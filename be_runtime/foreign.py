@@ -181,6 +181,12 @@ class ForeignFunction:
         self.call(call, device)
         return made[0] if len(made) == 1 else tuple(made)
 
+    def empty_results(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+        """Return the results of a call without their values."""
+        given, left = self._with_numbers(tuple(arrays), attributes)
+        plan = self._plan(given, left)
+        return [self.arrays.make(shape, dtype, plan.device) for shape, dtype in plan.results]
+
     def call(self, arguments: Sequence[Any], device: Any) -> None:
         """Call the function in C with the arguments of the C++ function, results among them."""
         del device

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,8 @@ from be_runtime.signature.model import Role
 if TYPE_CHECKING:
     from be_runtime.load.module import LoadedModule, ModuleInfo
 
+_NUMBERS = itertools.count()
+"""For the names of operators, of which each function has one."""
 _DEVICES = {"cpu": 1, "cuda": 2}
 
 
@@ -72,6 +77,7 @@ class TorchFunction(ForeignFunction):
         super().__init__(signature, function, TorchArrays(self._platform))
         self._info, self._fast = info, None
         self._rules: tuple[TorchFunction | None, TorchFunction] | None = None
+        self._operator = _operator(self)
         if find_spec("tvm_ffi") is not None:
             import tvm_ffi
 
@@ -87,13 +93,20 @@ class TorchFunction(ForeignFunction):
             isinstance(each, torch.Tensor) and each.requires_grad for each in arrays
         )
         if not wanted:
-            return super().__call__(*arrays, **attributes)
+            if torch.compiler.is_compiling() and not self.signature.has_optional_results:
+                made = self._operator(list(arrays), repr(attributes))
+                return made[0] if len(made) == 1 else tuple(made)
+            return self.run(arrays, attributes)
         if self._rules is None:
             raise ArgumentError(
                 f"{self.signature.label} has no derivative, but an argument requires one",
                 hints=("pass x.detach(), call it under torch.no_grad(), or give it a rule by defvjp",),
             )
         return _differentiable(self, self._rules, arrays, attributes)
+
+    def run(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """Call the function outside of ``torch.compile`` and ``torch.autograd``."""
+        return super().__call__(*arrays, **attributes)
 
     def call(self, arguments: Sequence[Any], device: Any) -> None:
         """Call the function in C on the current stream of the tensors' device."""
@@ -118,6 +131,26 @@ class TorchFunction(ForeignFunction):
         """
         ahead = None if forward is None else TorchFunction(self._info, forward)
         self._rules = (ahead, TorchFunction(self._info, backward))
+
+
+def _operator(function: TorchFunction) -> Any:
+    """Return the operator of PyTorch's that ``torch.compile`` puts into its programs in place of a call.
+
+    Its second argument is the text of the attributes, since operators have no dictionaries.
+    """
+    import torch
+
+    def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
+        return _listed(function.run(arrays, ast.literal_eval(attributes)))
+
+    def describe(arrays: Sequence[Any], attributes: str) -> list[Any]:
+        return function.empty_results(arrays, ast.literal_eval(attributes))
+
+    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', function.signature.label)}_{next(_NUMBERS)}"
+    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
+    made = torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
+    made.register_fake(describe)
+    return made
 
 
 def _listed(results: Any) -> list[Any]:

@@ -171,3 +171,20 @@ def test_a_call_leaves_jax_alone(name: str):
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[2.0, 2.0] False\n"
+
+
+@needs_torch
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_programs(squares: CompiledModule, backend: str):
+    import torch
+
+    import be_runtime.torch
+
+    square = be_runtime.torch.functions(squares).square
+
+    def program(x: Any) -> Any:
+        return square(x + 1, k=2) * 3
+
+    compiled = torch.compile(program, fullgraph=True, backend=backend)
+    assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
+    assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]

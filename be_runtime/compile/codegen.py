@@ -17,6 +17,7 @@ from be_runtime.compile.codegen_attributes import (
     render_support,
     render_usage,
 )
+from be_runtime.compile.codegen_tvm import exports_itself, render_export
 from be_runtime.compile.codegen_values import (
     ARRAYS,
     Binding,
@@ -139,7 +140,7 @@ def render_unit(
             _entry_table(module, binding, language, checked=checked),
             _trampoline(binding, language, checked=checked),
             line_directive(1, _GENERATED),
-            _handlers(binding, inline=inline),
+            _handlers(binding, language, inline=inline),
         ]
     return "".join(parts)
 
@@ -411,7 +412,7 @@ def _entry_table(module: str, binding: Binding, language: Language, *, checked: 
     return f"{rows}static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};\n"
 
 
-def _handlers(binding: Binding, *, inline: bool) -> str:
+def _handlers(binding: Binding, language: Language, *, inline: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
     body, code = "BE_INTERNAL_HANDLE" if inline else "be_handle", binding.trampoline
     if is_general(entry):
@@ -435,6 +436,8 @@ def _handlers(binding: Binding, *, inline: bool) -> str:
         f"BE_INTERNAL_HANDLER void (*const be_code_{symbol})();",
         f"void (*const be_code_{symbol})() = reinterpret_cast<void (*)()>({code});",
     ]
+    if binding.exported:
+        lines += render_export(binding, language, table)
     if entry.sizes:
         lines += size_handler(binding)
     if binding.instantiate:
@@ -481,6 +484,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     texts = {unit.stem: [source.text for source in (*unit.sources, *included[unit.stem])] for unit in request.units}
     waiting = {stem for stem, each in texts.items() if redirects and any(map(_WAITS.search, each))}
     torch = {unit.stem for unit in request.units if request.language == "cuda" and names_torch(unit.sources)}
+    exporting = {unit.stem for unit in request.units if exports_itself(unit.sources)}
     counts = Counter(entry.name for found in entries.values() for entry in found)
     first = next((entry for found in entries.values() for entry in found), None) if redirects else None
     bindings = {}
@@ -498,10 +502,16 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
                 unreached=tuple(shared) if entry is first else (),
                 takes_stream=redirects or stem in torch,
                 records=stem not in waiting,
+                exported="" if stem in exporting else _exported(entry, f"{begin}_{entry.name}", counts[entry.name]),
             )
             for entry in found
         )
     return bindings
+
+
+def _exported(entry: EntryPoint, symbol: str, count: int) -> str:
+    """Return the symbol of the function for TVM-FFI: by the name, if the module has one function of this name."""
+    return f"__tvm_ffi_{entry.name if count == 1 else symbol}"
 
 
 def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language, warnings: Sequence[str] = ()) -> str:

@@ -33,6 +33,8 @@ class Binding(NamedTuple):
         True if functions that it calls may ask for the stream, by PyTorch's ``getCurrentCUDAStream()``.
     records : bool
         False if its source waits for the GPU, so that no CUDA graph may hold its calls.
+    exported : str
+        Symbol of the function for callers by TVM-FFI; empty if the source exports such functions itself.
     """
 
     entry: EntryPoint
@@ -42,6 +44,7 @@ class Binding(NamedTuple):
     unreached: tuple[str, ...] = ()
     takes_stream: bool = False
     records: bool = True
+    exported: str = ""
 
     @property
     def trampoline(self) -> str:

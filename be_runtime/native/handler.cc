@@ -15,6 +15,7 @@
 #include "call_states.h"
 #include "fault_names.h"
 #include "thread_pool.h"
+#include "tvm_call.h"
 BE_BEGIN_COLD
 #include "brainevent/detail/access_error.h"
 BE_END_COLD

@@ -208,6 +208,27 @@ def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
     return tuple(param for param in params if not (param.in_place and param.role is Role.ARG))
 
 
+def exported_params(params: Sequence[Param]) -> tuple[Param, ...] | None:
+    """Return the parameters that an exported function takes, in the order of the C++ call; None if there can be none.
+
+    Scratch memory of a declared size is an argument, and of an array that is changed in place there is one.
+
+    Examples
+    --------
+    >>> pair = (Param(role=Role.ARG, in_place=True), Param(role=Role.RET, in_place=True))
+    >>> [param.role.value for param in exported_params((*pair, Param(role=Role.STREAM))) or ()]
+    ['ret']
+    """
+    if any(param.role is Role.STATE or param.many is Many.ANY for param in params):
+        return None
+    taken = (Role.ARG, Role.RET, Role.ATTR)
+    return tuple(
+        param
+        for param in call_params(params)
+        if param.role in taken or (param.role is Role.SCRATCH and param.axes is not None)
+    )
+
+
 class SizeFunction(NamedTuple):
     """A C++ function that computes a size for a call from its inputs and attributes.
 

@@ -186,6 +186,17 @@ struct EntrySpec {
   const AttrMore* more = nullptr;
 };
 
+/// An entry point as a function of TVM-FFI's C ABI, for PyTorch, NumPy and others: see native/tvm_call.h.
+struct TvmSpec {
+  const EntrySpec* be_entry;
+  XLA_FFI_Error* (*be_handler)(XLA_FFI_CallFrame*);
+  /// Two characters for each argument; null if there can be no such call.
+  const char* be_order;
+  /// The names of the arguments with spaces between; the reason if there can be no such call.
+  const char* be_names;
+  bool be_is_cuda;
+};
+
 /// The bit of `XLA_FFI_Handler_TraitsBits` that lets a command buffer capture the calls.
 constexpr uint32_t kCommandBufferCompatible = 1;
 
@@ -204,6 +215,7 @@ BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detai
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                                     XLA_FFI_Error* (*)(XLA_FFI_CallFrame*)) noexcept;
+BE_INTERNAL_HIDDEN int be_tvm_call(const BE::detail::TvmSpec&, const void*, int32_t, void*) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
 /// The body of a handler, compiled with its entry point where that can be, and the code that is on the stack while the

@@ -56,7 +56,10 @@ void g(const BE::Tensor x, BE::Tensor y, const BE::State<Plan>& plan, int n, int
 
 def bindings(text: str) -> list[Binding]:
     entries = discover([SourceText(name='kernels/a "b".cc', text=text)])
-    return [Binding(entry=entry, symbol=f"file_{entry.name}", export=f"file.{entry.name}") for entry in entries]
+    return [
+        Binding(entry, f"file_{entry.name}", f"file.{entry.name}", exported=f"__tvm_ffi_{entry.name}")
+        for entry in entries
+    ]
 
 
 @pytest.mark.parametrize(

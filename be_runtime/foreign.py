@@ -1,0 +1,368 @@
+"""Functions of a module for arrays of PyTorch and NumPy, without JAX: results, attributes, and the call in C.
+
+`be_runtime.torch` and `be_runtime.numpy` say what their arrays are, by an `Arrays`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from be_runtime.call.attributes import convert_attributes, hold, known_dtype, with_defaults
+from be_runtime.call.resolve import WANT, CallSignature, resolve
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.jax.arrays import Numbers
+from be_runtime.signature.model import AttrKind, Param, Role, exported_params, size_functions
+from be_toolchain.named import NamedTuple
+
+if TYPE_CHECKING:
+    from be_runtime.load.module import LoadedModule, ModuleInfo
+
+_MOST_PLANS = 1024
+_INT, _BOOL, _FLOAT, _DTYPE, _TENSOR, _TEXT, _WANTS_TEXT = 1, 2, 3, 5, 7, 8, -16962
+_ROOM = 2048
+_CODES = {"int": 0, "uint": 1, "float": 2, "complex": 5, "bool": 6}
+_OTHER_CODES = {
+    "bfloat16": 4,
+    "float8_e3m4": 7,
+    "float8_e4m3": 8,
+    "float8_e4m3b11fnuz": 9,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+"""DLPack's numbers of kinds, and of types with a number of their own."""
+_KINDS: dict[str, type[Exception]] = {"TypeError": TypeError, "ValueError": ValueError, "MemoryError": MemoryError}
+
+
+class ArrayParts(NamedTuple):
+    """Address and layout of an array; `device` are DLPack's two numbers, strides count elements."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: tuple[int, int] = (1, 0)
+
+
+class Arrays(Protocol):
+    """The arrays of a framework."""
+
+    def key(self, array: Any) -> Any:
+        """Return all that calls with an argument depend on, for a dictionary; of any other object, its type."""
+
+    def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
+        """Return shape, name of the dtype and device of an array; raise `ArgumentError` for any other object."""
+
+    def make(self, shape: tuple[int, ...], dtype: str, device: Any) -> Any:
+        """Return a new array; the device is None if the call has no arrays."""
+
+    def copy(self, array: Any) -> Any:
+        """Return a contiguous copy."""
+
+    def parts(self, array: Any) -> ArrayParts:
+        """Return the parts of an array for a call in C."""
+
+
+class _Shaped(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Plan(NamedTuple):
+    """All that calls with equal shapes, dtypes and attributes share."""
+
+    results: tuple[tuple[tuple[int, ...], str], ...]
+    scratch: tuple[int, ...]
+    asked: tuple[bool, ...]
+    values: Mapping[str, Any]
+    device: Any
+
+
+class _Any(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int32), ("small_size", ctypes.c_uint32), ("value", ctypes.c_int64))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+def dl_type(dtype: DType) -> tuple[int, int, int]:
+    """Return DLPack's code, bits and lanes of an element type.
+
+    Examples
+    --------
+    >>> dl_type(BY_NAME["bfloat16"])
+    (4, 16, 1)
+    """
+    return _OTHER_CODES.get(dtype.name, _CODES[dtype.kind]), dtype.bits, 1
+
+
+class ForeignFunction:
+    """A function of a module, for arrays of one framework.
+
+    Parameters
+    ----------
+    signature : CallSignature
+    symbol : callable
+        The function in C.
+    arrays : Arrays
+    """
+
+    def __init__(self, signature: CallSignature, symbol: Any, arrays: Arrays) -> None:
+        self.signature, self.arrays, self._symbol = signature, arrays, symbol
+        self.__name__ = signature.label.rpartition(".")[2]
+        self.__qualname__, self.__doc__ = signature.label, signature.doc
+        params = exported_params(signature.params)
+        if params is None:
+            raise ArgumentError(f"{signature.label} has a state or any number of arrays, so that only JAX can call it")
+        if functions := size_functions(signature.params):
+            raise ArgumentError(f"{signature.label}: {functions[0]} computes a size, which only JAX can ask for")
+        self._args, self._rets = signature.with_role(Role.ARG), signature.with_role(Role.RET)
+        scratch = [each for each in signature.with_role(Role.SCRATCH) if each.axes is not None]
+        self._steps: list[tuple[str, Any]] = []
+        numbers, pairs = iter(range(len(self._args))), [i for i, arg in enumerate(self._args) if arg.in_place]
+        inputs = [i for i in numbers if not self._args[i].in_place]
+        rets, memory, pair = iter(range(len(self._rets))), iter(range(len(scratch))), iter(pairs)
+        free = iter(inputs)
+        for param in params:
+            if param.role is Role.ARG:
+                self._steps.append(("arg", next(free)))
+            elif param.role is Role.RET:
+                index = next(rets)
+                self._steps.append(("pair", (next(pair), index)) if param.in_place else ("ret", index))
+            elif param.role is Role.SCRATCH:
+                self._steps.append(("scratch", next(memory)))
+            else:
+                self._steps.append(("attr", param.name))
+        self._plans: dict[Any, Plan] = {}
+
+    def __call__(self, *arrays: Any, **attributes: Any) -> Any:
+        """Call the function with arrays by position and attributes by name, and return new arrays."""
+        given, attributes = self._with_numbers(arrays, attributes)
+        plan = self._plan(given, attributes)
+        device = plan.device
+        made: list[Any] = []
+        shapes = iter(plan.results)
+        for is_asked, ret in zip(plan.asked, self._rets, strict=True):
+            if not is_asked:
+                made.append(None)
+                continue
+            shape, dtype = next(shapes)
+            made.append(None if ret.in_place else self.arrays.make(shape, dtype, device))
+        call: list[Any] = []
+        for kind, at in self._steps:
+            if kind == "arg":
+                call.append(given[at] if at < len(given) else None)
+            elif kind == "ret":
+                call.append(made[at])
+            elif kind == "pair":
+                made[at[1]] = self.arrays.copy(given[at[0]])
+                call.append(made[at[1]])
+            elif kind == "scratch":
+                call.append(self.arrays.make((plan.scratch[at],), "uint8", device))
+            else:
+                call.append(plan.values[at])
+        self.call(call, device)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def empty_results(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+        """Return the results of a call without their values."""
+        given, left = self._with_numbers(tuple(arrays), attributes)
+        plan = self._plan(given, left)
+        return [self.arrays.make(shape, dtype, plan.device) for shape, dtype in plan.results]
+
+    def call(self, arguments: Sequence[Any], device: Any) -> None:
+        """Call the function in C with the arguments of the C++ function, results among them."""
+        del device
+        kept: list[Any] = []
+        anys = (_Any * len(arguments))(*(self._any(each, kept) for each in arguments))
+        text = ctypes.create_string_buffer(_ROOM)
+        result = _Any(_WANTS_TEXT, 0, ctypes.addressof(text))
+        if self._symbol(None, anys, len(arguments), ctypes.byref(result)) != 0:
+            kind, _, message = text.value.decode().partition(": ")
+            raise _KINDS.get(kind, RuntimeError)(message)
+
+    def _any(self, value: Any, kept: list[Any]) -> _Any:
+        if value is None:
+            return _Any(0, 0, 0)
+        if isinstance(value, bool | int):
+            return _Any(_BOOL if isinstance(value, bool) else _INT, 0, int(value))
+        if isinstance(value, float):
+            return _Any(_FLOAT, 0, int.from_bytes(bytes(ctypes.c_double(value)), "little", signed=True))
+        if isinstance(value, str):
+            if "\0" in value:
+                raise ArgumentError(f"{self.signature.label}: a text has a NUL character")
+            kept.append(ctypes.create_string_buffer(value.encode()))
+            return _Any(_TEXT, 0, ctypes.addressof(kept[-1]))
+        if isinstance(value, DType):
+            code, bits, lanes = dl_type(value)
+            return _Any(_DTYPE, 0, code | bits << 8 | lanes << 16)
+        parts = value if isinstance(value, ArrayParts) else self.arrays.parts(value)
+        ndim = len(parts.shape)
+        extents = (ctypes.c_int64 * (2 * ndim + 1))(*parts.shape, *parts.strides)
+        first = ctypes.addressof(extents)
+        tensor = _Tensor(parts.address, *parts.device, ndim, *dl_type(BY_NAME[parts.dtype]), first, first + 8 * ndim, 0)
+        kept += [extents, tensor, value]
+        return _Any(_TENSOR, 0, ctypes.addressof(tensor))
+
+    def _with_numbers(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return all inputs in order, with the numbers that calls pass by name, and the other keyword arguments."""
+        named = [param for param in self._args if param.by_name]
+        if not named or len(arrays) == len(self._args):
+            return list(arrays), attributes
+        rest, left, found = list(reversed(arrays)), dict(attributes), list[Any]()
+        for param in self._args:
+            if not param.by_name:
+                found.append(rest.pop() if rest else None)
+                continue
+            value = left.pop(param.name, param.default)
+            if value is None:
+                raise ArgumentError(f"{self.signature.label} needs the number {param.name!r}")
+            found.append(value)
+        return [*found, *reversed(rest)], left
+
+    def _plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+        try:
+            key = (*map(self.arrays.key, given), *((name, type(value), value) for name, value in attributes.items()))
+            known = self._plans.get(key)
+        except TypeError:  # an attribute that is a list or an array
+            return self._new_plan(given, attributes)
+        if known is None:
+            known = self._new_plan(given, attributes)
+            if len(self._plans) < _MOST_PLANS:
+                self._plans[key] = known
+        return known
+
+    def _new_plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+        signature, left = self.signature, dict(attributes)
+        want = left.pop(WANT, ()) if signature.has_optional_results else ()
+        names = (want,) if isinstance(want, str) else tuple(want)
+        arrays: list[Any] = []
+        device = None
+        for number, value in enumerate(given):
+            if value is None:
+                arrays.append(None)
+            elif isinstance(value, bool | int | float):
+                arrays.append(self._number(number, value))
+            else:
+                shape, dtype, place = self.arrays.describe(value, f"{signature.label}: argument {number}")
+                arrays.append(_Shaped(shape, dtype))
+                device = place if device is None else device
+        params = signature.with_role(Role.ATTR)
+        converted = dict(convert_attributes(signature.label, params, left))
+        values = {param.name: self._value(param, converted.get(param.name)) for param in params}
+        resolved = resolve(
+            signature, arrays, None, with_defaults(params, left), aliases={}, want=names, as_array=_as_it_is
+        )
+        return Plan(
+            tuple((spec.shape, spec.dtype.name) for spec in resolved.shown),
+            tuple(spec.size for spec in resolved.hidden),
+            resolved.asked or (True,) * len(self._rets),
+            values,
+            device,
+        )
+
+    def _number(self, number: int, value: float) -> _Shaped:
+        """Return the shape and dtype of a number in place of an array, which its parameter must allow."""
+        param = self._args[number] if number < len(self._args) else None
+        if param is None or not param.by_name:
+            raise ArgumentError(f"{self.signature.label}: argument {number} is {value!r}, not an array")
+        if hold(value, known_dtype(param)) is None:
+            raise ArgumentError(f"{self.signature.label}: {param.name} is {value!r}, no {known_dtype(param).name}")
+        return _Shaped((), known_dtype(param).name)
+
+    def _value(self, param: Param, converted: Any) -> Any:
+        """Return an attribute as the function in C takes it; None if the call leaves it out."""
+        if converted is None:
+            return None
+        if isinstance(converted, str):
+            return converted
+        if param.kind is AttrKind.DTYPE:
+            code = int.from_bytes(converted.data[:4], "little")
+            return next(row for row in BY_NAME.values() if row.xla_code == code)
+        if not isinstance(converted, Numbers):
+            raise ArgumentError(f"{self.signature.label}: only JAX can pass {param.name}, which has fields")
+        import numpy as np
+
+        numbers = np.frombuffer(converted.data, converted.dtype)
+        if param.kind is AttrKind.SCALAR and not converted.is_array:
+            return numbers[0].item()
+        dtype = known_dtype(param)
+        address = numbers.__array_interface__["data"][0]
+        count = len(converted.data) // max(dtype.size_bytes, 1)
+        kept = _KeptParts(address, (count,), (1,), dtype.name)
+        kept.owner = numbers
+        return kept
+
+
+class _KeptParts(ArrayParts):
+    """Parts of an array of numbers that live as long as they."""
+
+    owner: Any
+
+
+def _as_it_is(value: Any, _dtype: str | None = None) -> Any:
+    return value
+
+
+class ForeignFunctions:
+    """The functions of a module as attributes, for arrays of one framework; also by ``functions[name]``."""
+
+    def __init__(self, module: LoadedModule, make: Callable[[ModuleInfo, str], Any]) -> None:
+        self.__dict__.update(_info=module.__info__, _make=make)
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._make(self._info, name)
+        self.__dict__[name] = found
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._info.handlers:
+            has = ", ".join(self._info.function_names)
+            message = f"module {self._info.name!r} has no function {name!r}; it has {has}"
+            raise AttributeError(message, name=name, obj=self)
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._info.function_names})
+
+
+def symbol_of(info: ModuleInfo, name: str) -> str:
+    """Return the symbol of an exported function.
+
+    Raises
+    ------
+    LoadError
+        The module was built by an older release, or its source exports functions by itself.
+    """
+    library = ctypes.CDLL(str(info.path))
+    short = info.handlers[name].plain.removeprefix("be_ffi_")
+    for symbol in (f"__tvm_ffi_{name}", f"__tvm_ffi_{short}"):
+        if hasattr(library, symbol):
+            return symbol
+    raise LoadError(f"{info.name}.{name} is not exported for other frameworks", hints=("build the module again",))
+
+
+def bind(info: ModuleInfo, name: str) -> tuple[CallSignature, Any, str]:
+    """Return the signature of a function, the function in C, and its symbol."""
+    signature, _ = info.entry_point(name)
+    symbol = symbol_of(info, name)
+    function = getattr(ctypes.CDLL(str(info.path)), symbol)
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
+    return signature, function, symbol

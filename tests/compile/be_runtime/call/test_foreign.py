@@ -1,0 +1,190 @@
+"""Functions of a module for NumPy's arrays and PyTorch's tensors: results, attributes, derivatives, and errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import be_runtime
+import be_runtime.numpy
+from be_runtime import ArgumentError, CompiledModule
+from be_runtime.foreign import ForeignFunctions
+from tests.support.requirements import OPTIONAL
+
+KERNELS = Path(__file__).parents[1] / "include" / "kernels" / "tvm_calls.cc"
+X = np.arange(4, dtype=np.float32)
+SQUARES = r"""
+#include "brainevent/common.h"
+// @BE square arg[n]:float32 ret[n]:float32 attr.k:float32=1
+void square(const BE::Tensor x, BE::Tensor y, float k) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = k * x.data_ptr<float>()[i] * x.data_ptr<float>()[i];
+}
+// @BE square_kept arg[n]:float32 ret[n]:float32 ret[n]:float32 attr.k:float32=1
+void square_kept(const BE::Tensor x, BE::Tensor y, BE::Tensor kept, float k) {
+  square(x, y, k);
+  for (int64_t i = 0; i < x.numel(); ++i) kept.data_ptr<float>()[i] = x.data_ptr<float>()[i];
+}
+// @BE square_back arg[n]:float32 arg[n]:float32 ret[n]:float32 attr.k:float32=1
+void square_back(const BE::Tensor x, const BE::Tensor g, BE::Tensor y, float k) {
+  for (int64_t i = 0; i < x.numel(); ++i)
+    y.data_ptr<float>()[i] = 2 * k * x.data_ptr<float>()[i] * g.data_ptr<float>()[i];
+}
+// @BE copy arg[n] ret[n]:like(0)
+void copy(const BE::Tensor x, BE::Tensor y) { memcpy(y.data(), x.data(), x.nbytes()); }
+"""
+
+
+@pytest.fixture(name="module", scope="module")
+def _module() -> CompiledModule:
+    return be_runtime.load_cpp_file(KERNELS, name="foreign", auto_register=False)
+
+
+@pytest.fixture(name="squares", scope="module")
+def _squares() -> CompiledModule:
+    return be_runtime.load_cpp_inline("foreign_squares", SQUARES, auto_register=False)
+
+
+def numpy_functions(module: CompiledModule) -> tuple[ForeignFunctions, Any, Any]:
+    return be_runtime.numpy.functions(module), np.asarray, np.asarray
+
+
+def torch_functions(module: CompiledModule) -> tuple[ForeignFunctions, Any, Any]:
+    import torch
+
+    import be_runtime.torch
+
+    return be_runtime.torch.functions(module), torch.as_tensor, lambda tensor: tensor.numpy()
+
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=f"{OPTIONAL}PyTorch")
+FRAMEWORKS = [numpy_functions, pytest.param(torch_functions, marks=needs_torch)]
+
+
+@pytest.mark.parametrize("functions", FRAMEWORKS)
+def test_values(module: CompiledModule, functions: Any):
+    f, to, back = functions(module)
+    x = to(X)
+    assert back(f.scaled(x, x, by=3)).tolist() == [0, 4, 8, 12]
+    assert back(f.scaled(x, x)).tolist() == [0, 2, 4, 6]
+    assert back(f.last(to(np.full((2, 3), 5, np.int16)), first=1, flag=True, count=2)).tolist() == [5211]
+    assert back(f.mode(mode="slow")).tolist() == [3]
+    assert back(f.sum(values=[1, 2], z=1 - 2j, type="bool")).tolist() == [3, 12, 1, -2]
+    assert back(f.halves(h=1.5)).tolist() == [np.float16(1.5).view(np.uint16)]
+    c, d = f.some(None, x, want="c")
+    assert (back(c).tolist(), back(d).tolist()) == ([0, 3, 6, 9], [0, 2, 4, 6])
+    assert f.some(x, x)[0] is None
+    changed, zeros = f.add_to(x, by=2)
+    assert (back(changed).tolist(), back(zeros).shape, back(x).tolist()) == ([2, 3, 4, 5], (2, 4), [0, 1, 2, 3])
+    assert "scaled" in dir(f)
+    assert f.scaled is f.scaled
+
+
+@pytest.mark.parametrize("functions", FRAMEWORKS)
+def test_errors(module: CompiledModule, functions: Any):
+    f, to, _ = functions(module)
+    x = to(X)
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: f.scaled(x, to(np.ones(3, np.float32))), "axis n is 4 in argument 0"),
+        (lambda: f.scaled(x), "takes 2 arrays"),
+        (lambda: f.scaled(x, [1, 2]), "argument 1 is .1, 2., not a"),
+        (lambda: f.scaled(x, 3), "argument 1 is 3, not an array"),
+        (lambda: f.scaled(to(X.astype(np.float64)), x), "is float64.4., but float32 is declared"),
+        (lambda: f.scaled(to(X.reshape(2, 2)), x), r"has the shape \(2, 2\)"),
+        (lambda: f.scaled(x, x, by="a"), "not a valid float32"),
+        (lambda: f.scaled(x, x, to=1), "no attribute 'to'"),
+        (lambda: f.mode(mode="quick"), "mode"),
+        (lambda: f.add_to(x), "needs the number 'by'"),
+        (lambda: f.throws(how=1), "does not follow from the arg_spec"),
+        (lambda: f.many, "only JAX can call it"),
+        (lambda: f.point(point={"x": 1}), "only JAX can pass point"),
+    ]
+    for call, message in calls:
+        with pytest.raises(ArgumentError, match=message):
+            call()
+    with pytest.raises(TypeError, match="is not contiguous"):
+        f.scaled(x, to(np.ones(8, np.float32))[::2])
+    with pytest.raises(AttributeError, match="has no function 'scale'; it has scaled, "):
+        _ = f.scale
+
+
+def test_types_that_numpy_lacks(squares: CompiledModule):
+    x = np.array([1.5, 2], ml_dtypes.bfloat16)
+    y = be_runtime.numpy.functions(squares).copy(x)
+    assert (y.dtype, y.tolist()) == (x.dtype, [1.5, 2])
+
+
+@needs_torch
+@pytest.mark.parametrize("ahead", [None, "square_kept"])
+def test_derivatives(squares: CompiledModule, ahead: str | None):
+    import torch
+
+    import be_runtime.torch
+
+    square = be_runtime.torch.functions(squares).square
+    x = torch.arange(3.0).requires_grad_()
+    with pytest.raises(ArgumentError, match="has no derivative, but an argument requires one"):
+        square(x)
+    square.defvjp(ahead, "square_back")
+    y = square(x, k=3)
+    assert y.tolist() == [0, 3, 12]
+    (2 * y).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0, 12, 24]
+    with torch.no_grad():
+        assert not square(x).requires_grad
+
+
+@needs_torch
+def test_tensors_of_other_kinds(squares: CompiledModule):
+    import torch
+
+    import be_runtime.torch
+
+    f = be_runtime.torch.functions(squares)
+    for tensor, message in (
+        (torch.ones(2, device="meta"), "is on meta, but the function runs on cpu"),
+        (torch.ones(2).to_sparse(), "is sparse"),
+        (torch.ones(2, dtype=torch.complex64).conj(), "a view by conj"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            f.copy(tensor)
+    halves = torch.tensor([1.5, 2], dtype=torch.bfloat16)
+    assert torch.equal(f.copy(halves), halves)
+
+
+@pytest.mark.parametrize("name", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_a_call_leaves_jax_alone(name: str):
+    array = {"numpy": "np.ones(2, np.float32)", "torch": "torch.ones(2)"}[name]
+    program = (
+        "import sys, be_runtime, numpy as np\n"
+        f"import be_runtime.{name}, {name}\n"
+        f"module = be_runtime.load_cpp_inline('foreign_squares', {SQUARES!r}, auto_register=False)\n"
+        f"print(be_runtime.{name}.functions(module).square({array}, k=2).tolist(), 'jax' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[2.0, 2.0] False\n"
+
+
+@needs_torch
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_programs(squares: CompiledModule, backend: str):
+    import torch
+
+    import be_runtime.torch
+
+    square = be_runtime.torch.functions(squares).square
+
+    def program(x: Any) -> Any:
+        return square(x + 1, k=2) * 3
+
+    compiled = torch.compile(program, fullgraph=True, backend=backend)
+    assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
+    assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]

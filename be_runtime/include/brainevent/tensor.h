@@ -98,7 +98,7 @@ class Tensor {
   /// caller guarantees `ndim`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
-#if defined(BE_INTERNAL_WHOLE_PROGRAM) && !defined(BE_INTERNAL_ALL_EXTENTS)
+#if defined(BE_INTERNAL_WHOLE_PROGRAM)
     // Each extent by itself, so that the compiler can leave out extents that nobody reads.
     int64_t elements = 1;
     for (int i = 0; i < ndim; ++i) elements *= dims[i];

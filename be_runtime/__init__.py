@@ -34,6 +34,7 @@ _HOMES = {
         "UnsupportedArchError UnsupportedOperationError"
     ),
     "be_runtime.kernels.benchmark": "BenchmarkConfig BenchmarkRecord BenchmarkResult benchmark_function",
+    "be_runtime.kernels.cubin": "cubin_kernel",
     "be_runtime.kernels.dispatch": "FallbackWarning KernelEntry",
     "be_runtime.kernels.numba.callable": "numba_cuda_callable",
     "be_runtime.kernels.numba.cpu": "numba_kernel",

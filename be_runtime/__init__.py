@@ -43,6 +43,7 @@ _HOMES = {
         "XLACustomKernel defjvp general_batching_rule get_all_primitive_names get_primitives_by_tags get_registry"
     ),
     "be_runtime.kernels.raw": "cuda_kernel",
+    "be_runtime.kernels.triton": "triton_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
     "be_runtime.load.platforms": "LoadedPlatformModule PlatformModule",

@@ -79,6 +79,7 @@ from be_runtime.kernels.operation import get_all_primitive_names as get_all_prim
 from be_runtime.kernels.operation import get_primitives_by_tags as get_primitives_by_tags
 from be_runtime.kernels.operation import get_registry as get_registry
 from be_runtime.kernels.raw import cuda_kernel as cuda_kernel
+from be_runtime.kernels.triton import triton_kernel as triton_kernel
 from be_runtime.kernels.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo
 from be_runtime.kernels.warp import jaxtype_to_warptype as jaxtype_to_warptype
 from be_runtime.kernels.warp import warp_kernel as warp_kernel

@@ -206,7 +206,8 @@ def raw_function(
 
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         bound = bind_params(label, params, call, scalars, order)
-        obtained, geometry = obtain(), read.geometry(call)
+        geometry = read.geometry(call)
+        obtained = obtain()
         geometry = geometry._replace(is_cooperative=obtained.kernel.is_cooperative)
         return launcher.launch(obtained, geometry, bound, read.local(geometry))
 

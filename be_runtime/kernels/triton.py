@@ -287,6 +287,13 @@ def _type(label: str, dtype: str) -> str:
     return _TYPES[dtype]
 
 
+def _size(text: str) -> int:
+    """Return the bytes of a parameter of one of Triton's types."""
+    digits = re.search(r"\d+", text)
+    assert digits is not None, "each type of a scalar has a size"
+    return 8 if text.startswith("*") else max(int(digits[0]) // 8, 1)
+
+
 def _launch(
     obtained: Obtained,
     sizes: Sizes,
@@ -376,11 +383,11 @@ def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
         raise BuildError(f"{kernel.name}: launch_pdl and Triton's profiler are not supported by the launcher")
     code = read_code(data, f"{kernel.name} by Triton")
     found = kernel_facts(code, facts.name)
-    runtime = sum(text != "constexpr" for _, text in kernel.types)
-    if len(found.sizes) != runtime + 2:
+    wanted = (*(_size(text) for _, text in kernel.types if text != "constexpr"), 8, 8)
+    if found.sizes != wanted:
         raise BuildError(
-            f"{kernel.name} has {many(len(found.sizes), 'parameter')} in the code of Triton {triton.__version__}, and "
-            f"{runtime + 2} are expected"
+            f"{kernel.name} has parameters of {found.sizes} bytes in the code of Triton {triton.__version__}, and "
+            f"parameters of {wanted} bytes are expected"
         )
     threads = math.prod(found.block) if found.block else 32 * facts.num_warps
     extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0))

@@ -34,6 +34,7 @@ _HOMES = {
         "UnsupportedArchError UnsupportedOperationError"
     ),
     "be_runtime.kernels.benchmark": "BenchmarkConfig BenchmarkRecord BenchmarkResult benchmark_function",
+    "be_runtime.kernels.cubin": "cubin_kernel",
     "be_runtime.kernels.dispatch": "FallbackWarning KernelEntry",
     "be_runtime.kernels.numba.callable": "numba_cuda_callable",
     "be_runtime.kernels.numba.cpu": "numba_kernel",
@@ -43,6 +44,7 @@ _HOMES = {
     ),
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.tvm_ffi": "load_tvm_ffi tvm_ffi_function",
+    "be_runtime.kernels.triton": "triton_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
     "be_runtime.load.platforms": "LoadedPlatformModule PlatformModule",

@@ -66,6 +66,7 @@ from be_runtime.kernels.benchmark import BenchmarkConfig as BenchmarkConfig
 from be_runtime.kernels.benchmark import BenchmarkRecord as BenchmarkRecord
 from be_runtime.kernels.benchmark import BenchmarkResult as BenchmarkResult
 from be_runtime.kernels.benchmark import benchmark_function as benchmark_function
+from be_runtime.kernels.cubin import cubin_kernel as cubin_kernel
 from be_runtime.kernels.dispatch import FallbackWarning as FallbackWarning
 from be_runtime.kernels.dispatch import KernelEntry as KernelEntry
 from be_runtime.kernels.numba.callable import numba_cuda_callable as numba_cuda_callable
@@ -78,6 +79,7 @@ from be_runtime.kernels.operation import get_all_primitive_names as get_all_prim
 from be_runtime.kernels.operation import get_primitives_by_tags as get_primitives_by_tags
 from be_runtime.kernels.operation import get_registry as get_registry
 from be_runtime.kernels.raw import cuda_kernel as cuda_kernel
+from be_runtime.kernels.triton import triton_kernel as triton_kernel
 from be_runtime.kernels.tvm_ffi import load_tvm_ffi as load_tvm_ffi
 from be_runtime.kernels.tvm_ffi import tvm_ffi_function as tvm_ffi_function
 from be_runtime.kernels.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo

@@ -299,12 +299,15 @@ class KernelTarget(NamedTuple):
     computed : tuple of (str, tuple of str), or None
     has_state : bool
         True for a kernel that keeps an object from call to call.
+    scratch : tuple of (int, str), or None
+        Bytes of scratch memory that the compiled code wants beside the declared, and an expression for one device.
     """
 
     targets: Targets
     attributes: Converted
     computed: Computed | None = ()
     has_state: bool = False
+    scratch: tuple[int, str] | None = None
 
 
 def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:

@@ -125,6 +125,8 @@ class ArrayFunction(CompiledFunction):
         resolved = resolve(signature, given, results, scalars, aliases=aliases, scratch_unit=kernel.scratch_unit)
         check_known(label, (*resolved.inputs, *resolved.results))
         made = kernel.make_target(resolved, dict(converted))
+        if made.scratch is not None:
+            resolved = resolved.with_scratch(*made.scratch, kernel.scratch_unit)
         shown: Sequence[Any] | None = None
         if made.computed is None and not resolved.scratch:
             from be_runtime.jax.primitive import on_explicit_parts

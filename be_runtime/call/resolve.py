@@ -140,6 +140,14 @@ class Resolved(NamedTuple):
         """The scratch memory, an array of bytes each."""
         return self.results[len(self.results) - self.scratch :]
 
+    def with_scratch(self, size: int, text: str, unit: int) -> Resolved:
+        """Return the call with one more scratch memory, whose size in bytes is rounded up to a multiple of `unit`."""
+        return self._replace(
+            results=(*self.results, ArraySpec(_SCRATCH, (-(-size // unit) * unit,))),
+            scratch=self.scratch + 1,
+            split=self.split._replace(scratch=(*self.split.scratch, text)),
+        )
+
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to compute."""

@@ -85,20 +85,26 @@ def read_signature(
 
 def _problem(param: Param, scalars: dict[str, Param]) -> str:
     """Return the reason a kernel without host code can't have a parameter; empty if it can."""
+    return array_problem(param) if param.role is not Role.ATTR else _scalar_problem(param, scalars)
+
+
+def array_problem(param: Param) -> str:
+    """Return the reason a kernel without host code can't have a parameter that is no attribute; empty if it can."""
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:
         return "lacks the number of bytes, as in scratch[4*n]"
-    if param.role is not Role.ATTR:
-        advice = (
-            "write an arg and a ret, and pass input_output_aliases" if param.in_place else "write the zeros yourself"
-        )
-        if param.by_name:
-            advice = f"a kernel takes a pointer to the number, arg[]:{known_dtype(param).name}"
-        has_contents = param.by_name or param.in_place or param.default is not None
-        return f"is for functions with host code; {advice}" if has_contents else ""
+    advice = "write an arg and a ret, and pass input_output_aliases" if param.in_place else "write the zeros yourself"
+    if param.by_name:
+        advice = f"a kernel takes a pointer to the number, arg[]:{known_dtype(param).name}"
+    has_contents = param.by_name or param.in_place or param.default is not None
+    return f"is for functions with host code; {advice}" if has_contents else ""
+
+
+def _scalar_problem(param: Param, scalars: dict[str, Param]) -> str:
+    """Return the reason a kernel can't have a scalar; empty if it can."""
     scalar = scalars.get(param.name)
     if scalar is None:
         has = f"; its scalars are {', '.join(scalars)}" if scalars else ", which has none: a number is an array, arg[]"

@@ -73,6 +73,8 @@ class KernelImage(NamedTuple):
         Axis of the grid for a batch, 1 or 2.
     is_cooperative : bool
         True if the kernel synchronizes its whole grid.
+    extra : tuple of int
+        Numbers of its compiler for the launch; the function that made the image reads them.
     """
 
     arch: Arch
@@ -82,6 +84,7 @@ class KernelImage(NamedTuple):
     form: Form = Form.SINGLE
     batch_axis: int = 0
     is_cooperative: bool = False
+    extra: tuple[int, ...] = ()
 
 
 class Kernel(NamedTuple):
@@ -291,7 +294,8 @@ def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
     index.typed(int, image.batch_axis)
     for flag in (image.is_ptx, image.is_cooperative):
         index.typed(bool, flag)
-    return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form))
+    extra = tuple(index.typed(int, number) for number in image.extra)
+    return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form), extra=extra)
 
 
 def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
@@ -308,7 +312,7 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
     for image in kernel.images:
         digest, arch = hashlib.sha256(image.data).hexdigest(), str(image.arch)
         row = image._asdict() | {"arch": arch, "form": int(image.form), "image": digest}
-        rows.append({name: value for name, value in row.items() if name != "data"})
+        rows.append({name: value for name, value in row.items() if name != "data" and (name != "extra" or value)})
         described = index.CodeImage(
             "ptx" if image.is_ptx else "cubin", port.PLATFORMS["cuda"], len(image.data), (arch,)
         )

@@ -159,11 +159,14 @@ class RawPrototype(NamedTuple):
     name, label : str
         Last part of the kernel's name, and the whole name.
     params : tuple of KernelParam
+    order : tuple of int, or None
+        Number of each pointer's array, counting inputs, outputs and scratch memory; None for pointers in that order.
     """
 
     name: str
     label: str
     params: tuple[KernelParam, ...]
+    order: tuple[int, ...] | None = None
 
 
 def raw_function(
@@ -174,6 +177,7 @@ def raw_function(
     cluster: Dims | None,
     options: Options,
     report: Report | None = None,
+    make: Callable[..., Geometry] = explicit_geometry,
 ) -> CompiledFunction:
     """Make the function of JAX arrays of a raw kernel from any source of code; see `cuda_kernel`.
 
@@ -182,24 +186,30 @@ def raw_function(
     prototype : RawPrototype
     obtain : callable
         Function that obtains the kernel, called for each call that is traced.
-    signature : str, sequence of str or None
+    signature : str, sequence of str, CallSignature or None
     sizes : mapping of str to Size
         ``grid``, ``block`` and ``shared_mem``.
     cluster : int, tuple of int or None
     options : Options
     report : callable, optional
         Function that makes the kernel's report for block sizes.
+    make : callable
+        Function that makes the geometry, with the arguments of `explicit_geometry`.
     """
-    name, label, params = prototype
+    name, label, params, order = prototype
     pointers = [param.name for param in params if param.is_pointer]
-    declared = read_signature(label, signature, pointers, scalar_params(params))
-    read = read_sizes(label, sizes, declared, partial(explicit_geometry, cluster=cluster))
+    declared = signature if isinstance(signature, CallSignature) else None
+    if declared is None:
+        declared = read_signature(label, signature, pointers, scalar_params(params))
+    read = read_sizes(label, sizes, declared, partial(make, cluster=cluster))
     read.check(options.outs)
 
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        bound = bind_params(label, params, call, scalars)
+        bound = bind_params(label, params, call, scalars, order)
         geometry = read.geometry(call)
-        return launcher.launch(obtain(), geometry, bound, read.local(geometry))
+        obtained = obtain()
+        geometry = geometry._replace(is_cooperative=obtained.kernel.is_cooperative)
+        return launcher.launch(obtained, geometry, bound, read.local(geometry))
 
     doc = f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`."
     scalars = scalar_params(params) if declared is None else declared.with_role(Role.ATTR)
@@ -213,9 +223,13 @@ def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
 
 
 def bind_params(
-    name: str, prototype: Sequence[KernelParam], call: Resolved, scalars: Mapping[str, Value]
+    name: str,
+    prototype: Sequence[KernelParam],
+    call: Resolved,
+    scalars: Mapping[str, Value],
+    order: Sequence[int] | None = None,
 ) -> tuple[LaunchParam, ...]:
-    """Bind the parameters of a kernel to the buffers and scalars of one call.
+    """Bind the parameters of a kernel to the buffers and scalars of one call; see `RawPrototype` for the order.
 
     Raises
     ------
@@ -225,16 +239,17 @@ def bind_params(
     taken = sum(param.is_pointer for param in prototype)
     groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
     buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
-    if taken != len(buffers):
+    if taken != (len(buffers) if order is None else len(order)):
         scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
         raise ArgumentError(
             f"{name} takes {taken} pointers, but the call has {many(len(call.inputs), 'input')} and "
             f"{many(len(call.shown), 'output')}{scratch}",
             hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
         )
-    rest = iter(enumerate(buffers))
+    rest = iter(range(len(buffers)) if order is None else order)
     return tuple(
-        _pointer(name, param, *next(rest)) if param.is_pointer else _scalar(scalars[param.name]) for param in prototype
+        _pointer(name, param, at := next(rest), buffers[at]) if param.is_pointer else _scalar(scalars[param.name])
+        for param in prototype
     )
 
 

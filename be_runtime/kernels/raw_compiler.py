@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -323,17 +323,27 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     '_Z5scalePf'
     """
     entries = sorted({match.decode() for match in _ENTRY.findall(cubin)})
-    marked = {entry: scopes for entry in entries if (scopes := _scopes(entry, name)) is not None}
-    found = [entry for entry, scopes in marked.items() if scopes == name.namespaces] or [
-        entry for entry, scopes in marked.items() if is_within(name.namespaces, scopes)
-    ]
+    found = entries_of(entries, name)
     if len(found) == 1:
-        return str(found[0])
+        return found[0]
     raise BuildError(
         f"the compiled source has {f'{len(found)} kernels' if found else 'no kernel'} of the name {name.expression}; "
         f"it has {', '.join(entries) or 'none'}",
         hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template",),
     )
+
+
+def entries_of(entries: Iterable[str], name: KernelName) -> list[str]:
+    """List the mangled names that a kernel's name may stand for.
+
+    Examples
+    --------
+    >>> entries_of(["_Z5scalePf", "_ZN3ops4copyEPf"], parse_name("copy"))
+    ['_ZN3ops4copyEPf']
+    """
+    marked = {entry: scopes for entry in entries if (scopes := _scopes(entry, name)) is not None}
+    same = [entry for entry, scopes in marked.items() if scopes == name.namespaces]
+    return same or [entry for entry, scopes in marked.items() if is_within(name.namespaces, scopes)]
 
 
 def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:

@@ -1,0 +1,159 @@
+"""Triton kernels, compiled and lowered without a device."""
+
+# ruff: noqa: ANN001, N803 - Triton finds the types of a kernel's parameters
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, triton_kernel
+from tests.support.cuda import run_json
+from tests.support.kernel_calls import attributes, kernel_calls
+from tests.support.requirements import OPTIONAL
+
+triton: Any = pytest.importorskip("triton", reason=f"{OPTIONAL}triton", exc_type=ImportError)
+import triton.language as tl  # noqa: E402
+
+
+@triton.jit
+def add(x, y, out, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
+
+
+@triton.jit
+def described(x, out, n, BLOCK: tl.constexpr):
+    """A tensor descriptor made on the device: Triton wants global scratch memory for it."""
+    d = tl.make_tensor_descriptor(x, shape=[n], strides=[1], block_shape=[BLOCK])
+    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), d.load([tl.program_id(0) * BLOCK]))
+
+
+ADD = "arg[n] arg[n] ret[n] attr.scale:float32"
+X = np.zeros(4000, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # else Triton 3.9 warns
+
+
+def function(kernel: Any = add, signature: str = ADD, **options: Any) -> Any:
+    defaults: dict[str, Any] = {"grid": "ceil(n/BLOCK)", "BLOCK": 1024}
+    return triton_kernel(kernel, signature, **defaults | options)
+
+
+def test_a_call_for_cuda_has_the_arrays_the_axis_the_scalar_and_two_null_pointers():
+    call = function()
+    (equation,) = kernel_calls(lambda x: call(x, x, scale=2), X)
+    given = attributes(equation)
+    assert given["launch"].tolist() == [4, 1, 1, 128, 1, 1, 0, 1, 1, 1, 0, 0]
+    two = int(np.float32(2).view(np.int32))
+    wanted = [[0, 0], [0, 1], [0, 2], [2, 4000], [2, two], [2, 0], [2, 0]]
+    assert given["params"].reshape(-1, 4)[:, :2].tolist() == wanted
+    text = jax.jit(lambda x: call(x, x, scale=2)).trace(X).lower(lowering_platforms=("cuda",)).as_text()
+    assert "custom_call @be_runtime.launch(" in text
+    assert f'kernel = "{given["kernel"]}"' in text
+
+
+def test_another_dtype_or_constant_is_another_kernel():
+    def id_of(x: Any, **options: Any) -> Any:
+        (equation,) = kernel_calls(lambda x: function(**options)(x, x, scale=2), x)
+        return attributes(equation)["kernel"]
+
+    assert id_of(X) == id_of(X)
+    assert len({id_of(X), id_of(X.astype(np.float16)), id_of(X, BLOCK=512), id_of(X[:17]), id_of(X, num_warps=8)}) == 5
+
+
+def test_memory_that_triton_wants_is_from_xla():
+    call = function(described, "arg[n]:float32 ret[n]", BLOCK=128)
+    x = np.zeros(512, np.float32)
+    (equation,) = kernel_calls(call, x)
+    assert [str(var.aval) for var in equation.outvars] == ["float32[512]", "uint8[512]"]
+    assert attributes(equation)["params"].reshape(-1, 4)[3].tolist() == [0, 2, 1, 8]
+
+
+def test_vmap_is_one_call():
+    call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32")
+    (equation,) = kernel_calls(jax.vmap(lambda x: call(x, x, scale=2)), np.stack([X, X]))
+    assert [str(var.aval) for var in equation.outvars] == ["float32[2,4000]"]
+
+
+@triton.jit
+def scalars(out, a, b, c, d, e, f, g):
+    tl.store(out, a + b + c + d + e + f + g)
+
+
+def test_numbers_have_the_sizes_of_their_types():
+    numbers = "attr.a:bool attr.b:int8 attr.c:uint16 attr.d:int64 attr.e:float16 attr.f:float32 attr.g:float64"
+    call = triton_kernel(scalars, f"ret[1]:float32 {numbers}", grid=1)
+    (equation,) = kernel_calls(lambda: call(a=True, b=-1, c=2, d=-(2**40), e=1.5, f=2.5, g=3.5))
+    found = attributes(equation)["params"].reshape(-1, 4)[1:8, 1].tolist()
+    bits = [int(np.array(x, t).view(v)) for x, t, v in ((1.5, "f2", "u2"), (2.5, "f4", "u4"), (3.5, "f8", "u8"))]
+    assert found == [1, 255, 2, -(2**40), *bits]
+
+
+def test_axes_of_a_split_call_are_those_of_a_device():
+    call = function(signature="arg[n] arg[n] ret[n] attr.scale:float32 parallel[n]")
+    (equation,) = kernel_calls(lambda x: call(x, x, scale=2), X)
+    computed = dict(equation.params["call"].split.computed)
+    assert computed["launch"][0] == "1*(ceil(n/1024))"
+    assert computed["params"][13] == "n"
+
+
+PROGRAM = """
+import json, sys
+import jax, numpy as np, triton
+import triton.language as tl
+from be_runtime import triton_kernel
+from tests.support.kernel_calls import attributes, kernel_calls
+
+
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def refused(*args, **options):
+    raise AssertionError("compiled again")
+
+
+if sys.argv[1] == "again":
+    triton.compile = refused
+call = triton_kernel(double, "arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=256)
+(equation,) = kernel_calls(call, np.zeros(300, np.float32))
+print(json.dumps([attributes(equation)["kernel"], attributes(equation)["launch"].tolist()]))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    place = str(Path(triton.__file__).parents[1])
+    code = f"import runpy, sys; sys.path.append({place!r}); runpy.run_path({str(program)!r})"
+    answers = [run_json(code, word) for word in ("first", "again")]
+    assert answers[0] == answers[1]
+
+
+def test_what_does_not_fit_is_refused():
+    for options, message in (
+        (
+            {"signature": "arg[n] ret[n] attr.scale:float32"},
+            "add takes x, y, out, n, scale, and n by axes, .* 3 tok",
+        ),
+        ({"signature": "arg[n] arg[n] ret[n] attr.by:float32"}, "attr.by is in the place of the parameter scale"),
+        ({"SIZE": 3}, "add has no constant SIZE; its constants are: BLOCK"),
+        ({"kernel": len}, "must be decorated with @triton.jit"),
+        ({"kernel": triton.autotune([triton.Config({"BLOCK": 64})], key=[])(add)}, "(?s)@triton.autotune.*autotune"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            function(**options)
+    with pytest.raises(ArgumentError, match="needs the constant BLOCK"):
+        triton_kernel(add, ADD, grid=1)

@@ -1,0 +1,88 @@
+"""Triton kernels on a device: results, batches, memory that Triton wants, and calls inside `jax.jit`."""
+
+# ruff: noqa: ANN001, N803 - Triton finds the types of a kernel's parameters
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from be_runtime import triton_kernel
+from tests.support.requirements import OPTIONAL
+
+triton: Any = pytest.importorskip("triton", reason=f"{OPTIONAL}triton", exc_type=ImportError)
+import triton.language as tl  # noqa: E402
+
+
+@triton.jit
+def add(x, y, out, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
+
+
+@triton.jit
+def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i = tl.program_id(0) * BM + tl.arange(0, BM)
+    j = tl.program_id(1) * BN + tl.arange(0, BN)
+    r = tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for at in range(0, k, BK):
+        x = tl.load(a + i[:, None] * k + at + r[None, :])
+        total = tl.dot(x, tl.load(b + (at + r)[:, None] * n + j[None, :]), total)
+    tl.store(c + i[:, None] * n + j[None, :], total)
+
+
+@triton.jit
+def described(x, out, n, BLOCK: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, shape=[n], strides=[1], block_shape=[BLOCK])
+    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), d.load([tl.program_id(0) * BLOCK]))
+
+
+@pytest.fixture(autouse=True)
+def _fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # else Triton 3.9 warns
+
+
+ADD = "arg[... n] arg[... n] ret[... n] attr.scale:float32"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_results_are_those_of_numpy(dtype: Any):
+    call = triton_kernel(add, ADD, grid="ceil(n/BLOCK)", BLOCK=256)
+    if dtype is np.int32:
+        call = triton_kernel(add, ADD.replace("float32", "int32"), grid="ceil(n/BLOCK)", BLOCK=256)
+    for size in (1, 256, 1000):
+        x = (np.arange(size) % 100).astype(dtype)
+        np.testing.assert_array_equal(np.asarray(call(x, x, scale=2)), 3 * x)
+        np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: call(x, x, scale=2))(x)), 3 * x)
+
+
+def test_vmap_runs_each_slice():
+    call = triton_kernel(add, ADD, grid="ceil(n/BLOCK)", BLOCK=256)
+    x = np.arange(1200, dtype=np.float32).reshape(2, 2, 300)
+    run = jax.jit(jax.vmap(jax.vmap(lambda x: call(x, x, scale=2))))
+    np.testing.assert_array_equal(np.asarray(run(x)), 3 * x)
+
+
+def test_a_matrix_product_with_shared_memory():
+    call = triton_kernel(
+        matmul, "arg[m k] arg[k n] ret[m n]:float32", grid=("m//BM", "n//BN"), BM=64, BN=64, BK=32, num_stages=3
+    )
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((128, 256), (256, 192)))
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(np.asarray(jax.jit(call)(a, b)), wanted, rtol=1e-3, atol=1e-2)
+
+
+def test_memory_that_triton_wants():
+    call = triton_kernel(described, "arg[n]:float32 ret[n]", grid="n//BLOCK", BLOCK=128, vmap_method="broadcast_all")
+    x = jnp.arange(1024.0)
+    np.testing.assert_array_equal(np.asarray(jax.jit(call)(x)), np.arange(1024.0))
+    rows = x.reshape(2, 512)
+    np.testing.assert_array_equal(np.asarray(jax.vmap(call)(rows)), np.asarray(rows))

@@ -95,7 +95,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tvm")
     flags = ["-DTVM_FFI_DLL_EXPORT_INCLUDE_METADATA=1"]
     built = tvm_ffi.cpp.build_inline(
-        "kernels", cpp_sources=SOURCE, functions=NAMES, extra_cflags=flags, build_directory=str(folder)
+        "tvm_kernels", cpp_sources=SOURCE, functions=NAMES, extra_cflags=flags, build_directory=str(folder)
     )
     return Path(built)
 
@@ -180,7 +180,7 @@ def test_transformations(ops: be_runtime.CompiledModule):
 
 
 def test_errors_of_a_function_and_a_kept_tensor(ops: be_runtime.CompiledModule):
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"kernels\.mixed: ValueError: .*mode is subtract"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"tvm_kernels\.mixed: ValueError: .*mode is subtract"):
         ops.mixed(X, by=1, mode="subtract").block_until_ready()
     with pytest.raises(jax.errors.JaxRuntimeError, match="keeps one of its tensors"):
         ops.keep(X).block_until_ready()

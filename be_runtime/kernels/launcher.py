@@ -511,7 +511,8 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
             f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
             hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),
         )
-    return made._replace(images=tuple(image for image in made.images if not archs or image.arch in archs))
+    kept = (image for image in made.images if not archs or {image.arch, image.arch.base} & {*archs})
+    return made._replace(images=tuple(kept))
 
 
 def _as_struct(image: KernelImage) -> _Image:

@@ -305,6 +305,11 @@ def _launch(
     """Return the target of a call, with memory that the kernel wants, and two pointers to it at the end."""
     kernel, ctas = obtained.kernel, options["num_ctas"]
     threads, shared, size = (max(image.extra[at] for image in kernel.images) for at in range(3))
+    if any(image.extra[0] != threads for image in kernel.images):
+        raise BuildError(
+            f"{kernel.name} has blocks of other sizes on some of {', '.join(str(each.arch) for each in kernel.images)}",
+            hints=("pass one architecture in compute_capability",),
+        )
     geometry = sizes.geometry(call)
     blocks = math.prod(geometry.grid) * ctas
     local = sizes.local(geometry)

@@ -21,10 +21,13 @@ from be_runtime.compile.codegen_tvm import exports_itself, render_export
 from be_runtime.compile.codegen_values import (
     ARRAYS,
     Binding,
+    axes_check,
     call_argument,
-    dtype_of,
+    declared_scratch,
+    fixed_bytes,
     function_address,
     instances,
+    is_asked,
     is_general,
     names_torch,
     size_handler,
@@ -35,19 +38,11 @@ from be_runtime.request.included import included_texts
 from be_runtime.request.options import BuildRequest, Language, Unit
 from be_runtime.signature import SourceText
 from be_runtime.signature.discovery import discover
-from be_runtime.signature.expressions import Expression, Node
 from be_runtime.signature.grammar import render_spec
 from be_runtime.signature.model import (
-    LEADING,
-    Axes,
-    Axis,
     EntryPoint,
     Many,
-    Param,
     Role,
-    axis_names,
-    render_axes,
-    size_functions,
 )
 from be_runtime.store.index import ENDS, Handlers, render_contents
 
@@ -64,8 +59,6 @@ _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 """The signs of `GeneralSpec::be_arrays`."""
 
 
-_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
-"""Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
 _MOST_PLACES = 5
 _WAITS = re.compile(r"Synchronize\s*\(|\bcudaMemcpy(?:2D|ToSymbol|FromSymbol)?\s*\(|\bthrust::")
 """Calls that wait for the GPU, or copy to or from the host, if ``default_stream="xla"`` sends them to XLA's stream."""
@@ -163,33 +156,17 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
 
 def _result_count(entry: EntryPoint) -> int:
     """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
-    return len(entry.with_role(Role.RET)) + len(_declared_scratch(entry))
-
-
-def _is_asked(param: Param) -> bool:
-    """Return whether a parameter is memory that the kernel requests while it runs."""
-    return param.role is Role.SCRATCH and param.axes is None
-
-
-def _declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
-    """Return the scratch memory of a declared size, which a call passes as results after the real ones."""
-    return tuple(param for param in entry.with_role(Role.SCRATCH) if not _is_asked(param))
-
-
-def _fixed_bytes(param: Param) -> int | None:
-    """Return the size of declared scratch memory; None if it differs between calls."""
-    size = param.axes[0] if param.axes else None
-    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
+    return len(entry.with_role(Role.RET)) + len(declared_scratch(entry))
 
 
 def _is_recordable(entry: EntryPoint) -> bool:
     """Return whether a CUDA graph may hold the calls; memory that a kernel requested is gone when the graph runs."""
-    return not any(map(_is_asked, entry.params))
+    return not any(map(is_asked, entry.params))
 
 
 def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
-    table, check = _axes_check(binding)
+    table, check = axes_check(binding)
     own_stream = "::BE::detail::OwnStream be_own_stream(be_call.be_stream); " if binding.redirects else ""
     check = own_stream + _preparation(entry, binding.symbol, language) + check + _contents(binding, language)
     called = f"{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}}"
@@ -214,7 +191,7 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
     before, every = len(entry.with_role(Role.ARG)), entry.with_role(Role.RET)
     rets = len(every)
     lines = []
-    if _declared_scratch(entry):
+    if declared_scratch(entry):
         asked = [before + index for index, ret in enumerate(every) if ret.many is Many.OPTIONAL]
         count = " + ".join((str(rets - len(asked)), *(f"(be_call.be_slots[{slot}] != nullptr)" for slot in asked)))
         lines.append(f"if (::BE::detail::be_are_empty(be_call.be_rets, {count})) return;")
@@ -223,13 +200,13 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         lines.append(f"::BE::detail::AskedMemory be_memory({frame});")
     place = rets
     for index, param in enumerate(entry.with_role(Role.SCRATCH)):
-        if _is_asked(param):
+        if is_asked(param):
             lines.append(f"::BE::Workspace be_scratch_{index}(be_memory);")
             continue
         memory = f"*be_call.be_slots[{before + place}]" if is_general(entry) else f"be_call.be_rets[{place}]"
         lines.append(f"::BE::Workspace be_scratch_{index}({memory});")
         place += 1
-        if (size := _fixed_bytes(param)) is not None:
+        if (size := fixed_bytes(param)) is not None:
             lines.append(f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));")
     if entry.with_role(Role.STATE):
         record = f"{function_address(entry)}, be_state_{symbol}"
@@ -285,104 +262,6 @@ def _contents(binding: Binding, language: Language) -> str:
     return "".join(statements)
 
 
-def _axes_check(binding: Binding) -> tuple[str, str]:
-    """Write a table of the declared axes, and the statement that checks a call against the table; empty without axes.
-
-    Scratch memory is checked as a result that may have leading axes. If its size is a number, `_preparation` checks it.
-    """
-    entry = binding.entry
-    scratch = [
-        None if _fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
-        for param in _declared_scratch(entry)
-    ]
-    arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
-    # A function of the author's takes too long for each call.
-    arrays = [None if size_functions([Param(role=Role.RET, axes=axes)]) else axes for axes in arrays]
-    if all(axes is None for axes in arrays):
-        return "", ""
-    names = axis_names(arrays)
-    table = f"be_axes_{binding.symbol}"
-    lines: list[str] = []
-    rows = [
-        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)
-    ]
-    lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
-    args = len(entry.with_role(Role.ARG))
-    given = ("_general", "") if is_general(entry) else ("", f" {args}, {len(arrays) - args},")
-    check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
-    differs = "" if is_general(entry) else _axes_differ(arrays, args)
-    return "\n".join(lines) + "\n", f"if ({differs}) {check}" if differs else check
-
-
-def _axes_differ(arrays: Sequence[Axes | None], args: int) -> str:
-    """Write the condition that a call without leading axes does not fit its declaration; empty if axes are computed.
-
-    A call that fits needs no table: three arrays take 5 ns instead of 50.
-    """
-    if any(isinstance(axis, Expression) for axes in arrays for axis in axes or ()):
-        return ""
-    first: dict[Axis, str] = {}
-    parts = []
-    for index, axes in enumerate(arrays):
-        if axes is None:
-            continue
-        tensor = f"be_call.be_args[{index}]" if index < args else f"be_call.be_rets[{index - args}]"
-        kept = [axis for axis in axes if axis != LEADING]
-        parts.append(f"{tensor}.ndim() != {len(kept)}")
-        for place, axis in enumerate(kept):
-            extent = f"{tensor}.shape_ptr()[{place}]"
-            known = str(axis) if isinstance(axis, int) else first.setdefault(axis, extent)
-            if known != extent:
-                parts.append(f"{extent} != {known}")
-    return f"__builtin_expect({' || '.join(parts)}, 0)"
-
-
-def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:
-    """Write the row of one array, and add the constants that it names to `lines`."""
-    if axes is None:
-        return "{nullptr, nullptr, 0, false, nullptr}"
-    kept = [axis for axis in axes if axis != LEADING]
-    computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
-    for function, axis in zip(computed, kept, strict=True):
-        if isinstance(axis, Expression):
-            value = _arithmetic(axis.node, names, binding)
-            lines.append(
-                f"static int64_t {function}([[maybe_unused]] const int64_t* be_axes, "
-                f"[[maybe_unused]] const ::BE::detail::Call& be_call) {{ return {value}; }}"
-            )
-    lines.append(f"static constexpr int64_t {table}[] = {{{', '.join([*(_extent(a, names) for a in kept), '0'])}}};")
-    functions = "nullptr"
-    if any(isinstance(axis, Expression) for axis in kept):
-        functions = f"be_extents_{table}"
-        lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
-    is_open = str(LEADING in axes).lower()
-    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"
-
-
-def _extent(axis: Axis, names: Sequence[str]) -> str:
-    if isinstance(axis, Expression):
-        return "::BE::detail::kComputed"
-    return str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})"
-
-
-def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
-    if isinstance(node, int):
-        return f"INT64_C({node})"
-    if isinstance(node, str) and node.startswith("attr."):
-        attrs = binding.entry.with_role(Role.ATTR)
-        index = [param.name for param in attrs].index(node.removeprefix("attr."))
-        return f"static_cast<int64_t>({call_argument(attrs[index], index, binding)})"
-    if isinstance(node, str) and node.startswith("sizeof("):
-        call = "static_cast<const ::BE::detail::GeneralCall&>(be_call)" if is_general(binding.entry) else "be_call"
-        dtype = dtype_of(node.removeprefix("sizeof(")[:-1], binding).replace("be_call", call)
-        return f"static_cast<int64_t>(::BE::dtype_size({dtype}))"
-    if isinstance(node, str):
-        return f"be_axes[{names.index(node)}]"
-    operation, operands = node
-    values = ", ".join(_arithmetic(operand, names, binding) for operand in operands)
-    return f"::be_compute('{_OPERATIONS.get(operation, operation)}', {values})"
-
-
 def _call_arguments(binding: Binding) -> list[str]:
     position = dict.fromkeys(Role, 0)
     arguments = []
@@ -406,7 +285,7 @@ def _entry_table(module: str, binding: Binding, language: Language, *, checked: 
     if is_general(entry):
         spec = "GeneralSpec"
         arrays = "".join(_SIGNS[param.many] for role in ARRAYS for param in entry.with_role(role))
-        arrays += _SIGNS[Many.ONE] * len(_declared_scratch(entry))
+        arrays += _SIGNS[Many.ONE] * len(declared_scratch(entry))
         present = len(entry.with_role(Role.ATTR)) if PRESENT in attrs else -1
         row = f"{{{row}}}, {c_string(arrays)}, {present}"
     return f"{rows}static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};\n"

@@ -1,4 +1,4 @@
-"""The C++ text of a call's values: arrays and attributes, the instances of a template, and sizes. Pure."""
+"""The C++ text of a call's values: arrays and attributes, instances of a template, sizes, and checks of axes. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from collections.abc import Sequence
 from be_runtime.compile.codegen_attributes import c_string, known, render_value
 from be_runtime.dtypes import BY_NAME
 from be_runtime.signature import SourceText
-from be_runtime.signature.model import EntryPoint, Many, Param, Role
+from be_runtime.signature.expressions import Expression, Node
+from be_runtime.signature.model import (
+    LEADING,
+    Axes,
+    Axis,
+    EntryPoint,
+    Many,
+    Param,
+    Role,
+    axis_names,
+    render_axes,
+    size_functions,
+)
 from be_toolchain.named import NamedTuple
 
 ARRAYS = (Role.ARG, Role.RET)
+
+_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
+"""Names of operations in ``be_compute`` that differ from the names in `be_runtime.signature.expressions`."""
 
 
 class Binding(NamedTuple):
@@ -171,3 +186,116 @@ def size_handler(binding: Binding) -> list[str]:
         f"        int64_t be_size = 0; switch (be_number) {{ {' '.join(cases)} }} return be_size; }});",
         "}",
     ]
+
+
+def is_asked(param: Param) -> bool:
+    """Return whether a parameter is memory that the kernel requests while it runs."""
+    return param.role is Role.SCRATCH and param.axes is None
+
+
+def declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
+    """Return the scratch memory of a declared size, which a call passes as results after the real ones."""
+    return tuple(param for param in entry.with_role(Role.SCRATCH) if not is_asked(param))
+
+
+def fixed_bytes(param: Param) -> int | None:
+    """Return the size of declared scratch memory; None if it differs between calls."""
+    size = param.axes[0] if param.axes else None
+    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
+
+
+def axes_check(binding: Binding) -> tuple[str, str]:
+    """Write a table of the declared axes, and the statement that checks a call against the table; empty without axes.
+
+    Scratch memory is checked as a result that may have leading axes. If its size is a number, `_preparation` checks it.
+    """
+    entry = binding.entry
+    scratch = [
+        None if fixed_bytes(param) is not None else (LEADING, *(param.axes or ())) for param in declared_scratch(entry)
+    ]
+    arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
+    # A function of the author's takes too long for each call.
+    arrays = [None if size_functions([Param(role=Role.RET, axes=axes)]) else axes for axes in arrays]
+    if all(axes is None for axes in arrays):
+        return "", ""
+    names = axis_names(arrays)
+    table = f"be_axes_{binding.symbol}"
+    lines: list[str] = []
+    rows = [
+        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)
+    ]
+    lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
+    args = len(entry.with_role(Role.ARG))
+    given = ("_general", "") if is_general(entry) else ("", f" {args}, {len(arrays) - args},")
+    check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
+    differs = "" if is_general(entry) else _axes_differ(arrays, args)
+    return "\n".join(lines) + "\n", f"if ({differs}) {check}" if differs else check
+
+
+def _axes_differ(arrays: Sequence[Axes | None], args: int) -> str:
+    """Write the condition that a call without leading axes does not fit its declaration; empty if axes are computed.
+
+    A call that fits needs no table: three arrays take 5 ns instead of 50.
+    """
+    if any(isinstance(axis, Expression) for axes in arrays for axis in axes or ()):
+        return ""
+    first: dict[Axis, str] = {}
+    parts = []
+    for index, axes in enumerate(arrays):
+        if axes is None:
+            continue
+        tensor = f"be_call.be_args[{index}]" if index < args else f"be_call.be_rets[{index - args}]"
+        kept = [axis for axis in axes if axis != LEADING]
+        parts.append(f"{tensor}.ndim() != {len(kept)}")
+        for place, axis in enumerate(kept):
+            extent = f"{tensor}.shape_ptr()[{place}]"
+            known = str(axis) if isinstance(axis, int) else first.setdefault(axis, extent)
+            if known != extent:
+                parts.append(f"{extent} != {known}")
+    return f"__builtin_expect({' || '.join(parts)}, 0)"
+
+
+def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:
+    """Write the row of one array, and add the constants that it names to `lines`."""
+    if axes is None:
+        return "{nullptr, nullptr, 0, false, nullptr}"
+    kept = [axis for axis in axes if axis != LEADING]
+    computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
+    for function, axis in zip(computed, kept, strict=True):
+        if isinstance(axis, Expression):
+            value = _arithmetic(axis.node, names, binding)
+            lines.append(
+                f"static int64_t {function}([[maybe_unused]] const int64_t* be_axes, "
+                f"[[maybe_unused]] const ::BE::detail::Call& be_call) {{ return {value}; }}"
+            )
+    lines.append(f"static constexpr int64_t {table}[] = {{{', '.join([*(_extent(a, names) for a in kept), '0'])}}};")
+    functions = "nullptr"
+    if any(isinstance(axis, Expression) for axis in kept):
+        functions = f"be_extents_{table}"
+        lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
+    is_open = str(LEADING in axes).lower()
+    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"
+
+
+def _extent(axis: Axis, names: Sequence[str]) -> str:
+    if isinstance(axis, Expression):
+        return "::BE::detail::kComputed"
+    return str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})"
+
+
+def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
+    if isinstance(node, int):
+        return f"INT64_C({node})"
+    if isinstance(node, str) and node.startswith("attr."):
+        attrs = binding.entry.with_role(Role.ATTR)
+        index = [param.name for param in attrs].index(node.removeprefix("attr."))
+        return f"static_cast<int64_t>({call_argument(attrs[index], index, binding)})"
+    if isinstance(node, str) and node.startswith("sizeof("):
+        call = "static_cast<const ::BE::detail::GeneralCall&>(be_call)" if is_general(binding.entry) else "be_call"
+        dtype = dtype_of(node.removeprefix("sizeof(")[:-1], binding).replace("be_call", call)
+        return f"static_cast<int64_t>(::BE::dtype_size({dtype}))"
+    if isinstance(node, str):
+        return f"be_axes[{names.index(node)}]"
+    operation, operands = node
+    values = ", ".join(_arithmetic(operand, names, binding) for operand in operands)
+    return f"::be_compute('{_OPERATIONS.get(operation, operation)}', {values})"

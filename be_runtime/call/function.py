@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import (
     CallOptions,
@@ -37,6 +37,13 @@ from be_runtime.signature.model import Many, Param, Role
 from be_toolchain.named import NamedTuple
 
 
+class KernelSource(Protocol):
+    """The code of a kernel that a function of arrays calls."""
+
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Make the kernel for the arrays and scalars of a call, and return its target."""
+
+
 class ArrayKernel(NamedTuple):
     """A kernel that a function of arrays calls.
 
@@ -49,9 +56,8 @@ class ArrayKernel(NamedTuple):
     doc : str or None
     signature : CallSignature or None
         Arrays and scalars of the kernel; None if only `scalars` are known.
+    source : KernelSource
     scalars : tuple of Param
-    make_target : callable
-        Function of the arrays and scalars of a call; it makes the kernel and returns its target.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes, so that the memory of each call in a batch is aligned.
     report : callable, optional
@@ -62,7 +68,7 @@ class ArrayKernel(NamedTuple):
     label: str
     doc: str | None
     signature: CallSignature | None
-    make_target: Callable[[Resolved, Mapping[str, Value]], KernelTarget]
+    source: KernelSource
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
     report: Report | None = None
@@ -124,7 +130,7 @@ class ArrayFunction(CompiledFunction):
         results = None if outs is None else describe_results
         resolved = resolve(signature, given, results, scalars, aliases=aliases, scratch_unit=kernel.scratch_unit)
         check_known(label, (*resolved.inputs, *resolved.results))
-        made = kernel.make_target(resolved, dict(converted))
+        made = kernel.source.target(resolved, dict(converted))
         if made.scratch is not None:
             resolved = resolved.with_scratch(*made.scratch, kernel.scratch_unit)
         shown: Sequence[Any] | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
@@ -16,7 +16,8 @@ from be_runtime.kernels import launcher, raw
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
-from be_runtime.kernels.raw import RawPrototype, raw_function
+from be_runtime.kernels.raw import RawLayout, raw_function
+from be_runtime.kernels.source import Code, Obtained, Variant
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
@@ -27,9 +28,6 @@ from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.index import reading
 from be_toolchain.arch import Arch, parse_archs
-from be_toolchain.machine.forks import ThreadLock
-
-Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], launcher.Obtained]
 
 
 def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
@@ -42,83 +40,86 @@ def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[...
     artifact : Artifact
     """
     if record["language"] == "numba":
-        return _host_function(record, artifact)
+        source = _BuiltHostSource(record, artifact)
+        options = call_options(record["call"])
+        return cpu.host_array_function(
+            record["name"], record["parameters"], record["doc"], source, record["signature"], options
+        )
     make = _cuda_function if record["language"] == "cuda" else _numba_cuda_function
-    return make(record, _Variants(record, artifact).obtain)
+    return make(record, _BuiltCode(record, artifact))
 
 
-class _Variants:
+class _BuiltCode:
     """The variants of a kernel for GPUs, each read at its first call."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
         self._record, self._artifact = record, artifact
-        self._made: dict[tuple[str, ...], launcher.Obtained] = {}
-        self._lock = ThreadLock()
+        self._made = launcher.Memo[Obtained]()
 
-    def obtain(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> launcher.Obtained:
-        """Return the kernel for these arrays."""
-        variants: dict[tuple[str, ...], str] = {
-            tuple(each["types"]): each["kernel"] for each in self._record["variants"]
-        }
-        types: tuple[str, ...] = () if () in variants else tuple(gpu.types_text(inputs, outs))
-        if types not in variants:
-            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
-        with self._lock:
-            if types not in self._made:
-                identity, target, artifact = variants[types], self._record["launcher"], self._artifact
-                with reading(artifact.where):
-                    digest = artifact.table.targets[target].image
-                    own = launcher.launcher_of(target, lambda: artifact.library(digest))
-                    kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
-                self._made[types] = launcher.Obtained(kernel, own)
-            return self._made[types]
+    def obtain(self, _call: Resolved, variant: Variant) -> Obtained:
+        """Return the kernel for the types of a call."""
+        variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
+        if variant not in variants:
+            raise _not_built(self._record["label"], ", ".join(variant), [", ".join(each) for each in variants])
+        return self._made.get(variant, lambda: self._read(variants[variant]))
+
+    def _read(self, identity: str) -> Obtained:
+        target, artifact = self._record["launcher"], self._artifact
+        with reading(artifact.where):
+            digest = artifact.table.targets[target].image
+            own = launcher.launcher_of(target, lambda: artifact.library(digest))
+            kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
+        return Obtained(kernel, own)
 
 
-def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+class _NoCode:
+    """The code of a kernel that is not built yet: the checks of its declaration run before the compiler."""
+
+    def obtain(self, _call: Resolved, _variant: Variant) -> Obtained:
+        raise AssertionError("nothing calls a kernel while it is built")
+
+
+def _cuda_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a raw kernel."""
     params = [launcher.KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
-    prototype = RawPrototype(record["name"], record["label"], tuple(params))
-    launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
-    sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
-    options = call_options(record["call"])
-    return raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
+    layout = RawLayout(record["name"], record["label"], tuple(params))
+    sizes = {"shared_mem": 0, "cluster": None, **record["launch"]}
+    return raw_function(layout, code, record["signature"], sizes, call_options(record["call"]))
 
 
-def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+def _numba_cuda_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a Numba CUDA kernel."""
     is_memref = bool(record.get("is_memref"))
-    prototype = gpu.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"], is_memref)
-    given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
-    threads = given.pop("threads_per_block", DEFAULT_THREADS)
+    layout = gpu.NumbaLayout(record["name"], tuple(record["parameters"]), record["doc"], is_memref)
+    sizes = {**dict.fromkeys(("grid", "block", "launch_dims")), "threads_per_block": DEFAULT_THREADS, "shared_mem": 0}
     options = call_options(record["call"])
-    return gpu.numba_function(prototype, obtain, record["signature"], given, threads, options)
+    return gpu.numba_function(layout, code, record["signature"], sizes | record["launch"], options)
 
 
-def _host_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
-    """Return the function of a Numba CPU kernel."""
-    name = record["name"]
-    targets = {}
-    for row in record["variants"]:
-        sides = (
-            tuple(cpu.Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in cpu.Signature._fields
-        )
-        targets[cpu.Signature(*sides)] = row["target"]
+class _BuiltHostSource(cpu.HostSource):
+    """The variants of a Numba CPU kernel."""
 
-    @functools.cache
-    def register(target: str) -> None:
-        with reading(artifact.where):
-            register_image_target(target, artifact, PROCESS.registry)
+    def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
+        super().__init__()
+        self._name, self._artifact = record["name"], artifact
+        self._built, self._registered = {}, set[str]()
+        for row in record["variants"]:
+            sides = (
+                tuple(cpu.Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in cpu.Signature._fields
+            )
+            self._built[cpu.Signature(*sides)] = row["target"]
 
-    def target_for(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str:
+    def register(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str:
+        """Register the target of a variant."""
         signature = cpu.signature_of(inputs, outputs, cpu.LACKING)
-        target = targets.get(signature)
+        target = self._built.get(signature)
         if target is None:
-            raise _not_built(name, str(signature), [str(each) for each in targets])
-        register(target)
+            raise _not_built(self._name, str(signature), [str(each) for each in self._built])
+        if target not in self._registered:
+            with reading(self._artifact.where):
+                register_image_target(target, self._artifact, PROCESS.registry)
+            self._registered.add(target)
         return str(target)
-
-    called = cpu.Called(name, tuple(record["parameters"]), record["doc"], target_for)
-    return cpu.host_array_function(called, record["signature"], call_options(record["call"]))
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
@@ -169,39 +170,33 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
     options, folders = read.compiling, include_paths(read, root)
     given = {"source": read_source(name, read, root), "name": name, **options, "extra_include_paths": folders}
     kernel = raw.raw_kernel(given)
-    prototype = raw.prototype_of(kernel)
+    layout = raw.layout_of(kernel)
     # The compiler does not always report which headers it read, so all that it may read are recorded.
     headers = (path for folder in folders for path in Path(folder).rglob("*"))
     record = read.options | {
         "language": read.language,
-        "name": prototype.name,
-        "label": prototype.label,
+        "name": layout.name,
+        "label": layout.label,
         "doc": None,
-        "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in prototype.params],
+        "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in layout.params],
         "sources": record_sources(root, [root / read.source, *headers]),
     }
-    _cuda_function(record, _not_yet)  # its checks run before the compiler
-    return _launched(name, record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
+    _cuda_function(record, _NoCode())  # its checks run before the compiler
+    return _launched(name, record, [([], kernel.build(archs, session, with_ptx=True))], session)
 
 
 def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     dispatcher = _checked(gpu.check_dispatcher, name, read)
-    prototype = gpu.prototype_of(dispatcher, read.signature)
-    record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
-    record |= {"is_memref": True} if prototype.is_memref else {}
-    _numba_cuda_function(record, _not_yet)
-    with_batch = gpu.takes_batches(prototype, read.signature, call_options(read.call))
-    kernels = [
-        gpu.NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)
-    ]
+    layout = gpu.layout_of(dispatcher, read.signature)
+    record = _described(read, layout.name, layout.parameters, layout.doc, root, dispatcher)
+    record |= {"is_memref": True} if layout.is_memref else {}
+    _numba_cuda_function(record, _NoCode())
+    with_batch = gpu.takes_batches(layout, read.signature, call_options(read.call))
+    kernels = [gpu.NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, layout.parameters)]
     for each in kernels:
         gpu.check_arrays(each)
-    made = [(each.types_text(), gpu.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
+    made = [(each.types_text(), each.build(archs, session, with_ptx=True)) for each in kernels]
     return _launched(name, record, made, session)
-
-
-def _not_yet(*_arrays: object) -> Any:
-    raise AssertionError("nothing calls a kernel while it is built")
 
 
 def _launched(

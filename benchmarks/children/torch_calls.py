@@ -18,6 +18,7 @@ import be_runtime
 import be_runtime.torch
 from benchmarks.stats import alternating
 
+DECLARED = "arg[n]:float32 arg[n]:float32 ret[n]:float32"
 OWN = """void add(tvm::ffi::TensorView x, tvm::ffi::TensorView y, tvm::ffi::TensorView z) {
   for (int64_t i = 0; i < z.numel(); ++i)
     static_cast<float*>(z.data_ptr())[i] =
@@ -28,7 +29,7 @@ OWN = """void add(tvm::ffi::TensorView x, tvm::ffi::TensorView y, tvm::ffi::Tens
 def main() -> None:
     """Read the job, do it, print the samples."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    module: Any = be_runtime.load_cpp_file(job["source"], auto_register=False)
+    module: Any = be_runtime.load_cpp_file(job["source"], {"vector_add": DECLARED}, auto_register=False)
     exported = tvm_ffi.load_module(str(module.path)).get_function("vector_add")
     own = tvm_ffi.load_module(tvm_ffi.cpp.build_inline("own", cpp_sources=OWN, functions=["add"])).get_function("add")
     made = be_runtime.torch.functions(module).vector_add

@@ -1,6 +1,6 @@
 """Each source of kernels with each capability, and beside it the bridge of each project: a table for the docs.
 
-With ``BE_TABLE`` in the environment, the cells are written to that file (`docs/extensions/sources_table.py`).
+With ``BE_TABLE`` in the environment, the cells are written into that folder.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NO_ANSWER = {("cpp", "CUDA graphs"): "on the CPU"}
 def cells() -> Iterator[dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, Any]] = {}
     yield found
-    if path := os.environ.get("BE_TABLE"):
+    if folder := os.environ.get("BE_TABLE"):
         worker = os.environ.get("PYTEST_XDIST_WORKER", "all")
-        Path(f"{path}.{worker}").write_text(json.dumps(found, indent=1))
+        Path(folder, f"{worker}.json").write_text(json.dumps(found, indent=1))
 
 
 @pytest.mark.parametrize("capability", cell.CELLS)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import check_options
-from be_runtime.call.compiled_function import CompiledFunction
+from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import array_problem, check_names, integers
 from be_runtime.errors import ArgumentError, SpecError
@@ -493,7 +493,7 @@ def cubin_kernel(
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a kernel in a cubin or in PTX callable from JAX, whichever compiler wrote it.
 
     Nothing is compiled. The kernel's parameters are read from the code and compared with the signature.

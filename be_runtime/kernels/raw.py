@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import CompiledFunction, Report
+from be_runtime.call.compiled_function import Report
 from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
@@ -95,7 +95,7 @@ def raw_function(
     options: Options,
     report: Report | None = None,
     make: Callable[..., Geometry] = explicit_geometry,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make the function of JAX arrays of a raw kernel from any source of code; see `cuda_kernel`.
 
     Parameters
@@ -195,7 +195,7 @@ def cuda_kernel(
     use_fast_math: bool = False,
     compute_capability: str | Sequence[str] | None = None,
     line_info: bool = False,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
     The kernel is compiled when JAX first traces it, by NVRTC if it is installed (wheels, conda, a toolkit), else by

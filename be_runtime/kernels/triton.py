@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import CompiledFunction
 from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
@@ -134,7 +133,7 @@ def triton_kernel(
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
     **constants: Any,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
 
     Triton compiles the kernel when JAX first traces it, for the dtypes of the call; the cache keeps the machine code.

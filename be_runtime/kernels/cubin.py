@@ -26,7 +26,7 @@ from be_runtime.kernels.launcher import Kernel, KernelImage, KernelParam
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.raw_compiler import entries_of, parse_name
 from be_runtime.kernels.sizes import Size
-from be_runtime.kernels.source import Obtained, Variant
+from be_runtime.kernels.source import Bound, Obtained
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_bool, check_path, note
@@ -462,7 +462,7 @@ class CubinCode(NamedTuple):
 
     kernel: Kernel
 
-    def obtain(self, _call: Resolved, _variant: Variant) -> Obtained:
+    def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
         """Return the kernel, which is the same for all calls."""
         return Obtained(self.kernel, launcher.own_launcher(PROCESS.session()))
 
@@ -536,6 +536,18 @@ def cubin_kernel(
     >>> scale(jnp.arange(1000.0), by=2.0)  # doctest: +SKIP
     """
     options, is_cooperative = check_options(locals()), check_bool(cooperative, "cooperative")
+    kernel, declared, facts = read_kernel(path, name, signature, is_cooperative=is_cooperative)
+    note(f"{kernel.name} {kernel.id}")
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem, "cluster": cluster}
+    code, make = CubinCode(kernel), partial(fitting_geometry, label=name, facts=facts)
+    report = None if kernel.images[0].is_ptx else code.report
+    return raw_function(declared.layout(name), code, declared.signature, sizes, options, report, make)
+
+
+def read_kernel(
+    path: object, name: object, signature: object, *, is_cooperative: bool
+) -> tuple[Kernel, Declared, KernelFacts]:
+    """Read a kernel and its facts from code, and compare them with a signature; see `cubin_kernel`."""
     if not isinstance(name, str):
         raise ArgumentError(f"name must be a string, not {type(name).__name__}: {name!r}")
     code = read_code(*_read_source(path))
@@ -543,15 +555,4 @@ def cubin_kernel(
     facts, declared = kernel_facts(code, entry), declare(name, signature)
     check_sizes(f"{name} in {code.label}", declared, facts.sizes)
     image = KernelImage(code.arch, entry, code.data, code.is_ptx, is_cooperative=is_cooperative)
-    kernel = Kernel(launcher.content_id([image]), name, (image,))
-    note(f"{kernel.name} {kernel.id}")
-    images = CubinCode(kernel)
-    return raw_function(
-        declared.layout(name),
-        images,
-        declared.signature,
-        {"grid": grid, "block": block, "shared_mem": shared_mem, "cluster": cluster},
-        options,
-        None if image.is_ptx else images.report,
-        partial(fitting_geometry, label=name, facts=facts),
-    )
+    return Kernel(launcher.content_id([image]), name, (image,)), declared, facts

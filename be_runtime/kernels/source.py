@@ -39,13 +39,15 @@ class Bound(NamedTuple):
     ----------
     params : tuple of LaunchParam
         Parameters of the kernel.
-    variant : tuple of str
+    variant, general : tuple of str
+        Types of the call, and types of code that serves more calls, this one too, if there is such code.
     extents : tuple of (int, str)
         Numbers of the parameters that are extents, each with its axis.
     """
 
     params: tuple[LaunchParam, ...]
     variant: Variant = ()
+    general: Variant = ()
     extents: tuple[tuple[int, str], ...] = ()
 
 
@@ -106,7 +108,7 @@ class Layout(Protocol):
 class Code(Protocol):
     """The images of a kernel with their entries."""
 
-    def obtain(self, call: Resolved, variant: Variant) -> Obtained:
+    def obtain(self, call: Resolved, bound: Bound) -> Obtained:
         """Return the kernel for the types of a call, compiled or read at the first such call."""
 
 
@@ -127,7 +129,7 @@ class GpuSource(NamedTuple):
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         """Define the kernel of a call in its launcher, and return the call's target."""
         bound, geometry = self.layout.bind(call, scalars), self.sizes.geometry(call)
-        obtained = self.code.obtain(call, bound.variant)
+        obtained = self.code.obtain(call, bound)
         made = Launch(geometry, bound.params, self.sizes.local(geometry), bound.extents)
         made = made.with_geometry(is_cooperative=obtained.kernel.is_cooperative)
         return launch(obtained, self.layout.fit(made, obtained.kernel, call))
@@ -181,10 +183,10 @@ class CompiledCode(ABC):
     def compilable(self, call: Resolved, variant: Variant) -> Compilable:
         """Return the kernel for the types of a call."""
 
-    def obtain(self, call: Resolved, variant: Variant) -> Obtained:
+    def obtain(self, call: Resolved, bound: Bound) -> Obtained:
         """Return the compiled kernel for the types of a call."""
-        session, kernel = PROCESS.session(), self.compilable(call, variant)
-        made = self.built(kernel, variant, session)
+        session, kernel = PROCESS.session(), self.compilable(call, bound.variant)
+        made = self.built(kernel, bound.variant, session)
         return Obtained(made, own_launcher(session), partial(kernel.build, session=session, with_ptx=True))
 
     def built(self, kernel: Compilable, variant: Variant, session: Session) -> Kernel:

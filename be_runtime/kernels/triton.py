@@ -7,26 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.call.attributes import check_options
+from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
-from be_runtime.jax.arrays import Value
+from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
 from be_runtime.kernels.geometry import Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.sizes import Size, read_sizes
-from be_runtime.kernels.source import (
-    SCRATCH_UNIT,
-    Bound,
-    CompiledCode,
-    GpuSource,
-    Launch,
-    Variant,
-    scalar_of,
-)
+from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, note
@@ -93,7 +85,7 @@ class TritonKernel(NamedTuple):
         return str(self.function.__name__)
 
     def for_variant(self, names: Sequence[str], variant: Variant) -> TritonKernel:
-        """Return the kernel for the types of its parameters, in Triton's words: ``"*fp32:16"``, ``"i32"``."""
+        """Return the kernel for the types of its parameters, see `TritonLayout.types`."""
         given = dict(zip(names, variant, strict=True))
         types = {name: text.removesuffix(_ALIGNED) for name, text in given.items()}
         every = tuple((param.name, types.get(param.name, "constexpr")) for param in self.function.params)
@@ -185,22 +177,38 @@ def triton_kernel(
     ... )
     """
     options = check_options(locals())
-    _check_function(function)
-    asked = check_arch_list(compute_capability, "compute_capability")
-    label = str(function.__name__)
-    declared = declare(label, signature)
-    arguments = _match(label, function, declared, constants)
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
-    chosen = tuple((name, value) for name, value in given.items() if value is not None)
-    base = TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ())
-    sizes = read_sizes(label, {"grid": _with_constants(grid, constants)}, declared.signature, _grid_geometry)
-    sizes.check(options.outs)
-    note(f"triton {function.cache_key} {base.constants} {base.options}")
-    layout, code = TritonLayout(label, declared, arguments, num_ctas), TritonCode(base, arguments, asked)
-    doc = f"The Triton kernel {label}; see `be_runtime.triton_kernel`."
-    source, numbers = GpuSource(layout, code, sizes), declared.signature.with_role(Role.ATTR)
-    kernel = ArrayKernel(label, label, doc, declared.signature, source, numbers, SCRATCH_UNIT)
-    return ArrayFunction(kernel, options)
+    kernel, layout = read_kernel(function, signature, constants, given)
+    code = TritonCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
+    note(f"triton {function.cache_key} {kernel.constants} {kernel.options}")
+    return triton_function(layout, code, with_constants(grid, constants), options)
+
+
+def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
+    """Make the function of JAX arrays of a Triton kernel from any source of code; see `triton_kernel`."""
+    label, signature = layout.label, layout.declared.signature
+    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, _grid_geometry))
+    source.sizes.check(options.outs)
+    doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
+    return ArrayFunction(ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT), options)
+
+
+def read_kernel(
+    function: Any, signature: object, constants: Mapping[str, Any], options: Mapping[str, int | None]
+) -> tuple[TritonKernel, TritonLayout]:
+    """Check the arguments of `triton_kernel` that describe a kernel, and return the kernel without types."""
+    _check_function(function)
+    label = str(function.__name__)
+    wanted = {param.name for param in function.params if param.is_constexpr}
+    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
+    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
+    if lacking or unknown:
+        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
+        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+    names = [param.name for param in function.params if not param.is_constexpr]
+    chosen = tuple((name, value) for name, value in options.items() if value is not None)
+    layout = layout_of(label, names, signature, options["num_ctas"] or 1)
+    return TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ()), layout
 
 
 def _check_function(function: Any) -> None:
@@ -222,17 +230,11 @@ def _check_function(function: Any) -> None:
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
 
-def _match(label: str, function: Any, declared: Declared, constants: Mapping[str, Any]) -> tuple[Argument, ...]:
+def layout_of(label: str, names: Sequence[str], signature: object, num_ctas: int) -> TritonLayout:
     """Give each parameter that is no constant its token or its axis."""
-    wanted = {param.name for param in function.params if param.is_constexpr}
-    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
-    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
-    if lacking or unknown:
-        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
-        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+    declared = declare(label, signature)
     axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
     numbers = {param.name for param in declared.params if param.role is Role.ATTR}
-    names = [param.name for param in function.params if not param.is_constexpr]
     by_axis = {name for name in names if name in axes and name not in numbers}
     tokens = iter(declared.params)
     found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
@@ -246,13 +248,13 @@ def _match(label: str, function: Any, declared: Declared, constants: Mapping[str
     for name, param in found:
         if param is not None and param.role is Role.ATTR and param.name != name:
             raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
-    return found
+    return TritonLayout(label, declared, found, num_ctas)
 
 
-def _with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
+def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
     """Replace the names of whole constants in a text, or in each of several, by their values."""
     if isinstance(grid, tuple | list):
-        return tuple(_with_constants(each, constants) for each in grid)
+        return tuple(with_constants(each, constants) for each in grid)
     if not isinstance(grid, str):
         return grid
     whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
@@ -281,30 +283,49 @@ class TritonLayout(NamedTuple):
 
     def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
         """Bind the parameters to the buffers, extents and scalars of a call."""
+        specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
+        params: list[LaunchParam] = []
+        for name, param in self.arguments:
+            if param is None:
+                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
+            elif param.role is Role.ATTR:
+                params.append(scalar_of(scalars[name]))
+            else:
+                at = next(rest)
+                params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
+        general = self.types(specs, call.values)
+        exact = self._aligned(general, [number % _DIVISIBLE == 0 for _, number, *_ in params])
+        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        return Bound(tuple(params), exact, general, extents)
+
+    def types(self, specs: Sequence[ArraySpec], values: Mapping[str, int]) -> Variant:
+        """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32:16"``, ``"i32"``."""
+        rest, texts = iter(self.declared.order), []
+        for name, param in self.arguments:
+            if param is None:
+                texts.append("i32" if values.get(name, 0) < 2**31 else "i64")
+            elif param.role is Role.ATTR:
+                assert param.dtype is not None, "declare() raises for a scalar without a type"
+                texts.append(_type(self.label, param.dtype.name))
+            else:
+                texts.append(f"*{_type(self.label, specs[next(rest)].dtype.name)}{_ALIGNED}")
+        return tuple(texts)
+
+    def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
+        """Return the variants to build for some arrays: for integers that are divisible by 16, and for any."""
+        general = self.types(specs, {})
+        return tuple(dict.fromkeys((self._aligned(general, [True] * len(general)), general)))
+
+    def _aligned(self, general: Variant, is_divisible: Sequence[bool]) -> Variant:
+        """Return the types with the integers that are divisible by 16 on each device."""
         signature = self.declared.signature
         rules = signature.with_role(Role.PARALLEL) + signature.with_role(Role.REDUCE)
         split = {axis for param in rules for axis in param.axes or ()}
-        specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
-        params: list[LaunchParam] = []
-        variant = []
-        for name, param in self.arguments:
-            if param is not None and param.role is not Role.ATTR:
-                at = next(rest)
-                params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
-                variant.append(f"*{_type(self.label, specs[at].dtype.name)}{_ALIGNED}")
-                continue
-            if param is None:
-                value = call.values[name]
-                text = "i32" if value < 2**31 else "i64"
-                params.append(scalar_param(value.to_bytes(8, "little")))
-            else:
-                assert param.dtype is not None, "declare() raises for a scalar without a type"
-                text = _type(self.label, param.dtype.name)
-                params.append(scalar_of(scalars[name]))
-            is_aligned = text[0] in "iu" and text != "i1" and params[-1][1] % _DIVISIBLE == 0 and name not in split
-            variant.append(text + _ALIGNED * is_aligned)
-        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
-        return Bound(tuple(params), tuple(variant), extents)
+        rows = zip(self.arguments, general, is_divisible, strict=True)
+        return tuple(
+            text + _ALIGNED * (divides and text[0] in "iu" and text != "i1" and argument.name not in split)
+            for argument, text, divides in rows
+        )
 
     def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:
         """Give the launch the block of the images, memory that they want, and two pointers to it at the end."""

@@ -190,7 +190,9 @@ def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Optio
     source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, _grid_geometry))
     source.sizes.check(options.outs)
     doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
-    return ArrayFunction(ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT), options)
+    return ArrayFunction(
+        ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT, by_slice=True), options
+    )
 
 
 def read_kernel(

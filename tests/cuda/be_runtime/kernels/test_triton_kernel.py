@@ -77,6 +77,17 @@ def scalars(out, a, b, c, d, e, f, g):
     tl.store(out, a + b + c + d + e + f + g)
 
 
+def test_leading_axes_of_a_call_are_a_batch():
+    call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32")
+    x = np.zeros((2, 3, 4000), np.float32)
+    (direct,) = kernel_calls(lambda x: call(x, x, scale=2), x)
+    (mapped,) = kernel_calls(jax.vmap(jax.vmap(lambda x: call(x, x, scale=2))), x)
+    assert [str(var.aval) for var in direct.outvars] == ["float32[2,3,4000]"]
+    assert direct.params == mapped.params
+    with pytest.raises(ArgumentError, match="argument 1"):
+        jax.eval_shape(lambda x: call(x, x[0], scale=2), x)
+
+
 def test_numbers_have_the_sizes_of_their_types():
     numbers = "attr.a:bool attr.b:int8 attr.c:uint16 attr.d:int64 attr.e:float16 attr.f:float32 attr.g:float64"
     call = triton_kernel(scalars, f"ret[1]:float32 {numbers}", grid=1)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,13 @@ def test_a_second_process_compiles_nothing(tmp_path: Path):
     code = f"import runpy, sys; sys.path.append({place!r}); runpy.run_path({str(program)!r})"
     answers = [run_json(code, word) for word in ("first", "again")]
     assert answers[0] == answers[1]
+
+
+def test_triton_keeps_nothing_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    kernel_calls(lambda x: function(BLOCK=64)(x, x, scale=2), X)
+    assert not (tmp_path / "triton").exists()
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
 
 
 def test_what_does_not_fit_is_refused():

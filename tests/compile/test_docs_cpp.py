@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.docs import run_page
 from tests.support.requirements import in_full
-from tests.support.runtime import environment, real_compiler, run_python
+from tests.support.runtime import environment, run_python
 
 PAGES = (
     *("README.md", "docs/arg-spec.md", "docs/building.md", "docs/caching.md", "docs/calling.md", "docs/cluster.md"),
@@ -35,7 +34,7 @@ FIRST = ("README.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
 @pytest.mark.parametrize("page", [page if page in FIRST else in_full(page) for page in PAGES])
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert run_page(page, with_cuda=False, with_openmp=has_openmp(tmp_path)) > 0
+    assert run_page(page, with_cuda=False) > 0
 
 
 FIRST_KERNEL = """
@@ -67,10 +66,3 @@ for call, array, axes in ((many, batch, P("b", None)), (fire, batch, P("b", None
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_first_kernel_is_batched_and_split_as_the_page_says(page: str):
     run_python(FIRST_KERNEL, page, env=environment(XLA_FLAGS="--xla_force_host_platform_device_count=4"))
-
-
-def has_openmp(folder: Path) -> bool:
-    """Whether the host compiler has OpenMP's header and library: clang++ comes without."""
-    (folder / "omp.cc").write_text("#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n")
-    command = [real_compiler(), "-fopenmp", "omp.cc"]
-    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0

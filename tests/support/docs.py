@@ -47,7 +47,7 @@ def read_blocks(page: str) -> tuple[Block, ...]:
     )
 
 
-def run_page(page: str, *, with_cpp: bool = True, with_cuda: bool = True, with_openmp: bool = True) -> int:
+def run_page(page: str, *, with_cpp: bool = True, with_cuda: bool = True) -> int:
     """Run a page's blocks and compare what they print with what the page says.
 
     Parameters
@@ -56,8 +56,6 @@ def run_page(page: str, *, with_cpp: bool = True, with_cuda: bool = True, with_o
         Its path in the repository.
     with_cpp, with_cuda : bool
         Whether to run blocks that load C++, and those that load CUDA.
-    with_openmp : bool
-        Whether to run blocks that compile with OpenMP as well.
 
     Returns
     -------
@@ -68,8 +66,6 @@ def run_page(page: str, *, with_cpp: bool = True, with_cuda: bool = True, with_o
     compared = 0
     for block in read_blocks(page):
         if ("load_cpp_" in block.code and not with_cpp) or ("load_cuda_" in block.code and not with_cuda):
-            continue
-        if "-fopenmp" in block.code and not with_openmp:
             continue
         for node in block.parse().body:
             printed = _execute(node, block, namespace)

@@ -402,8 +402,7 @@ def cuda_kernel(
         from be_runtime.report import check_blocks, report_cubins
 
         session, blocks = PROCESS.session(), check_blocks(block_sizes)
-        cubins = [(image.arch, image.data) for image in compile_for(session).images if not image.is_ptx]
-        return report_cubins(kernel.name.expression, cubins, session.system, blocks)
+        return report_cubins(kernel.name.expression, compile_for(session).cubins, session.system, blocks)
 
     sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
     return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)

@@ -67,8 +67,8 @@ class _Variants:
             if types not in self._made:
                 identity, target, artifact = variants[types], self._record["launcher"], self._artifact
                 with reading(artifact.where):
-                    digest = artifact.table.targets[target].image
-                    own = launcher.launcher_of(target, lambda: artifact.library(digest))
+                    row = artifact.table.targets[target]
+                    own = launcher.launcher_of(target, lambda: artifact.library(row.image), platform=row.platform)
                     kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
                 self._made[types] = launcher.Obtained(kernel, own)
             return self._made[types]

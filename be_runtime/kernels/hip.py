@@ -141,14 +141,11 @@ def check_amd_archs(given: object) -> tuple[AmdArch, ...]:
 
 def build_hip(kernel: RawKernel, archs: tuple[AmdArch, ...], session: Session) -> Kernel:
     """Return the compiled kernel, from the cache or compiled now."""
+    given = ("name", kernel.name.base), ("source", kernel.source), ("expression", kernel.name.expression)
+    fields = (*given, ("archs", list(map(str, archs))))
     options, places = placeless(kernel.options())
-    fields = (
-        *(("name", kernel.name.base), ("source", kernel.source), ("expression", kernel.name.expression)),
-        ("archs", list(map(str, archs))),
-    )
-    origin = Origin(
-        make_key("hip", *fields, ("options", options)), places, lambda: (("hip", _banners(archs, session)),)
-    )
+    made_by = (find_hip(session.system, arch).banner for arch in archs)
+    origin = Origin(make_key("hip", *fields, ("options", options)), places, lambda: (("hip", list(made_by)),))
     key = own_key(
         "hip",
         *(*fields, ("options", kernel.options()), ("compilers", _compiler_files(session))),
@@ -170,10 +167,6 @@ def _compiler_files(session: Session) -> list[str]:
 def _environment(session: Session) -> list[str]:
     names = (*COMPILE_VARIABLES, *HIP_VARIABLES)
     return [f"{name}={value}" for name in names if (value := session.system.environ.get(name))]
-
-
-def _banners(archs: Sequence[AmdArch], session: Session) -> list[str]:
-    return [find_hip(session.system, arch).banner for arch in archs]
 
 
 def compile_hip(kernel: RawKernel, archs: Sequence[AmdArch], session: Session, staging: Path) -> Compiled:
@@ -199,30 +192,13 @@ def compile_hip(kernel: RawKernel, archs: Sequence[AmdArch], session: Session, s
             error.hints = (f"there is no ROCm for {bare} here, so only a part of HIP is declared",)
         raise explained(error, {kernel.file_name: kernel.source}, is_cuda=False) from None
     objects = [(arch, (staging / f"{arch}.hsaco").read_bytes()) for arch in archs]
-    images = [KernelImage(arch, entry_in_code_object(data, kernel), data) for arch, data in objects]
+    images = [KernelImage(arch, only_entry(_ENTRY.findall(data), kernel.name), data) for arch, data in objects]
     named = named_paths(kernel.flags)
     used = dict.fromkeys(path for each in found.values() for path in (each.path, *each.used))
     read = (*headers, *filter(session.system.is_file, named), *used)
     absent = shadowing_paths(headers, (*kernel.include_paths, *named))
     compiler = (*(each.banner for each in found.values()), *_environment(session))
     return Compiled(tuple(images), BuildOutput((), read, absent=absent), compiler)
-
-
-def entry_in_code_object(data: bytes, kernel: RawKernel) -> str:
-    """Find the name of a kernel in a code object by its descriptors.
-
-    Raises
-    ------
-    BuildError
-        There is no such kernel, or several.
-
-    Examples
-    --------
-    >>> from be_runtime.kernels.raw_compiler import parse_name
-    >>> entry_in_code_object(bytes(1) + b"_Z5scalePf.kd" + bytes(1), RawKernel("", parse_name("scale")))
-    '_Z5scalePf'
-    """
-    return only_entry({match.decode() for match in _ENTRY.findall(data)}, kernel.name)
 
 
 def _plan(kernel: RawKernel, found: Mapping[AmdArch, HipCompiler]) -> BuildPlan:

@@ -326,23 +326,24 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     '_Z5scalePf'
     """
     hint = "install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template"
-    return only_entry({match.decode() for match in _ENTRY.findall(cubin)}, name, hint)
+    return only_entry(_ENTRY.findall(cubin), name, hint)
 
 
-def only_entry(entries: set[str], name: KernelName, *hints: str) -> str:
-    """Return the only mangled name that a kernel's name stands for.
+def only_entry(listed: Iterable[bytes], name: KernelName, *hints: str) -> str:
+    """Return the only one of some mangled names that a kernel's name stands for.
 
     Raises
     ------
     BuildError
         There is none, or there are several.
     """
-    found = entries_of(sorted(entries), name)
+    entries = sorted({entry.decode() for entry in listed})
+    found = entries_of(entries, name)
     if len(found) == 1:
         return found[0]
     raise BuildError(
         f"the compiled source has {f'{len(found)} kernels' if found else 'no kernel'} of the name {name.expression}; "
-        f"it has {', '.join(sorted(entries)) or 'none'}",
+        f"it has {', '.join(entries) or 'none'}",
         hints=hints,
     )
 

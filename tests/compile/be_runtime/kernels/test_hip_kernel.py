@@ -101,6 +101,32 @@ def test_a_second_load_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
 
 
 @needs_clang
+def test_another_compiler_compiles_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started, wrapper = tmp_path / "started", tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {started}\nexec clang++-19 "$@"\n')
+    wrapper.chmod(0o755)
+    first = build(MI300, fill=4)
+    monkeypatch.setenv("BE_HIPCC", str(wrapper))
+    second = build(MI300, fill=4)
+    assert "--offload-arch=gfx942" in started.read_text()
+    assert second.id != first.id
+    assert [image.data for image in second.images] == [image.data for image in first.images]
+
+
+@pytest.mark.needs("hipcc")
+def test_hipcc_compiles_with_all_of_hip(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("BE_HIPCC")
+    monkeypatch.delenv("ROCM_PATH")
+    session = PROCESS.session()
+    found = find_hip(session.system, MI200)
+    assert (found.path.name, found.has_rocm) == ("hipcc", True)
+    source = "__global__ void f(float* y) { y[threadIdx.x] = tanhf(y[threadIdx.x]) + __shfl_xor(y[0], 1); }"
+    (image,) = build_hip(RawKernel(source, parse_name("f")), (MI200,), session).images
+    assert (image.arch, image.entry) == (MI200, "_Z1fPf")
+    assert "_Z1fPf.kd" in elf_symbols(image.data)
+
+
+@needs_clang
 def test_the_code_depends_on_the_compiler_and_the_headers(tmp_path: Path):
     (tmp_path / "factor.h").write_text("#define FACTOR 2\n")
     asked = RawKernel(

@@ -540,4 +540,5 @@ def _obtain(kernel: Kernel) -> Obtained:
 def _report(kernel: Kernel, block_sizes: Sequence[int] | None) -> ModuleReport:
     from be_runtime.report import check_blocks, report_cubins
 
-    return report_cubins(kernel.name, kernel.cubins, PROCESS.session().system, check_blocks(block_sizes))
+    cubins = [(image.cuda_arch, image.data) for image in kernel.images]
+    return report_cubins(kernel.name, cubins, PROCESS.session().system, check_blocks(block_sizes))

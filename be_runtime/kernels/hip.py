@@ -105,7 +105,7 @@ def hip_kernel(
     ...     offload_arch="gfx942",
     ... )
     >>> fill()  # doctest: +SKIP
-    be_runtime.errors.LoadError: be_runtime has no launcher for ROCM, so the kernel is compiled and can't run
+    be_runtime.errors.LoadError: be_runtime has no launcher for ROCM, so the kernel can't run
     """
     given = {"extra_cuda_cflags": extra_hip_cflags, "extra_include_paths": extra_include_paths}
     kernel = raw_kernel({"source": source, "name": name, **given})._replace(suffix=".hip")
@@ -144,8 +144,8 @@ def build_hip(kernel: RawKernel, archs: tuple[AmdArch, ...], session: Session) -
     given = ("name", kernel.name.base), ("source", kernel.source), ("expression", kernel.name.expression)
     fields = (*given, ("archs", list(map(str, archs))))
     options, places = placeless(kernel.options())
-    made_by = (find_hip(session.system, arch).banner for arch in archs)
-    origin = Origin(make_key("hip", *fields, ("options", options)), places, lambda: (("hip", list(made_by)),))
+    made = make_key("hip", *fields, ("options", options))
+    origin = Origin(made, places, lambda: (("hip", [find_hip(session.system, arch).banner for arch in archs]),))
     key = own_key(
         "hip",
         *(*fields, ("options", kernel.options()), ("compilers", _compiler_files(session))),

@@ -49,10 +49,6 @@ _NATIVE, _LDFLAGS = {CUDA: "launcher"}, ("-ldl",)
 """The source of the launcher for each platform, and linker flags."""
 
 
-_KINDS: dict[str, index.Kind] = {"cuda": "cubin", "hip": "hsaco"}
-"""Kinds of machine code by the language of a kernel."""
-
-
 class Form(IntEnum):
     """The work of one launch of an image: one call or a batch."""
 
@@ -101,7 +97,7 @@ class KernelImage(NamedTuple):
     @property
     def described(self) -> index.CodeImage:
         """The image's row in an index."""
-        kind: index.Kind = "ptx" if self.is_ptx else _KINDS[self.arch.language]
+        kind: index.Kind = "ptx" if self.is_ptx else "hsaco" if self.arch.language == "hip" else "cubin"
         return index.CodeImage(kind, port.PLATFORMS[self.arch.language], len(self.data), (str(self.arch),))
 
 
@@ -126,11 +122,6 @@ class Kernel(NamedTuple):
         """JAX's name of the platform that runs the kernel: ``"CUDA"`` or ``"ROCM"``."""
         (platform,) = {image.described.platform for image in self.images}
         return platform
-
-    @property
-    def cubins(self) -> list[tuple[Arch, bytes]]:
-        """The machine code for NVIDIA's GPUs, with the architecture of each."""
-        return [(image.cuda_arch, image.data) for image in self.images if not image.is_ptx]
 
     @property
     def batch_axis(self) -> int:
@@ -382,8 +373,7 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     >>> lacking(record, (Arch(9, 0),))
     'it has code for 8.0, and the GPU here is 9.0'
     """
-    built = [(parse_gpu_arch(row["arch"]), row["is_ptx"]) for row in record["images"]]
-    code = [(arch, is_ptx) for arch, is_ptx in built if isinstance(arch, Arch)]
+    code = [(arch, row["is_ptx"]) for row in record["images"] if isinstance(arch := parse_gpu_arch(row["arch"]), Arch)]
     if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in code):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
@@ -416,9 +406,7 @@ class Launcher:
         JAX's name of the platform whose kernels it launches.
     """
 
-    def __init__(
-        self, library: ctypes.CDLL, target: str, read: Callable[[ctypes.CDLL], bytes], platform: str = CUDA
-    ) -> None:
+    def __init__(self, library: ctypes.CDLL, target: str, read: Callable[[ctypes.CDLL], bytes], platform: str) -> None:
         self.target, self.platform = target, platform
         self._library, self._read = library, read
         self._define = library.be_launch_define
@@ -514,15 +502,11 @@ def own_launcher(session: registry.Session, platform: str = CUDA) -> Launcher:
     from be_runtime.load.native_library import native_library
 
     if platform not in _NATIVE:
-        raise errors.LoadError(
-            f"be_runtime has no launcher for {platform}, so the kernel is compiled and can't run",
-            hints=(f"kernels run on {', '.join(_NATIVE)}; others are experimental",),
-        )
+        hint = f"kernels run on {', '.join(_NATIVE)}; others are experimental"
+        raise errors.LoadError(f"be_runtime has no launcher for {platform}, so the kernel can't run", hints=(hint,))
+    name = _NATIVE[platform]
     return launcher_of(
-        TARGET,
-        lambda: native_library(_NATIVE[platform], session, _LDFLAGS),
-        lambda _library: launcher_image(session, platform),
-        platform,
+        TARGET, lambda: native_library(name, session, _LDFLAGS), lambda _: launcher_image(session, platform), platform
     )
 
 

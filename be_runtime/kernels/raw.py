@@ -211,7 +211,7 @@ def raw_function(
         geometry = geometry._replace(is_cooperative=obtained.kernel.is_cooperative)
         return launcher.launch(obtained, geometry, bound, read.local(geometry))
 
-    doc = f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`."
+    doc = f"The GPU kernel {label}; see `be_runtime.cuda_kernel`."
     scalars = scalar_params(params) if declared is None else declared.with_role(Role.ATTR)
     kernel = ArrayKernel(name, label, doc, declared, make_target, scalars, _SCRATCH_UNIT, report)
     return ArrayFunction(kernel, options)
@@ -402,7 +402,8 @@ def cuda_kernel(
         from be_runtime.report import check_blocks, report_cubins
 
         session, blocks = PROCESS.session(), check_blocks(block_sizes)
-        return report_cubins(kernel.name.expression, compile_for(session).cubins, session.system, blocks)
+        cubins = [(image.cuda_arch, image.data) for image in compile_for(session).images if not image.is_ptx]
+        return report_cubins(kernel.name.expression, cubins, session.system, blocks)
 
     sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
     return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)

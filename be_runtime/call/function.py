@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import (
     CallOptions,
@@ -37,6 +38,13 @@ from be_runtime.signature.model import Many, Param, Role
 from be_toolchain.named import NamedTuple
 
 
+class KernelSource(Protocol):
+    """The code of a kernel that a function of arrays calls."""
+
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Make the kernel for the arrays and scalars of a call, and return its target."""
+
+
 class ArrayKernel(NamedTuple):
     """A kernel that a function of arrays calls.
 
@@ -49,9 +57,8 @@ class ArrayKernel(NamedTuple):
     doc : str or None
     signature : CallSignature or None
         Arrays and scalars of the kernel; None if only `scalars` are known.
+    source : KernelSource
     scalars : tuple of Param
-    make_target : callable
-        Function of the arrays and scalars of a call; it makes the kernel and returns its target.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes, so that the memory of each call in a batch is aligned.
     report : callable, optional
@@ -62,13 +69,114 @@ class ArrayKernel(NamedTuple):
     label: str
     doc: str | None
     signature: CallSignature | None
-    make_target: Callable[[Resolved, Mapping[str, Value]], KernelTarget]
+    source: KernelSource
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
     report: Report | None = None
 
 
-class ArrayFunction(CompiledFunction):
+class RuledFunction(CompiledFunction):
+    """A function of JAX arrays that can have rules for derivatives."""
+
+    def __init__(self, name: str, label: str, doc: str | None, derivative: Derivative | None = None) -> None:
+        super().__init__(name, label, doc)
+        self._derivative = derivative or Derivative()
+
+    def call_signature(self) -> CallSignature | None:
+        """Return the signature of the calls, if it is known."""
+        raise NotImplementedError
+
+    def _named(self, name: str) -> RuledFunction:
+        """Return the function that a rule names, or raise KeyError."""
+        raise NotImplementedError
+
+    @public
+    def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
+        """Give the function a backward rule, as ``jax.custom_vjp`` does.
+
+        A kernel gets those attributes of the call, with defaults, that it declares; a Python function gets all
+        attributes as keyword arguments.
+
+        Parameters
+        ----------
+        forward : str, callable or None
+            None if the backward rule needs the inputs alone. A kernel takes the inputs and returns the results,
+            followed by residuals. A Python function returns the results and the residuals.
+        backward : str or callable
+            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns
+            the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
+            `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
+
+        Raises
+        ------
+        ArgumentError
+            A rule is neither a function nor the name of an entry point of the same module.
+
+        Examples
+        --------
+        >>> module.f.defvjp(None, "f_backward")  # doctest: +SKIP
+        >>> kernel.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
+        """
+        ahead = None if forward is None else self._rule(forward, "forward")
+        self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
+
+    @public
+    def deftranspose(self, transpose: str | Program, linear_in: int | Sequence[int] = 0) -> None:
+        """Declare that the function is linear in an input, which gives it a JVP and a transpose.
+
+        Parameters
+        ----------
+        transpose : str or callable
+            A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
+            with the cotangent of the results in place of the input, and returns the cotangent of the input.
+        linear_in : int or sequence of int
+            Numbers of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
+            a transpose of its own.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such input or entry point.
+
+        Examples
+        --------
+        >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
+        """
+        signature = self.call_signature()
+        numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
+        count = math.inf if signature is None else len(signature.with_role(Role.ARG))
+        if not numbers or not all(0 <= number < count for number in numbers):
+            known = "" if signature is None else f" 0 to {int(count) - 1}"
+            raise ArgumentError(f"linear_in is {linear_in!r}, but {self.__qualname__} has inputs{known}")
+        rule = self._rule(transpose, "transpose")
+        known_rules = {**dict(self._derivative.transposes), **dict.fromkeys(numbers, rule)}
+        self._derive(self._derivative._replace(transposes=tuple(sorted(known_rules.items(), key=lambda pair: pair[0]))))
+
+    def _derive(self, derivative: Derivative) -> None:
+        """Use other rules from now on, in new traces."""
+        self._derivative = derivative
+        self.clear()
+
+    def _rule(self, rule: object, what: str) -> Rule:
+        if isinstance(rule, str):
+            try:
+                rule = self._named(rule)
+            except KeyError as error:
+                raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
+        signature = rule.call_signature() if isinstance(rule, RuledFunction) else None
+        if isinstance(rule, RuledFunction) and signature is not None:
+            return kernel_rule(rule, signature)
+        if not callable(rule):
+            raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
+        return Rule(getattr(rule, "__name__", what), rule, self._attribute_names())
+
+    def _attribute_names(self) -> tuple[str, ...]:
+        """Return the names of the attributes that a Python rule gets."""
+        signature = self.call_signature()
+        return () if signature is None else signature.attribute_names
+
+
+class ArrayFunction(RuledFunction):
     """The function of a kernel; its result has the structure of `outs`, if that is given.
 
     Raises
@@ -93,6 +201,16 @@ class ArrayFunction(CompiledFunction):
         self._kernel, self._options = kernel, default_method(options, kernel.signature)
         self._defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
 
+    def call_signature(self) -> CallSignature | None:
+        """Return the signature that was given."""
+        return self._kernel.signature
+
+    def _named(self, name: str) -> RuledFunction:
+        raise KeyError(f"it is {name!r}, but only entry points of a module have names; pass the function itself")
+
+    def _attribute_names(self) -> tuple[str, ...]:
+        return tuple(param.name for param in self._kernel.scalars)
+
     def _converted(self, attributes: Mapping[str, Any]) -> Converted:
         return convert_attributes(self.__qualname__, self._kernel.scalars, {**self._defaults, **attributes})
 
@@ -103,7 +221,9 @@ class ArrayFunction(CompiledFunction):
             return self._run(described, arrays, attributes, converted)
 
         run.__name__ = run.__qualname__ = self.__name__
-        return run
+        signature, every = self._kernel.signature, {**self._defaults, **attributes}
+        params = () if signature is None else signature.params
+        return self._derivative.wrap(self.__qualname__, run, params, every, converted)
 
     def _run(self, outs: Any, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted) -> Any:
         """Call the kernel while a program is traced."""
@@ -124,7 +244,7 @@ class ArrayFunction(CompiledFunction):
         results = None if outs is None else describe_results
         resolved = resolve(signature, given, results, scalars, aliases=aliases, scratch_unit=kernel.scratch_unit)
         check_known(label, (*resolved.inputs, *resolved.results))
-        made = kernel.make_target(resolved, dict(converted))
+        made = kernel.source.target(resolved, dict(converted))
         if made.scratch is not None:
             resolved = resolved.with_scratch(*made.scratch, kernel.scratch_unit)
         shown: Sequence[Any] | None = None
@@ -135,7 +255,9 @@ class ArrayFunction(CompiledFunction):
                 lambda *parts: self._run(None, parts, scalars, converted), resolved.split, resolved.operands
             )
         if shown is None:
-            shown = bind_call(label, resolved, self._options, made, ())
+            every = {**self._defaults, **scalars}
+            transposes = self._derivative.bound_transposes(label, arrays, every, converted)
+            shown = bind_call(label, resolved, self._options, made, transposes)
         return shown[0] if resolved.is_single else restore(shown)
 
 
@@ -157,7 +279,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class KernelFunction(CompiledFunction, Generic[P, R]):
+class KernelFunction(RuledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
     Parameters
@@ -182,14 +304,21 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         self.signature = signature
         self._targets = targets
         self._sibling = sibling
-        self._derivative = derivative or Derivative()
         self._options = default_method(options or Options(), signature, takes_any_extent=True)
         self._has_numbers = any(param.by_name for param in signature.params)
         super().__init__(
             signature.label.rpartition(".")[2],
             signature.label,
             f"{call_text(signature, has_outs=self.has_outs)}\n\n{describe(signature)}",
+            derivative,
         )
+
+    def call_signature(self) -> CallSignature:
+        """Return the entry point's signature."""
+        return self.signature
+
+    def _named(self, name: str) -> RuledFunction:
+        return self._sibling(name)
 
     @property
     def has_outs(self) -> bool:
@@ -253,82 +382,6 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         """Return the function with other options; a function that follows its files overrides it."""
         made = KernelFunction[..., R](self.signature, self._targets, self._sibling, options, self._derivative)
         return made.checked_by(self.mode)
-
-    @public
-    def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
-        """Give the function a backward rule, as ``jax.custom_vjp`` does.
-
-        An entry point gets those attributes of the call, with defaults, that it declares; a Python function gets all
-        attributes as keyword arguments.
-
-        Parameters
-        ----------
-        forward : str, callable or None
-            None if the backward rule needs the inputs alone. An entry point of the module, by name, takes the inputs
-            and returns the results, followed by residuals. A Python function returns the results and the residuals.
-        backward : str or callable
-            An entry point takes the residuals and the cotangents of the results, optionally after the inputs, and
-            returns the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
-            `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
-
-        Raises
-        ------
-        ArgumentError
-            The module has no such entry point.
-
-        Examples
-        --------
-        >>> module.f.defvjp(None, "f_backward")  # doctest: +SKIP
-        """
-        ahead = None if forward is None else self._rule(forward, "forward")
-        self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
-
-    @public
-    def deftranspose(self, transpose: str | Program, linear_in: int | Sequence[int] = 0) -> None:
-        """Declare that the function is linear in an input, which gives it a JVP and a transpose.
-
-        Parameters
-        ----------
-        transpose : str or callable
-            An entry point of the module, by name, or a Python function. It takes the arrays of a call with the
-            cotangent of the results in place of the input, and returns the cotangent of the input.
-        linear_in : int or sequence of int
-            Numbers of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
-            a transpose of its own.
-
-        Raises
-        ------
-        ArgumentError
-            There is no such input or entry point.
-
-        Examples
-        --------
-        >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
-        """
-        count = len(self.signature.with_role(Role.ARG))
-        numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
-        if not numbers or not set(numbers) <= set(range(count)):
-            raise ArgumentError(f"linear_in is {linear_in!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
-        rule = self._rule(transpose, "transpose")
-        known = {**dict(self._derivative.transposes), **dict.fromkeys(numbers, rule)}
-        self._derive(self._derivative._replace(transposes=tuple(sorted(known.items(), key=lambda pair: pair[0]))))
-
-    def _derive(self, derivative: Derivative) -> None:
-        """Use other rules from now on, in new traces."""
-        self._derivative = derivative
-        self.clear()
-
-    def _rule(self, rule: object, what: str) -> Rule:
-        if isinstance(rule, str):
-            try:
-                rule = self._sibling(rule)
-            except KeyError as error:
-                raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
-        if isinstance(rule, KernelFunction):
-            return kernel_rule(rule, rule.signature)
-        if not callable(rule):
-            raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
-        return Rule(getattr(rule, "__name__", what), rule, self.signature.attribute_names)
 
     def __getattr__(self, name: str) -> Any:
         """Return the signature for `inspect.signature`, made on first use."""
@@ -412,8 +465,8 @@ def _names(label: str, want: object) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def kernel_rule(function: KernelFunction[..., Any], signature: CallSignature) -> Rule:
-    """Return the rule that calls an entry point with a signature."""
+def kernel_rule(function: CompiledFunction, signature: CallSignature) -> Rule:
+    """Return the rule that calls a kernel with a signature."""
     arrays = len(signature.with_role(Role.ARG))
     names = (*signature.attribute_names, WANT) if signature.has_optional_results else signature.attribute_names
     return Rule(signature.label, function, names, is_kernel=True, inputs=arrays)

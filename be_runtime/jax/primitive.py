@@ -218,13 +218,13 @@ def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Kern
     if lacking:
         is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
         module, _, name = call.label.rpartition(".")
-        rules = (
-            f'give it one: {call.label}.defvjp(forward, backward), with kernels by name, such as "{name}_bwd"',
-            "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
-        )
+        by_name = f', with kernels by name, such as "{name}_bwd"' if module else ""
         raise TransformError(
             f"{call.label} has no derivative{is_linear}",
-            hints=rules if module else ("give it one by jax.custom_vjp", "or stop it by jax.lax.stop_gradient"),
+            hints=(
+                f"give it one: {call.label}.defvjp(forward, backward){by_name}",
+                "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
+            ),
         )
     results = kernel_call.bind(*primals, call=call)
     parts = [kernel_call.bind(*primals[:i], tangents[i], *primals[i + 1 :], call=call) for i in moving]

@@ -15,16 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import check_options
-from be_runtime.call.compiled_function import CompiledFunction
-from be_runtime.call.resolve import CallSignature
+from be_runtime.call.function import ArrayFunction
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import array_problem, check_names, integers
 from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.frames import public
 from be_runtime.kernels import launcher
 from be_runtime.kernels.geometry import Dims, Geometry, explicit_geometry
-from be_runtime.kernels.launcher import Kernel, KernelImage, KernelParam, Obtained
-from be_runtime.kernels.raw import RawPrototype, Size, raw_function
+from be_runtime.kernels.launcher import Kernel, KernelImage, KernelParam
+from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.raw_compiler import entries_of, parse_name
+from be_runtime.kernels.sizes import Size
+from be_runtime.kernels.source import Bound, Obtained
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_bool, check_path, note
@@ -320,7 +322,7 @@ class Declared(NamedTuple):
     signature : CallSignature
         Signature of its calls.
     order : tuple of int
-        See `RawPrototype`.
+        See `RawLayout`.
     """
 
     params: tuple[Param, ...]
@@ -332,9 +334,9 @@ class Declared(NamedTuple):
         """The token of each parameter."""
         return [_token(param) for param in self.params]
 
-    def prototype(self, name: str, label: str) -> RawPrototype:
-        """Return the prototype of the kernel; inputs are ``const``, as the author promises."""
-        return RawPrototype(name, label, tuple(map(_kernel_param, self.params)), self.order)
+    def layout(self, name: str) -> RawLayout:
+        """Return the layout of a kernel's arguments; inputs are ``const``, as the author promises."""
+        return RawLayout(name, name, tuple(map(_kernel_param, self.params)), self.order)
 
 
 def _token(param: Param) -> str:
@@ -450,6 +452,28 @@ def _read_source(path: object) -> tuple[bytes, str]:
         raise ArgumentError(f"path={str(path)!r} can't be read: {error.strerror or error}") from None
 
 
+class CubinCode(NamedTuple):
+    """The images of a kernel that nothing compiles.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    """
+
+    kernel: Kernel
+
+    def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
+        """Return the kernel, which is the same for all calls."""
+        return Obtained(self.kernel, launcher.own_launcher(PROCESS.session()))
+
+    def report(self, block_sizes: Sequence[int] | None) -> ModuleReport:
+        """Return the report of a cubin for block sizes."""
+        from be_runtime.report import check_blocks, report_cubins
+
+        cubins = [(image.cuda_arch, image.data) for image in self.kernel.images]
+        return report_cubins(self.kernel.name, cubins, PROCESS.session().system, check_blocks(block_sizes))
+
+
 @public
 def cubin_kernel(
     path: StrPath | bytes,
@@ -469,7 +493,7 @@ def cubin_kernel(
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a kernel in a cubin or in PTX callable from JAX, whichever compiler wrote it.
 
     Nothing is compiled. The kernel's parameters are read from the code and compared with the signature.
@@ -512,6 +536,18 @@ def cubin_kernel(
     >>> scale(jnp.arange(1000.0), by=2.0)  # doctest: +SKIP
     """
     options, is_cooperative = check_options(locals()), check_bool(cooperative, "cooperative")
+    kernel, declared, facts = read_kernel(path, name, signature, is_cooperative=is_cooperative)
+    note(f"{kernel.name} {kernel.id}")
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem, "cluster": cluster}
+    code, make = CubinCode(kernel), partial(fitting_geometry, label=name, facts=facts)
+    report = None if kernel.images[0].is_ptx else code.report
+    return raw_function(declared.layout(name), code, declared.signature, sizes, options, report, make)
+
+
+def read_kernel(
+    path: object, name: object, signature: object, *, is_cooperative: bool
+) -> tuple[Kernel, Declared, KernelFacts]:
+    """Read a kernel and its facts from code, and compare them with a signature; see `cubin_kernel`."""
     if not isinstance(name, str):
         raise ArgumentError(f"name must be a string, not {type(name).__name__}: {name!r}")
     code = read_code(*_read_source(path))
@@ -519,26 +555,4 @@ def cubin_kernel(
     facts, declared = kernel_facts(code, entry), declare(name, signature)
     check_sizes(f"{name} in {code.label}", declared, facts.sizes)
     image = KernelImage(code.arch, entry, code.data, code.is_ptx, is_cooperative=is_cooperative)
-    kernel = Kernel(launcher.content_id([image]), name, (image,))
-    note(f"{kernel.name} {kernel.id}")
-    return raw_function(
-        declared.prototype(name, name),
-        partial(_obtain, kernel),
-        declared.signature,
-        {"grid": grid, "block": block, "shared_mem": shared_mem},
-        cluster,
-        options,
-        None if code.is_ptx else partial(_report, kernel),
-        partial(fitting_geometry, label=name, facts=facts),
-    )
-
-
-def _obtain(kernel: Kernel) -> Obtained:
-    return Obtained(kernel, launcher.own_launcher(PROCESS.session()))
-
-
-def _report(kernel: Kernel, block_sizes: Sequence[int] | None) -> ModuleReport:
-    from be_runtime.report import check_blocks, report_cubins
-
-    cubins = [(image.cuda_arch, image.data) for image in kernel.images]
-    return report_cubins(kernel.name, cubins, PROCESS.session().system, check_blocks(block_sizes))
+    return Kernel(launcher.content_id([image]), name, (image,)), declared, facts

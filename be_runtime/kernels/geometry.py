@@ -69,6 +69,8 @@ first number is the index of the buffer, counting inputs before outputs, or the 
 number of dimensions in the kernel and the bits of one element.
 """
 
+PARAM_NUMBERS = 4
+
 
 def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
     """Describe a buffer passed as a pointer."""

@@ -6,17 +6,20 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import check_options
-from be_runtime.call.compiled_function import CompiledFunction
+from be_runtime.call.function import ArrayFunction
+from be_runtime.call.resolve import Resolved
 from be_runtime.compile.plan import SOURCES, BuildPlan, Edge, GeneratedFile
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.kernels import launcher
-from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Memo, Obtained, Origin
-from be_runtime.kernels.raw import Size, prototype_of, raw_function, raw_kernel
+from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
+from be_runtime.kernels.raw import layout_of, raw_function, raw_kernel
 from be_runtime.kernels.raw_compiler import RawKernel, instantiated, named_paths, only_entry, placeless
+from be_runtime.kernels.sizes import Size
+from be_runtime.kernels.source import Bound, Obtained
 from be_runtime.load.identity import own_code_digest, own_key
 from be_runtime.load.native_library import run_plan
 from be_runtime.load.process import PROCESS
@@ -60,7 +63,7 @@ def hip_kernel(
     random: bool = False,
     extra_hip_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Compile a HIP kernel for AMD's GPUs; experimental, since nothing here launches it yet.
 
     A traced call checks its arguments, compiles the kernel by hipcc or clang++, keeps the code in the cache, and then
@@ -110,17 +113,29 @@ def hip_kernel(
     given = {"extra_cuda_cflags": extra_hip_cflags, "extra_include_paths": extra_include_paths}
     kernel = raw_kernel({"source": source, "name": name, **given})._replace(suffix=".hip")
     options = check_options(locals())
-    archs = check_amd_archs(offload_arch)
+    code = HipCode(kernel, check_amd_archs(offload_arch))
     note(repr(kernel))
-    compiled: Memo[Kernel] = Memo()
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem, "cluster": None}
+    return raw_function(layout_of(kernel), code, signature, sizes, options)
 
-    def obtain() -> Obtained:
+
+class HipCode(NamedTuple):
+    """The code objects of a kernel from source text.
+
+    Parameters
+    ----------
+    kernel : RawKernel
+    archs : tuple of AmdArch
+    """
+
+    kernel: RawKernel
+    archs: tuple[AmdArch, ...]
+
+    def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
+        """Return the kernel, which is the same for all calls."""
         session = PROCESS.session()
-        made = compiled.get(archs, lambda: build_hip(kernel, archs, session))
+        made = build_hip(self.kernel, self.archs, session)
         return Obtained(made, launcher.own_launcher(session, made.platform))
-
-    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
-    return raw_function(prototype_of(kernel), obtain, signature, sizes, None, options)
 
 
 def check_amd_archs(given: object) -> tuple[AmdArch, ...]:

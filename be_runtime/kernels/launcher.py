@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import platform
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -13,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from be_runtime import dtypes, errors
-from be_runtime.call.compiled_function import KernelTarget
-from be_runtime.jax import arrays, port
-from be_runtime.kernels.geometry import Geometry, LaunchParam, encode_params
+from be_runtime.jax import port
 from be_runtime.load import obtain, process, registry
 from be_runtime.load.identity import Field
 from be_runtime.request.build_tools import no_architecture, wanted_archs
@@ -551,14 +548,6 @@ def _as_struct(image: KernelImage) -> _Image:
     return _Image(arch, image.is_ptx, is_exact, image.form, image.entry.encode(), data, len(data))
 
 
-class Obtained(NamedTuple):
-    """A kernel, the launcher for its calls, and a function that compiles it for other architectures."""
-
-    kernel: Kernel
-    launcher: Launcher
-    again: Again | None = None
-
-
 def ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
     """Return the architecture whose PTX serves later ones, the latest without a suffix; None unless PTX is wanted."""
     return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
@@ -577,24 +566,3 @@ def choose_archs(asked: str | None, session: registry.Session) -> tuple[Arch, ..
     if not archs:
         raise no_architecture("the architecture to compile for is not known")
     return archs
-
-
-def launch(
-    obtained: Obtained, geometry: Geometry, params: Sequence[LaunchParam], local: tuple[str, ...] | None
-) -> KernelTarget:
-    """Define a kernel in its launcher, and return the target of its calls.
-
-    Parameters
-    ----------
-    local : tuple of str, or None
-        Numbers of the geometry as arithmetic over the axes of one device, see `Sizes.local`.
-    """
-    kernel, launcher, again = obtained
-    launcher.define(kernel, again)
-    words = [
-        arrays.Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)
-        for numbers in (geometry.encode(), encode_params(params))
-    ]
-    attributes = (("kernel", kernel.id), ("launch", words[0]), ("name", kernel.name), ("params", words[1]))
-    targets = ((launcher.platform.lower(), launcher.target),)  # lowerings have the same names in small letters
-    return KernelTarget(targets, attributes, None if local is None else (("launch", local),))

@@ -1,158 +1,45 @@
-"""`cuda_kernel`: a ``__global__`` function from source text, without host code, and the sizes of its launches."""
+"""`cuda_kernel`: a ``__global__`` function from source text, without host code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import CompiledFunction, KernelTarget, Report
-from be_runtime.call.extents import compute
-from be_runtime.call.function import ArrayFunction, ArrayKernel, evaluate, known_outs
+from be_runtime.call.compiled_function import Report
+from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import CallSignature, Resolved
-from be_runtime.call.signature import check_names, integers, read_signature
+from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
-from be_runtime.jax.arrays import ArraySpec, Numbers, Value
-from be_runtime.kernels import launcher
-from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
-from be_runtime.kernels.launcher import Kernel, KernelParam, Memo, Obtained
-from be_runtime.kernels.raw_compiler import RawKernel, compile_raw, parse_name, raw_key, raw_origin, read_prototype
+from be_runtime.jax.arrays import ArraySpec, Value
+from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param
+from be_runtime.kernels.launcher import Kernel, KernelParam
+from be_runtime.kernels.raw_compiler import RawKernel, parse_name, read_prototype
+from be_runtime.kernels.sizes import Size, read_sizes
+from be_runtime.kernels.source import (
+    SCRATCH_UNIT,
+    Bound,
+    Code,
+    CompiledCode,
+    GpuSource,
+    Launch,
+    Variant,
+    scalar_of,
+)
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Session
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths, note
-from be_runtime.signature.expressions import Expression, parse_expression
 from be_runtime.signature.model import Param, Role
-from be_toolchain.arch import Arch
 from be_toolchain.terminal import many
 
 if TYPE_CHECKING:
     from be_runtime.report import ModuleReport
 
 
-Extent = int | str
-Size = Extent | Sequence[Extent] | Callable[..., int | Sequence[int]]
-"""A size of a launch in a caller's form."""
-
-_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
-"""First indices of sizes in `Geometry.encode`; `launch_dims` determines the grid."""
-
-_SCRATCH_UNIT = 256
-"""Alignment in bytes of each scratch memory, also in a batch."""
-
-
-class Sizes(NamedTuple):
-    """The sizes of a launch.
-
-    Parameters
-    ----------
-    label : str
-        Name of the kernel, for messages.
-    given : mapping of str to object
-        Sizes by the names of their arguments; texts are parsed as expressions.
-    make : callable
-        Function of the sizes and ``is_empty`` that checks them and makes the geometry.
-    """
-
-    label: str
-    given: Mapping[str, Any]
-    make: Callable[..., Geometry]
-
-    def check(self, outs: Any) -> None:
-        """Check the sizes if they are the same for all calls."""
-        if not any(callable(each) or _expressions(each) for each in self.given.values()):
-            known = known_outs(outs)
-            self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
-
-    def geometry(self, call: Resolved) -> Geometry:
-        """Make the geometry of one call.
-
-        Raises
-        ------
-        ArgumentError
-            A size is not allowed; the message has the size's expression and the values in it.
-        """
-        numbers = {name: self._numbers(name, size, call) for name, size in self.given.items()}
-        try:
-            return self.make(**numbers, is_empty=call.is_empty)
-        except ArgumentError as error:
-            texts = [
-                f"{each} with {', '.join(f'{name} = {call.values[name]}' for name in each.names)}"
-                for size in self.given.values()
-                for each in _expressions(size)
-            ]
-            if not texts:
-                raise
-            raise ArgumentError(f"{self.label}: {error.message}; {', '.join(texts)}", hints=error.hints) from None
-
-    def local(self, geometry: Geometry) -> tuple[str, ...] | None:
-        """Write a geometry's numbers as arithmetic over one device's axes; None if functions compute the sizes."""
-        if any(callable(each) for each in self.given.values()):
-            return None
-        texts = list(map(str, geometry.encode()))
-        for name, start in _PLACES.items():
-            for index, part in enumerate(_parts(self.given.get(name)), start):
-                if isinstance(part, Expression):
-                    per_block = name == "launch_dims"
-                    texts[index] = f"ceil(({part})/{geometry.block[index]})" if per_block else part.text
-        return tuple(texts)
-
-    def _numbers(self, name: str, size: Any, call: Resolved) -> Any:
-        if isinstance(size, Expression):
-            return compute(f"{self.label}: {name}", size, call.values)
-        if isinstance(size, list):
-            return [self._numbers(name, each, call) for each in size]
-        return evaluate(f"{name} of {self.label}", size, call.operands)
-
-
-def read_sizes(
-    label: str, sizes: Mapping[str, Any], signature: CallSignature | None, make: Callable[..., Geometry]
-) -> Sizes:
-    """Read the sizes of a launch.
-
-    Raises
-    ------
-    ArgumentError
-        A size is arithmetic, but no signature names the axes.
-    SpecError
-        A text is not arithmetic over the signature's axes.
-    """
-    return Sizes(label, {name: _parse(f"{label}: {name}", size, signature) for name, size in sizes.items()}, make)
-
-
-def _parse(what: str, size: Any, signature: CallSignature | None) -> Any:
-    if isinstance(size, tuple | list):
-        parts = [_parse(what, each, signature) for each in size]
-        return parts if _expressions(parts) else size
-    if not isinstance(size, str):
-        return size
-    if signature is None:
-        raise ArgumentError(
-            f"{what}={size!r} is arithmetic over axes, and there is no signature that names them",
-            hints=("pass a signature, as in signature='arg[n] ret[n]:like(0)'",),
-        )
-    try:
-        expression = parse_expression(size)
-    except ValueError as error:
-        raise ArgumentError(f"{what}={size!r}: {error}") from None
-    check_names(what, expression, integers(signature.params))
-    return expression
-
-
-def _parts(size: Any) -> list[Any]:
-    return size if isinstance(size, list) else [size]
-
-
-def _expressions(size: Any) -> list[Expression]:
-    """Return the expressions in a size of one or several numbers."""
-    return [each for each in _parts(size) if isinstance(each, Expression)]
-
-
-class RawPrototype(NamedTuple):
-    """The name and parameters of a kernel.
+class RawLayout(NamedTuple):
+    """The name and parameters of a kernel that takes pointers and scalars.
 
     Parameters
     ----------
@@ -168,89 +55,71 @@ class RawPrototype(NamedTuple):
     params: tuple[KernelParam, ...]
     order: tuple[int, ...] | None = None
 
+    @property
+    def scalars(self) -> tuple[Param, ...]:
+        """The attributes of a call for the scalars."""
+        return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in self.params if not p.is_pointer)
+
+    def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
+        """Bind the parameters to the buffers and scalars of a call."""
+        taken = sum(param.is_pointer for param in self.params)
+        groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
+        buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
+        if taken != (len(buffers) if self.order is None else len(self.order)):
+            scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
+            raise ArgumentError(
+                f"{self.label} takes {taken} pointers, but the call has {many(len(call.inputs), 'input')} and "
+                f"{many(len(call.shown), 'output')}{scratch}",
+                hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
+            )
+        rest = iter(range(len(buffers)) if self.order is None else self.order)
+        return Bound(
+            tuple(
+                _pointer(self.label, param, at := next(rest), buffers[at])
+                if param.is_pointer
+                else scalar_of(scalars[param.name])
+                for param in self.params
+            )
+        )
+
+    def fit(self, launch: Launch, _kernel: Kernel, _call: Resolved) -> Launch:
+        """Return the launch as it is: its sizes fit all images."""
+        return launch
+
 
 def raw_function(
-    prototype: RawPrototype,
-    obtain: Callable[[], Obtained],
+    layout: RawLayout,
+    code: Code,
     signature: object,
     sizes: Mapping[str, Any],
-    cluster: Dims | None,
     options: Options,
     report: Report | None = None,
     make: Callable[..., Geometry] = explicit_geometry,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make the function of JAX arrays of a raw kernel from any source of code; see `cuda_kernel`.
 
     Parameters
     ----------
-    prototype : RawPrototype
-    obtain : callable
-        Function that obtains the kernel, called for each call that is traced.
+    layout : RawLayout
+    code : Code
     signature : str, sequence of str, CallSignature or None
     sizes : mapping of str to Size
-        ``grid``, ``block`` and ``shared_mem``.
-    cluster : int, tuple of int or None
+        ``grid``, ``block``, ``shared_mem`` and ``cluster``.
     options : Options
     report : callable, optional
         Function that makes the kernel's report for block sizes.
     make : callable
         Function that makes the geometry, with the arguments of `explicit_geometry`.
     """
-    name, label, params, order = prototype
-    pointers = [param.name for param in params if param.is_pointer]
+    label, pointers = layout.label, [param.name for param in layout.params if param.is_pointer]
     declared = signature if isinstance(signature, CallSignature) else None
     if declared is None:
-        declared = read_signature(label, signature, pointers, scalar_params(params))
-    read = read_sizes(label, sizes, declared, partial(make, cluster=cluster))
-    read.check(options.outs)
-
-    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        bound = bind_params(label, params, call, scalars, order)
-        geometry = read.geometry(call)
-        obtained = obtain()
-        geometry = geometry._replace(is_cooperative=obtained.kernel.is_cooperative)
-        return launcher.launch(obtained, geometry, bound, read.local(geometry))
-
+        declared = read_signature(label, signature, pointers, layout.scalars)
+    source = GpuSource(layout, code, read_sizes(label, sizes, declared, make))
+    source.sizes.check(options.outs)
     doc = f"The GPU kernel {label}; see `be_runtime.cuda_kernel`."
-    scalars = scalar_params(params) if declared is None else declared.with_role(Role.ATTR)
-    kernel = ArrayKernel(name, label, doc, declared, make_target, scalars, _SCRATCH_UNIT, report)
-    return ArrayFunction(kernel, options)
-
-
-def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
-    """Return the attributes of a call for the scalars of a kernel."""
-    return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in prototype if not p.is_pointer)
-
-
-def bind_params(
-    name: str,
-    prototype: Sequence[KernelParam],
-    call: Resolved,
-    scalars: Mapping[str, Value],
-    order: Sequence[int] | None = None,
-) -> tuple[LaunchParam, ...]:
-    """Bind the parameters of a kernel to the buffers and scalars of one call; see `RawPrototype` for the order.
-
-    Raises
-    ------
-    ArgumentError
-        The call doesn't fit the kernel.
-    """
-    taken = sum(param.is_pointer for param in prototype)
-    groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
-    buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
-    if taken != (len(buffers) if order is None else len(order)):
-        scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
-        raise ArgumentError(
-            f"{name} takes {taken} pointers, but the call has {many(len(call.inputs), 'input')} and "
-            f"{many(len(call.shown), 'output')}{scratch}",
-            hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
-        )
-    rest = iter(range(len(buffers)) if order is None else order)
-    return tuple(
-        _pointer(name, param, at := next(rest), buffers[at]) if param.is_pointer else _scalar(scalars[param.name])
-        for param in prototype
-    )
+    scalars = layout.scalars if declared is None else declared.with_role(Role.ATTR)
+    return ArrayFunction(ArrayKernel(layout.name, label, doc, declared, source, scalars, SCRATCH_UNIT, report), options)
 
 
 def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, ArraySpec]) -> LaunchParam:
@@ -275,9 +144,32 @@ def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, 
     return pointer_param(index, spec.ndim, spec.dtype.bits)
 
 
-def _scalar(value: object) -> LaunchParam:
-    assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
-    return scalar_param(value.data)
+class RawCode(CompiledCode):
+    """The images of a kernel from source text.
+
+    Parameters
+    ----------
+    kernel : RawKernel
+    asked : str or None
+        See `CompiledCode`.
+    """
+
+    def __init__(self, kernel: RawKernel, asked: str | None) -> None:
+        super().__init__(asked)
+        self._kernel = kernel
+
+    def compilable(self, _call: Resolved, _variant: Variant) -> RawKernel:
+        """Return the kernel, which is the same for all calls."""
+        return self._kernel
+
+    def report(self, block_sizes: Sequence[int] | None) -> ModuleReport:
+        """Return the compiler's report for block sizes."""
+        from be_runtime.report import check_blocks, report_cubins
+
+        session, blocks = PROCESS.session(), check_blocks(block_sizes)
+        images = self.built(self._kernel, (), session).images
+        cubins = [(image.cuda_arch, image.data) for image in images if not image.is_ptx]
+        return report_cubins(self._kernel.name.expression, cubins, session.system, blocks)
 
 
 @public
@@ -303,7 +195,7 @@ def cuda_kernel(
     use_fast_math: bool = False,
     compute_capability: str | Sequence[str] | None = None,
     line_info: bool = False,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
     The kernel is compiled when JAX first traces it, by NVRTC if it is installed (wheels, conda, a toolkit), else by
@@ -386,27 +278,9 @@ def cuda_kernel(
     """
     kernel, options = raw_kernel(locals()), check_options(locals())
     note(repr(kernel))
-    asked = check_arch_list(compute_capability, "compute_capability")
-    compiled: Memo[Kernel] = Memo()
-
-    def compile_for(session: Session) -> Kernel:
-        archs = launcher.choose_archs(asked, session)
-        return compiled.get(archs, lambda: build_raw(kernel, archs, session))
-
-    def obtain() -> Obtained:
-        session = PROCESS.session()
-        again = partial(build_raw, kernel, session=session, with_ptx=True)
-        return Obtained(compile_for(session), launcher.own_launcher(session), again)
-
-    def report(block_sizes: Sequence[int] | None) -> ModuleReport:
-        from be_runtime.report import check_blocks, report_cubins
-
-        session, blocks = PROCESS.session(), check_blocks(block_sizes)
-        cubins = [(image.cuda_arch, image.data) for image in compile_for(session).images if not image.is_ptx]
-        return report_cubins(kernel.name.expression, cubins, session.system, blocks)
-
-    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
-    return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)
+    code = RawCode(kernel, check_arch_list(compute_capability, "compute_capability"))
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem, "cluster": cluster}
+    return raw_function(layout_of(kernel), code, signature, sizes, options, code.report)
 
 
 def raw_kernel(given: Mapping[str, Any]) -> RawKernel:
@@ -423,13 +297,6 @@ def raw_kernel(given: Mapping[str, Any]) -> RawKernel:
     return RawKernel(given["source"], parse_name(given["name"]), flags, folders, is_fast)
 
 
-def prototype_of(kernel: RawKernel) -> RawPrototype:
-    """Read the prototype of a kernel from its source."""
-    return RawPrototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
-
-
-def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
-    """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
-    compile_now = partial(compile_raw, kernel, archs, session, with_ptx=with_ptx)
-    key, origin = raw_key(kernel, archs, session, with_ptx=with_ptx), raw_origin(kernel, archs, session)
-    return launcher.obtain_kernel(key, origin, compile_now, kernel.name.expression, session)
+def layout_of(kernel: RawKernel) -> RawLayout:
+    """Read the name and parameters of a kernel from its source."""
+    return RawLayout(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))

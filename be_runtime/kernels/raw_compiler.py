@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,15 @@ from be_runtime.compile.plan import SOURCES, BuildPlan, Edge, GeneratedFile
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import BuildError, EntryPointNotFoundError, SpecError
 from be_runtime.kernels import nvrtc
-from be_runtime.kernels.launcher import Compiled, KernelImage, KernelParam, Origin, ptx_arch
+from be_runtime.kernels.launcher import (
+    Compiled,
+    Kernel,
+    KernelImage,
+    KernelParam,
+    Origin,
+    obtain_kernel,
+    ptx_arch,
+)
 from be_runtime.load.identity import Field, own_code_digest, own_key
 from be_runtime.load.native_library import run_plan
 from be_runtime.load.registry import Session
@@ -255,6 +264,16 @@ class RawKernel(NamedTuple):
         standard = () if any(flag.startswith(("-std", "--std")) for flag in self.flags) else ("-std=c++17",)
         fast = ("--use_fast_math",) if self.use_fast_math else ()
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
+
+    def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
+        """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
+        return obtain_kernel(
+            raw_key(self, archs, session, with_ptx=with_ptx),
+            raw_origin(self, archs, session),
+            partial(compile_raw, self, archs, session, with_ptx=with_ptx),
+            self.name.expression,
+            session,
+        )
 
 
 def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import CompiledFunction, KernelTarget
 from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
-from be_runtime.jax.arrays import Numbers, Value
+from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
-from be_runtime.kernels.geometry import LaunchParam, encode_params, explicit_geometry, pointer_param, scalar_param
-from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Obtained, Origin
-from be_runtime.kernels.raw import Size, Sizes, read_sizes
+from be_runtime.kernels.geometry import Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
+from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
+from be_runtime.kernels.sizes import Size, read_sizes
+from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
 from be_runtime.load.identity import Field, own_code_digest
-from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, note
 from be_runtime.signature.model import Param, Role, axis_names
@@ -42,7 +40,9 @@ _TYPES = {
 """Triton's names of element types."""
 _DIVISIBLE = 16
 """Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
-_SCRATCH_UNIT = 256
+_ALIGNED = f":{_DIVISIBLE}"
+"""End of the type of such a parameter."""
+
 _PLACES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
@@ -84,6 +84,34 @@ class TritonKernel(NamedTuple):
         """The name of the function."""
         return str(self.function.__name__)
 
+    def for_variant(self, names: Sequence[str], variant: Variant) -> TritonKernel:
+        """Return the kernel for the types of its parameters, see `TritonLayout.types`."""
+        given = dict(zip(names, variant, strict=True))
+        types = {name: text.removesuffix(_ALIGNED) for name, text in given.items()}
+        every = tuple((param.name, types.get(param.name, "constexpr")) for param in self.function.params)
+        return self._replace(types=every, aligned=tuple(name for name in names if given[name] != types[name]))
+
+    def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
+        """Return the compiled kernel, from the cache or compiled now."""
+        import triton
+
+        environ = session.system.environ
+        settings = [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith("TRITON_")]
+        fields: tuple[Field, ...] = (
+            *(("name", self.name), ("source", self.function.cache_key), ("triton", triton.__version__)),
+            *(("types", [f"{name}: {text}" for name, text in self.types]), ("aligned", self.aligned)),
+            ("constants", [f"{name}={getattr(value, 'cache_key', repr(value))}" for name, value in self.constants]),
+            ("options", [f"{name}={value!r}" for name, value in self.options]),
+            *(("archs", [arch.sm for arch in archs]), ("settings", [s for s in settings if "CACHE" not in s])),
+        )
+        return launcher.obtain_kernel(
+            make_key("triton", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
+            Origin(make_key("triton", *fields)),
+            lambda _staging: Compiled(compile_triton(self, archs, with_ptx=with_ptx), compiler=(triton.__version__,)),
+            self.name,
+            session,
+        )
+
 
 @public
 def triton_kernel(
@@ -105,7 +133,7 @@ def triton_kernel(
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
     **constants: Any,
-) -> CompiledFunction:
+) -> ArrayFunction:
     """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
 
     Triton compiles the kernel when JAX first traces it, for the dtypes of the call; the cache keeps the machine code.
@@ -149,17 +177,38 @@ def triton_kernel(
     ... )
     """
     options = check_options(locals())
-    _check_function(function)
-    asked = check_arch_list(compute_capability, "compute_capability")
-    label = str(function.__name__)
-    declared = declare(label, signature)
-    arguments = _match(label, function, declared, constants)
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
-    chosen = tuple((name, value) for name, value in given.items() if value is not None)
-    base = TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ())
-    sizes = read_sizes(label, {"grid": _with_constants(grid, constants)}, declared.signature, _grid_geometry)
-    note(f"triton {function.cache_key} {base.constants} {base.options}")
-    return _function(base, declared, arguments, sizes, asked, options)
+    kernel, layout = read_kernel(function, signature, constants, given)
+    code = TritonCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
+    note(f"triton {function.cache_key} {kernel.constants} {kernel.options}")
+    return triton_function(layout, code, with_constants(grid, constants), options)
+
+
+def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
+    """Make the function of JAX arrays of a Triton kernel from any source of code; see `triton_kernel`."""
+    label, signature = layout.label, layout.declared.signature
+    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, _grid_geometry))
+    source.sizes.check(options.outs)
+    doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
+    return ArrayFunction(ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT), options)
+
+
+def read_kernel(
+    function: Any, signature: object, constants: Mapping[str, Any], options: Mapping[str, int | None]
+) -> tuple[TritonKernel, TritonLayout]:
+    """Check the arguments of `triton_kernel` that describe a kernel, and return the kernel without types."""
+    _check_function(function)
+    label = str(function.__name__)
+    wanted = {param.name for param in function.params if param.is_constexpr}
+    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
+    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
+    if lacking or unknown:
+        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
+        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+    names = [param.name for param in function.params if not param.is_constexpr]
+    chosen = tuple((name, value) for name, value in options.items() if value is not None)
+    layout = layout_of(label, names, signature, options["num_ctas"] or 1)
+    return TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ()), layout
 
 
 def _check_function(function: Any) -> None:
@@ -181,17 +230,11 @@ def _check_function(function: Any) -> None:
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
 
-def _match(label: str, function: Any, declared: Declared, constants: Mapping[str, Any]) -> tuple[Argument, ...]:
+def layout_of(label: str, names: Sequence[str], signature: object, num_ctas: int) -> TritonLayout:
     """Give each parameter that is no constant its token or its axis."""
-    wanted = {param.name for param in function.params if param.is_constexpr}
-    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
-    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
-    if lacking or unknown:
-        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
-        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+    declared = declare(label, signature)
     axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
     numbers = {param.name for param in declared.params if param.role is Role.ATTR}
-    names = [param.name for param in function.params if not param.is_constexpr]
     by_axis = {name for name in names if name in axes and name not in numbers}
     tokens = iter(declared.params)
     found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
@@ -205,80 +248,128 @@ def _match(label: str, function: Any, declared: Declared, constants: Mapping[str
     for name, param in found:
         if param is not None and param.role is Role.ATTR and param.name != name:
             raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
-    return found
+    return TritonLayout(label, declared, found, num_ctas)
 
 
-def _with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
+def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
     """Replace the names of whole constants in a text, or in each of several, by their values."""
     if isinstance(grid, tuple | list):
-        return tuple(_with_constants(each, constants) for each in grid)
+        return tuple(with_constants(each, constants) for each in grid)
     if not isinstance(grid, str):
         return grid
     whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
     return _PLACES.sub(lambda match: whole.get(match[0], match[0]), grid)
 
 
-def _grid_geometry(grid: object, *, is_empty: bool) -> Any:
+def _grid_geometry(grid: object, *, is_empty: bool) -> Geometry:
     return explicit_geometry(grid, 1, is_empty=is_empty)
 
 
-def _function(
-    base: TritonKernel,
-    declared: Declared,
-    arguments: Sequence[Argument],
-    sizes: Sizes,
-    asked: str | None,
-    options: Options,
-) -> ArrayFunction:
-    label, compiled = base.name, launcher.Memo[Kernel]()
-    sizes.check(options.outs)
+class TritonLayout(NamedTuple):
+    """The arguments of a Triton kernel.
 
-    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        session = PROCESS.session()
-        archs = launcher.choose_archs(asked, session)
-        params, types, aligned = _bind(label, declared, arguments, call, scalars)
-        every = tuple((param.name, types.get(param.name, "constexpr")) for param in base.function.params)
-        kernel = base._replace(types=every, aligned=aligned)
-        made = compiled.get((every, aligned, archs), lambda: build_triton(kernel, archs, session))
-        again = partial(build_triton, kernel, session=session)
-        return _launch(
-            Obtained(made, launcher.own_launcher(session), again), sizes, dict(base.options), arguments, call, params
+    Parameters
+    ----------
+    label : str
+    declared : Declared
+    arguments : tuple of Argument
+    num_ctas : int
+    """
+
+    label: str
+    declared: Declared
+    arguments: tuple[Argument, ...]
+    num_ctas: int
+
+    def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
+        """Bind the parameters to the buffers, extents and scalars of a call."""
+        specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
+        params: list[LaunchParam] = []
+        for name, param in self.arguments:
+            if param is None:
+                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
+            elif param.role is Role.ATTR:
+                params.append(scalar_of(scalars[name]))
+            else:
+                at = next(rest)
+                params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
+        general = self.types(specs, call.values)
+        exact = self._aligned(general, [number % _DIVISIBLE == 0 for _, number, *_ in params])
+        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        return Bound(tuple(params), exact, general, extents)
+
+    def types(self, specs: Sequence[ArraySpec], values: Mapping[str, int]) -> Variant:
+        """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32:16"``, ``"i32"``."""
+        rest, texts = iter(self.declared.order), []
+        for name, param in self.arguments:
+            if param is None:
+                texts.append("i32" if values.get(name, 0) < 2**31 else "i64")
+            elif param.role is Role.ATTR:
+                assert param.dtype is not None, "declare() raises for a scalar without a type"
+                texts.append(_type(self.label, param.dtype.name))
+            else:
+                texts.append(f"*{_type(self.label, specs[next(rest)].dtype.name)}{_ALIGNED}")
+        return tuple(texts)
+
+    def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
+        """Return the variants to build for some arrays: for integers that are divisible by 16, and for any."""
+        general = self.types(specs, {})
+        return tuple(dict.fromkeys((self._aligned(general, [True] * len(general)), general)))
+
+    def _aligned(self, general: Variant, is_divisible: Sequence[bool]) -> Variant:
+        """Return the types with the integers that are divisible by 16 on each device."""
+        signature = self.declared.signature
+        rules = signature.with_role(Role.PARALLEL) + signature.with_role(Role.REDUCE)
+        split = {axis for param in rules for axis in param.axes or ()}
+        rows = zip(self.arguments, general, is_divisible, strict=True)
+        return tuple(
+            text + _ALIGNED * (divides and text[0] in "iu" and text != "i1" and argument.name not in split)
+            for argument, text, divides in rows
         )
 
-    doc = f"The Triton kernel {label}; see `be_runtime.triton_kernel`."
-    numbers = declared.signature.with_role(Role.ATTR)
-    kernel = ArrayKernel(label, label, doc, declared.signature, make_target, numbers, _SCRATCH_UNIT)
-    return ArrayFunction(kernel, options)
+    def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:
+        """Give the launch the block of the images, memory that they want, and two pointers to it at the end."""
+        threads, shared, size = (max(image.extra[at] for image in kernel.images) for at in range(3))
+        if any(image.extra[0] != threads for image in kernel.images):
+            raise BuildError(
+                f"{kernel.name} has blocks of other sizes on some of "
+                f"{', '.join(str(each.arch) for each in kernel.images)}",
+                hints=("pass one architecture in compute_capability",),
+            )
+        (x, y, z), ctas, local = launch.geometry.grid, self.num_ctas, launch.local
+        scratch, hidden = None, scalar_param(bytes(8))
+        if size:
+            total = x * y * z * ctas * size
+            text = str(total) if local is None else "*".join(f"({each})" for each in (*local[:3], str(size * ctas)))
+            hidden, scratch = pointer_param(len(call.inputs) + len(call.results), 1, 8), (total, text)
+        made = launch.with_geometry(block=(threads, 1, 1), shared_bytes=shared, cluster=(ctas, 1, 1))
+        return made._replace(
+            geometry=made.geometry._replace(grid=(x * ctas, y, z)),
+            local=made.local and (f"{ctas}*({made.local[0]})", *made.local[1:]),
+            params=(*launch.params, hidden, scalar_param(bytes(8))),
+            scratch=scratch,
+        )
 
 
-def _bind(
-    label: str, declared: Declared, arguments: Sequence[Argument], call: Resolved, scalars: Mapping[str, Value]
-) -> tuple[list[LaunchParam], dict[str, str], tuple[str, ...]]:
-    """Return the parameters of a launch, Triton's types by name, and the names of aligned parameters."""
-    rules = declared.signature.with_role(Role.PARALLEL) + declared.signature.with_role(Role.REDUCE)
-    split = {axis for param in rules for axis in param.axes or ()}
-    specs, rest = (*call.inputs, *call.results), iter(declared.order)
-    params, types, aligned = [], {}, []
-    for name, param in arguments:
-        if param is not None and param.role is not Role.ATTR:
-            at = next(rest)
-            types[name] = f"*{_type(label, specs[at].dtype.name)}"
-            params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
-            aligned.append(name)
-            continue
-        if param is None:
-            value = call.values[name]
-            types[name] = "i32" if value < 2**31 else "i64"
-            params.append(scalar_param(value.to_bytes(8, "little")))
-        else:
-            number = scalars[name]
-            assert isinstance(number, Numbers), "the scalars of a kernel are numbers"
-            assert param.dtype is not None, "declare() raises for a scalar without a type"
-            types[name] = _type(label, param.dtype.name)
-            params.append(scalar_param(number.data))
-        if types[name][0] in "iu" and params[-1][1] % _DIVISIBLE == 0 and name not in split and types[name] != "i1":
-            aligned.append(name)
-    return params, types, tuple(aligned)
+class TritonCode(CompiledCode):
+    """The images of a kernel for each combination of types and divisible numbers.
+
+    Parameters
+    ----------
+    kernel : TritonKernel
+        Kernel without types.
+    arguments : tuple of Argument
+    asked : str or None
+        See `CompiledCode`.
+    """
+
+    def __init__(self, kernel: TritonKernel, arguments: Sequence[Argument], asked: str | None) -> None:
+        super().__init__(asked)
+        self._kernel, self._names = kernel, [name for name, _ in arguments]
+
+    def compilable(self, _call: Resolved, variant: Variant) -> TritonKernel:
+        """Return the kernel for the types of a call."""
+        return self._kernel.for_variant(self._names, variant)
 
 
 def _type(label: str, dtype: str) -> str:
@@ -294,81 +385,28 @@ def _size(text: str) -> int:
     return 8 if text.startswith("*") else max(int(digits[0]) // 8, 1)
 
 
-def _launch(
-    obtained: Obtained,
-    sizes: Sizes,
-    options: Mapping[str, Any],
-    arguments: Sequence[Argument],
-    call: Resolved,
-    params: Sequence[LaunchParam],
-) -> KernelTarget:
-    """Return the target of a call, with memory that the kernel wants, and two pointers to it at the end."""
-    kernel, ctas = obtained.kernel, options["num_ctas"]
-    threads, shared, size = (max(image.extra[at] for image in kernel.images) for at in range(3))
-    if any(image.extra[0] != threads for image in kernel.images):
-        raise BuildError(
-            f"{kernel.name} has blocks of other sizes on some of {', '.join(str(each.arch) for each in kernel.images)}",
-            hints=("pass one architecture in compute_capability",),
-        )
-    geometry = sizes.geometry(call)
-    blocks = math.prod(geometry.grid) * ctas
-    local = sizes.local(geometry)
-    scratch = None
-    hidden = scalar_param(bytes(8))
-    if size:
-        text = str(size * blocks) if local is None else "*".join(f"({each})" for each in (*local[:3], str(size * ctas)))
-        hidden, scratch = pointer_param(len(call.inputs) + len(call.results), 1, 8), (size * blocks, text)
-    whole = [*params, hidden, scalar_param(bytes(8))]
-    x, y, z = geometry.grid
-    geometry = geometry._replace(
-        grid=(x * ctas, y, z),
-        block=(threads, 1, 1),
-        shared_bytes=shared,
-        cluster=(ctas, 1, 1),
-        is_cooperative=kernel.is_cooperative,
-    )
-    texts = None if local is None else (f"{ctas}*({local[0]})", *local[1:3], *map(str, geometry.encode()[3:]))
-    target = launcher.launch(obtained, geometry, whole, texts)
-    if texts is not None and any(param is None for _, param in arguments):
-        words = [*map(str, encode_params(whole))]
-        for at, (name, param) in enumerate(arguments):
-            words[4 * at + 1] = name if param is None else words[4 * at + 1]
-        target = target._replace(computed=(*(target.computed or ()), ("params", tuple(words))))
-    return target._replace(scratch=scratch)
+def compile_triton(kernel: TritonKernel, archs: Sequence[Arch], *, with_ptx: bool = False) -> tuple[KernelImage, ...]:
+    """Compile a kernel for each architecture, with or without a device.
 
-
-def build_triton(kernel: TritonKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:
-    """Return the compiled kernel, from the cache or compiled now."""
-    import triton
-
-    environ = session.system.environ
-    settings = [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith("TRITON_")]
-    fields: tuple[Field, ...] = (
-        *(("name", kernel.name), ("source", kernel.function.cache_key), ("triton", triton.__version__)),
-        *(("types", [f"{name}: {text}" for name, text in kernel.types]), ("aligned", kernel.aligned)),
-        ("constants", [f"{name}={getattr(value, 'cache_key', repr(value))}" for name, value in kernel.constants]),
-        ("options", [f"{name}={value!r}" for name, value in kernel.options]),
-        *(("archs", [arch.sm for arch in archs]), ("settings", [s for s in settings if "CACHE" not in s])),
-    )
-    return launcher.obtain_kernel(
-        make_key("triton", *fields, ("generator", own_code_digest())),
-        Origin(make_key("triton", *fields)),
-        lambda _staging: Compiled(
-            tuple(compile_triton(kernel, arch) for arch in archs), compiler=(triton.__version__,)
-        ),
-        kernel.name,
-        session,
-    )
-
-
-def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
-    """Compile a kernel for an architecture, with or without a device.
+    Parameters
+    ----------
+    kernel : TritonKernel
+    archs : sequence of Arch
+    with_ptx : bool
+        True for PTX of the latest architecture without a suffix too: Triton's code for 9.0 is code for 9.0a.
 
     Raises
     ------
     BuildError
         Triton refuses the kernel, or the kernel wants a launch that is not supported.
     """
+    made = [_compile(kernel, arch) for arch in archs]
+    latest = launcher.ptx_arch([image.cuda_arch for image, _ in made], with_ptx=with_ptx)
+    return tuple(each for images in made for each in (images if images[0].arch == latest else images[:1]))
+
+
+def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage]:
+    """Compile a kernel to a cubin and to PTX."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -396,6 +434,6 @@ def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
         )
     threads = math.prod(found.block) if found.block else 32 * facts.num_warps
     extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0))
-    return KernelImage(
-        code.arch, facts.name, data, is_cooperative=bool(getattr(facts, "launch_cooperative_grid", False)), extra=extra
-    )
+    is_cooperative = bool(getattr(facts, "launch_cooperative_grid", False))
+    image = KernelImage(code.arch, facts.name, data, is_cooperative=is_cooperative, extra=extra)
+    return image, image._replace(data=made.asm["ptx"].encode(), is_ptx=True)

@@ -484,7 +484,7 @@ def tvm_ffi_function(
     """Make a function of JAX arrays from a TVM-FFI function object of this process.
 
     TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works in
-    this process alone, also if an exported program calls it.
+    this process alone, so it can't be exported.
 
     Parameters
     ----------
@@ -526,6 +526,7 @@ def tvm_ffi_function(
     bind = ctypes.CDLL(str(module.__info__.path)).be_tvm_ffi_bind
     bind.argtypes, bind.restype = (ctypes.c_void_p, ctypes.c_void_p), None
     bind(address, handle)
+    module.__info__.can_move = False
     return module[label]
 
 

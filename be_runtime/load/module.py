@@ -155,6 +155,8 @@ class ModuleInfo:
         self._library = library
         self._registry = registry
         self._maker = maker
+        self.can_move = True
+        """False if the functions need an object of this process, so that no exported program can have them."""
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @staticmethod
@@ -194,9 +196,15 @@ class ModuleInfo:
 
         Raises
         ------
+        RegistrationError
+            The function needs an object of this process.
         BeRuntimeError, ToolchainError
             The library can't be built for the requested machines.
         """
+        if not self.can_move:
+            from be_runtime.jax.exporting import known_here_alone
+
+            raise known_here_alone(name)
         made = self._maker.build(wanted)
         return carried_library(
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)

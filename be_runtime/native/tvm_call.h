@@ -5,7 +5,7 @@
 ///
 /// Such a call becomes a call frame of XLA, with functions of ours in place of XLA's, and goes to the handler that XLA
 /// calls. So arrays, attributes, axes and exceptions are treated as in a call from JAX. Nothing of TVM-FFI is included
-/// or linked: its few structures are repeated here, and its functions are looked up in the process when they are used.
+/// or linked: its functions are looked up in the process when they are used.
 
 #include <elf.h>
 #include <link.h>
@@ -13,57 +13,18 @@
 #include <string.h>
 
 #include "arguments.h"
+#include "brainevent/detail/tvm_abi.h"
 
 BE_BEGIN_COLD
 namespace BE::detail {
 namespace {
 
-/// TVMFFIAny of `tvm/ffi/c_api.h`.
-struct TvmAny {
-  int32_t type;
-  uint32_t small_size;
-  union {
-    int64_t integer;
-    double number;
-    void* pointer;
-    const char* text;
-    char small[8];
-    struct {
-      uint8_t code, bits;
-      uint16_t lanes;
-    } dtype;
-  };
-};
-static_assert(sizeof(TvmAny) == 16);
+using tvm_ffi::Any;
+using tvm_ffi::Array;
 
-/// The numbers in `TvmAny::type`. `kWantsText` is ours: a caller without TVM-FFI gives room for an error's text.
-enum : int32_t {
-  kTvmNone = 0,
-  kTvmInt = 1,
-  kTvmBool = 2,
-  kTvmFloat = 3,
-  kTvmDType = 5,
-  kTvmTensorPointer = 7,
-  kTvmText = 8,
-  kTvmSmallText = 11,
-  kTvmTextObject = 65,
-  kTvmTensorObject = 70,
-  kWantsText = -16962,
-};
-constexpr size_t kTvmHeader = 24, kRoomForText = 2048;
-
-/// DLTensor of `dlpack/dlpack.h`.
-struct DlTensor {
-  char* data;
-  int32_t device_type, device;
-  int32_t ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t* shape;
-  const int64_t* strides;
-  uint64_t offset;
-};
-static_assert(sizeof(DlTensor) == 48);
+/// A kind of `Any` of our own: a caller without TVM-FFI gives room for an error's text.
+constexpr int32_t kWantsText = -16962;
+constexpr size_t kRoomForText = 2048;
 
 enum : int32_t { kDlHost = 1, kDlCuda = 2, kDlCudaHost = 3, kDlCudaManaged = 13 };
 
@@ -153,9 +114,9 @@ void (*tvm_set_error)(const char*, const char*) = nullptr;
 void* (*tvm_get_stream)(int32_t, int32_t) = nullptr;
 
 /// Report an error to the caller, and return its result.
-int raise_for_tvm(TvmAny* result, const char* kind, const char* text) noexcept {
-  if (result->type == kWantsText) {
-    snprintf(static_cast<char*>(result->pointer), kRoomForText, "%s: %s", kind, text);
+int raise_for_tvm(Any* result, const char* kind, const char* text) noexcept {
+  if (result->kind == kWantsText) {
+    snprintf(static_cast<char*>(const_cast<void*>(result->pointer)), kRoomForText, "%s: %s", kind, text);
   } else if (auto* set = tvm_function(tvm_set_error, "TVMFFIErrorSetRaisedFromCStr")) {
     set(kind, text);
   }
@@ -245,14 +206,14 @@ struct TvmAttr {
 /// One call: the frame that is being made, and messages for arguments that are not as declared.
 struct TvmCall {
   const TvmSpec& spec;
-  const TvmAny* args;
+  const Any* args;
   int32_t count;
-  TvmAny* result;
+  Any* result;
   TvmContext context{0, 0};
   const char* kind = "TypeError";
 
-  const TvmAny& at(int index) const noexcept {
-    static constexpr TvmAny kAbsent{};
+  const Any& at(int index) const noexcept {
+    static constexpr Any kAbsent{};
     return index < count ? args[index] : kAbsent;
   }
 
@@ -275,37 +236,37 @@ struct TvmCall {
     return false;
   }
 
-  static const char* kind_of(const TvmAny& any) noexcept {
-    switch (any.type) {
-      case kTvmNone: return "None";
-      case kTvmInt: return "an integer";
-      case kTvmBool: return "a bool";
-      case kTvmFloat: return "a float";
-      case kTvmDType: return "an element type";
-      case kTvmTensorPointer:
-      case kTvmTensorObject: return "a tensor";
-      case kTvmText:
-      case kTvmSmallText:
-      case kTvmTextObject: return "a text";
+  static const char* kind_of(const Any& any) noexcept {
+    switch (any.kind) {
+      case tvm_ffi::kNone: return "None";
+      case tvm_ffi::kInt: return "an integer";
+      case tvm_ffi::kBool: return "a bool";
+      case tvm_ffi::kFloat: return "a float";
+      case tvm_ffi::kDataType: return "an element type";
+      case tvm_ffi::kArrayPointer:
+      case tvm_ffi::kTensorObject: return "a tensor";
+      case tvm_ffi::kText:
+      case tvm_ffi::kSmallText:
+      case tvm_ffi::kTextObject: return "a text";
       default: return "something else";
     }
   }
 
-  static const DlTensor* tensor_in(const TvmAny& any) noexcept {
-    if (any.type != kTvmTensorPointer && any.type != kTvmTensorObject) return nullptr;
-    const size_t header = any.type == kTvmTensorObject ? kTvmHeader : 0;
-    return reinterpret_cast<const DlTensor*>(static_cast<const char*>(any.pointer) + header);
+  static const Array* tensor_in(const Any& any) noexcept {
+    if (any.kind != tvm_ffi::kArrayPointer && any.kind != tvm_ffi::kTensorObject) return nullptr;
+    const size_t header = any.kind == tvm_ffi::kTensorObject ? sizeof(tvm_ffi::Object) : 0;
+    return reinterpret_cast<const Array*>(static_cast<const char*>(any.pointer) + header);
   }
 
-  bool fail_device(int index, const DlTensor& tensor) const noexcept;
-  bool fail_layout(int index, const DlTensor& tensor) const noexcept;
+  bool fail_device(int index, const Array& tensor) const noexcept;
+  bool fail_layout(int index, const Array& tensor) const noexcept;
   bool read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buffer, int64_t* room) const noexcept;
   bool read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, const AttrMore& more, XLA_FFI_AttrType* type,
                  TvmAttr* attr) const noexcept;
   bool read_attr_array(int index, XLA_FFI_DataType dtype, const AttrSpec& row, TvmAttr* attr) const noexcept;
 
   /// Return whether a tensor's memory is where the entry point runs, and on the device of the tensors before it.
-  bool is_here(const DlTensor& tensor) noexcept {
+  bool is_here(const Array& tensor) noexcept {
     const int32_t type = tensor.device_type;
     const bool fits = spec.be_is_cuda ? type == kDlCuda || type == kDlCudaManaged
                                       : type == kDlHost || type == kDlCudaHost || type == kDlCudaManaged;
@@ -315,14 +276,14 @@ struct TvmCall {
   }
 
   bool read_tensor(int index, XLA_FFI_DataType wanted, XLA_FFI_Buffer* buffer) noexcept {
-    const TvmAny& any = at(index);
-    const DlTensor* found = tensor_in(any);
+    const Any& any = at(index);
+    const Array* found = tensor_in(any);
     if (found == nullptr) return fail(index, "is %s, not a tensor", kind_of(any));
-    const DlTensor& tensor = *found;
-    const XLA_FFI_DataType dtype = dtype_of_dl(tensor.code, tensor.bits, tensor.lanes);
+    const Array& tensor = *found;
+    const XLA_FFI_DataType dtype = dtype_of_dl(tensor.type.code, tensor.type.bits, tensor.type.lanes);
     if (dtype == XLA_FFI_DataType_INVALID)
       return fail(index, "has elements that a BE::Tensor can't hold (DLPack's type %d of %d bits, %d lanes)",
-                  tensor.code, tensor.bits, tensor.lanes);
+                  tensor.type.code, tensor.type.bits, tensor.type.lanes);
     if (wanted != XLA_FFI_DataType_INVALID && wanted != dtype)
       return fail(index, "is of %s, but %s is declared", element_type_name(dtype), element_type_name(wanted));
     if (!is_here(tensor)) return fail_device(index, tensor);
@@ -332,16 +293,16 @@ struct TvmCall {
       is_dense &= tensor.strides == nullptr || tensor.shape[i] == 1 || tensor.strides[i] == elements;
       elements *= tensor.shape[i];
     }
-    char* data = tensor.data + tensor.offset;
+    char* data = static_cast<char*>(tensor.data) + tensor.offset;
     const bool is_aligned = (reinterpret_cast<uintptr_t>(data) & 15) == 0;
     if (tensor.ndim > BE::Tensor::kMaxDims || (elements != 0 && !(is_dense && is_aligned)))
       return fail_layout(index, tensor);
-    *buffer = {sizeof(*buffer), nullptr, dtype, data, tensor.ndim, tensor.shape};
+    *buffer = {sizeof(*buffer), nullptr, dtype, data, tensor.ndim, const_cast<int64_t*>(tensor.shape)};
     return true;
   }
 };
 
-bool TvmCall::fail_device(int index, const DlTensor& tensor) const noexcept {
+bool TvmCall::fail_device(int index, const Array& tensor) const noexcept {
   const char* where = tensor.device_type == kDlHost ? "the CPU" : "a device of another kind";
   char cuda[40];
   if (tensor.device_type == kDlCuda || tensor.device_type == kDlCudaManaged) {
@@ -353,7 +314,7 @@ bool TvmCall::fail_device(int index, const DlTensor& tensor) const noexcept {
   return fail(index, "is on %s, but the function runs on %s", where, spec.be_is_cuda ? "a CUDA device" : "the CPU");
 }
 
-bool TvmCall::fail_layout(int index, const DlTensor& tensor) const noexcept {
+bool TvmCall::fail_layout(int index, const Array& tensor) const noexcept {
   if (tensor.ndim > BE::Tensor::kMaxDims)
     return fail(index, "has %d dimensions; a BE::Tensor has at most %d", tensor.ndim, BE::Tensor::kMaxDims);
   int64_t stride = 1;
@@ -367,11 +328,11 @@ bool TvmCall::fail_layout(int index, const DlTensor& tensor) const noexcept {
 }
 
 /// Make a scalar of XLA's of a number; false if it is none.
-bool scalar_of(const TvmAny& any, XLA_FFI_Scalar* scalar) noexcept {
-  switch (any.type) {
-    case kTvmInt: scalar->dtype = XLA_FFI_DataType_S64; break;
-    case kTvmBool: scalar->dtype = XLA_FFI_DataType_PRED; break;
-    case kTvmFloat: scalar->dtype = XLA_FFI_DataType_F64; break;
+bool scalar_of(const Any& any, XLA_FFI_Scalar* scalar) noexcept {
+  switch (any.kind) {
+    case tvm_ffi::kInt: scalar->dtype = XLA_FFI_DataType_S64; break;
+    case tvm_ffi::kBool: scalar->dtype = XLA_FFI_DataType_PRED; break;
+    case tvm_ffi::kFloat: scalar->dtype = XLA_FFI_DataType_F64; break;
     default: return false;
   }
   scalar->value = const_cast<int64_t*>(&any.integer);
@@ -381,7 +342,7 @@ bool scalar_of(const TvmAny& any, XLA_FFI_Scalar* scalar) noexcept {
 /// Read an input that may be a number: an array without axes on the CPU.
 bool TvmCall::read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buffer, int64_t* room) const noexcept {
   XLA_FFI_Scalar scalar;
-  const TvmAny& any = at(index);
+  const Any& any = at(index);
   if (!scalar_of(any, &scalar)) return fail(index, "is %s, neither a number nor a tensor", kind_of(any));
   if (spec.be_is_cuda) return fail(index, "is %s, but must be a tensor on the device", kind_of(any));
   if (!convert_scalar(scalar, dtype, room))
@@ -392,7 +353,7 @@ bool TvmCall::read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buf
 
 /// Read an array as an attribute: a contiguous tensor on the CPU.
 bool TvmCall::read_attr_array(int index, XLA_FFI_DataType dtype, const AttrSpec& row, TvmAttr* attr) const noexcept {
-  const DlTensor* tensor = tensor_in(at(index));
+  const Array* tensor = tensor_in(at(index));
   if (tensor == nullptr) return fail(index, "is %s, not a tensor on the CPU", kind_of(at(index)));
   const TvmSpec here{spec.be_entry, spec.be_handler, spec.be_order, spec.be_names, false};
   TvmCall reader{here, args, count, result};
@@ -408,7 +369,7 @@ bool TvmCall::read_attr_array(int index, XLA_FFI_DataType dtype, const AttrSpec&
 /// Read an attribute, of the declared element type if it has one.
 bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, const AttrMore& more,
                         XLA_FFI_AttrType* type, TvmAttr* attr) const noexcept {
-  const TvmAny& any = at(index);
+  const Any& any = at(index);
   const bool is_array = more.be_kind == AttrKind::kArray || (more.be_kind == AttrKind::kNumber && row.parts != 0);
   if (is_array) {
     *type = XLA_FFI_AttrType_ARRAY;
@@ -418,20 +379,21 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
     case AttrKind::kString:
     case AttrKind::kEnum:
       *type = XLA_FFI_AttrType_STRING;
-      if (any.type == kTvmText) {
+      if (any.kind == tvm_ffi::kText) {
         attr->text = {any.text, strlen(any.text)};
-      } else if (any.type == kTvmSmallText) {
+      } else if (any.kind == tvm_ffi::kSmallText) {
         attr->text = {any.small, any.small_size};
-      } else if (any.type == kTvmTextObject) {
-        memcpy(static_cast<void*>(&attr->text), static_cast<const char*>(any.pointer) + kTvmHeader, sizeof(attr->text));
+      } else if (any.kind == tvm_ffi::kTextObject) {
+        memcpy(static_cast<void*>(&attr->text), static_cast<const tvm_ffi::Object*>(any.pointer) + 1,
+               sizeof(attr->text));
       } else {
         return fail(index, "is %s, not a text", kind_of(any));
       }
       return true;
     case AttrKind::kDType:
       *type = XLA_FFI_AttrType_SCALAR;
-      if (any.type != kTvmDType) return fail(index, "is %s, not an element type", kind_of(any));
-      attr->number = dtype_of_dl(any.dtype.code, any.dtype.bits, any.dtype.lanes);
+      if (any.kind != tvm_ffi::kDataType) return fail(index, "is %s, not an element type", kind_of(any));
+      attr->number = dtype_of_dl(any.type.code, any.type.bits, any.type.lanes);
       attr->scalar = {XLA_FFI_DataType_S64, &attr->number};
       return true;
     case AttrKind::kStruct:
@@ -443,7 +405,7 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
   if (!scalar_of(any, &attr->scalar)) return fail(index, "is %s, not a number", kind_of(any));
   if (!row.is_number) {  // a float of 16 bits, whose bits are passed, as in a call by jax.ffi.ffi_call
     if (!convert_scalar(attr->scalar, static_cast<XLA_FFI_DataType>(row.dtype), &attr->number) ||
-        any.type != kTvmInt)
+        any.kind != tvm_ffi::kInt)
       return fail(index, "is %s; pass the bits of the %s as an integer", kind_of(any), element_type_name(dtype));
     attr->scalar = {static_cast<XLA_FFI_DataType>(row.dtype), &attr->number};
   }
@@ -451,7 +413,7 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
 }
 
 /// Report the error that the handler returned.
-int raise_xla_error(XLA_FFI_Error* failed, TvmAny* result) noexcept {
+int raise_xla_error(XLA_FFI_Error* failed, Any* result) noexcept {
   TvmError* error = reinterpret_cast<TvmError*>(failed);
   const char* kind = "RuntimeError";
   if (error->code == XLA_FFI_Error_Code_INVALID_ARGUMENT) kind = "ValueError";
@@ -473,7 +435,7 @@ BE_END_COLD
 /// number, `w` for scratch memory, `v` for an attribute. The second is `@` plus the number of the element type.
 int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* returned) noexcept {
   const EntrySpec& entry = *spec.be_entry;
-  TvmCall call{spec, static_cast<const TvmAny*>(given), count, static_cast<TvmAny*>(returned)};
+  TvmCall call{spec, static_cast<const Any*>(given), count, static_cast<Any*>(returned)};
   if (spec.be_order == nullptr) return call.fail(-1, "%s", spec.be_names), -1;
   const int params = static_cast<int>(strlen(spec.be_order) / 2);
   if (count > params) return call.fail(-1, "takes %d arguments (%.400s), not %d", params, spec.be_names, count), -1;
@@ -495,7 +457,7 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
       continue;
     }
     if (sign == 'I' || sign == 'O') {
-      const bool is_present = call.at(i).type != kTvmNone;
+      const bool is_present = call.at(i).kind != BE::tvm_ffi::kNone;
       if (sign == 'I') present_inputs |= static_cast<uint64_t>(is_present) << optional_inputs++;
       else present_results |= static_cast<uint64_t>(is_present) << optional_results++;
       if (!is_present) continue;
@@ -523,7 +485,7 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
       types[used] = XLA_FFI_AttrType_SCALAR;
     } else {
       const int index = places[expected.position];
-      if (call.at(index).type == kTvmNone) {
+      if (call.at(index).kind == BE::tvm_ffi::kNone) {
         if (more.be_default == nullptr) return call.fail(index, "is missing"), -1;
         continue;
       }
@@ -546,6 +508,6 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
   frame.attrs = {sizeof(frame.attrs), nullptr, used, types, reinterpret_cast<XLA_FFI_ByteSpan**>(words + entry.attr_count),
                  words};
   if (XLA_FFI_Error* error = spec.be_handler(&frame)) return raise_xla_error(error, call.result);
-  if (call.result->type != kWantsText) *call.result = TvmAny{};
+  if (call.result->kind != kWantsText) *call.result = Any{};
   return 0;
 }

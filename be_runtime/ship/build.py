@@ -23,6 +23,9 @@ from be_runtime.store import artifact, cache, images
 from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_toolchain.arch import parse_archs
 
+_WITHOUT_ARCHS = {"numba", "cubin"}
+"""Sources of kernels that are not built for an architecture of the caller's choice."""
+
 
 class PartReport(NamedTuple):
     """The build of one module or kernel.
@@ -107,7 +110,7 @@ def build_package(
                 from be_runtime.ship.kernels import build_function
 
                 session = process.PROCESS.session()
-                part = build_function(name, declared.kernels[name], root, chosen, baseline, session)
+                part = build_function(name, declared.kernels[name], package.name, root, chosen, baseline, session)
         except BeRuntimeError as error:
             table = "kernels" if module is None else "modules"
             error.hints = (*error.hints, f"it is declared as {table}.{name_of(name)} of {package.name}/kernels.toml")
@@ -118,7 +121,7 @@ def build_package(
         return part, report
 
     above = str(root.parents[package.name.count(".")])
-    sys.path.insert(0, above)  # the functions of Numba kernels are in the package's own modules
+    sys.path.insert(0, above)  # the functions of kernels in Python are in the package's own modules
     try:
         made = run_parallel(make, [*languages])
     finally:
@@ -146,7 +149,7 @@ def _index_of(parts: Sequence[Part]) -> Index:
 def _check_archs(package: str, declared: Declaration) -> None:
     """Check that no CUDA code needs an architecture that the caller must name."""
     tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
-    tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
+    tables += [(name, table) for name, table in declared.kernels.items() if not table.keys() & _WITHOUT_ARCHS]
     on_gpu = [name for name, options in tables if "compute_capability" not in options]
     if on_gpu:
         raise ArgumentError(

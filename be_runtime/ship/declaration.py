@@ -31,8 +31,6 @@ _BY_LANGUAGE = frozenset({"cpp", "cuda"})
 _LONGEST_NAME, _LONGEST_PATH = 255, 2048
 """Bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""
 
-_KINDS = ("source", "numba", "numba_cuda")
-
 
 class DeclaredModule(NamedTuple):
     """A compiled module, or its part for one platform.
@@ -130,11 +128,12 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     modules = {each.key: each for name, row in tables.items() for each in _modules(name, row, where, has_cuda)}
     kernels = _tables(document, "kernels", where)
     for name, row in kernels.items():
-        given = [kind for kind in _KINDS if kind in row]
+        kinds = [form.key for form in _FORMS.values()]
+        given = [kind for kind in kinds if kind in row]
         if len(given) != 1:
-            raise ArgumentError(f"{where}: kernels.{name} needs one of {', '.join(_KINDS)}, and has {len(given)}")
-        if given == ["source"]:
-            inside(row["source"], f"{where}: kernels.{name}")
+            raise ArgumentError(f"{where}: kernels.{name} needs one of {', '.join(kinds)}, and has {len(given)}")
+        if given[0] in _FILES:
+            inside(row[given[0]], f"{where}: kernels.{name}")
         _check_lists(row, f"{where}: kernels.{name}")
     if not modules and not kernels:
         hint = 'add a table, such as [modules.ops] with sources = "ops.cc"'
@@ -269,28 +268,57 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
-KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
+KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton"]
 
 _CALL = frozenset(KernelOptions.__annotations__)
 
-_SOURCE = frozenset({"extra_cuda_cflags", "extra_include_paths", "use_fast_math"})
-_LAUNCH: Mapping[KernelLanguage, frozenset[str]] = {
-    "cuda": frozenset({"grid", "block", "shared_mem", "cluster"}),
-    "numba": frozenset(),
-    "numba_cuda": frozenset({"grid", "block", "launch_dims", "threads_per_block", "shared_mem"}),
-}
-_MORE: Mapping[KernelLanguage, frozenset[str]] = {
-    "cuda": _SOURCE | {"source", "name", "compute_capability"},
-    "numba": frozenset({"numba", "dtypes"}),
-    "numba_cuda": frozenset({"numba_cuda", "dtypes"}),
-}
+
+class _Form(NamedTuple):
+    """The form of a table of one language.
+
+    Parameters
+    ----------
+    key : str
+        Key of the source.
+    launch, compiling : frozenset of str
+        Keys of launches, and of the compiler or of the code.
+    needed : dict of str to str
+        Required keys beside the signature, with examples.
+    """
+
+    key: str
+    launch: frozenset[str]
+    compiling: frozenset[str]
+    needed: Mapping[str, str] = {}
+
+    @property
+    def is_path(self) -> bool:
+        """True if the source is a file, False if it is a Python function."""
+        return self.key in _FILES
+
+
+_FILES = ("source", "cubin")
+_PYTHON = ".py"
+_RAW = frozenset({"grid", "block", "shared_mem", "cluster"})
+_NUMBERS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 _SIGNATURE = {"signature": "'arg[n] ret[n]:like(0)'"}
-_NEEDED: Mapping[KernelLanguage, Mapping[str, str]] = {
-    "cuda": {**_SIGNATURE, "grid": "'ceil(n/256)'", "block": "256"},
-    "numba": _SIGNATURE,
-    "numba_cuda": _SIGNATURE,
+_GRID = {"grid": "'ceil(n/256)'"}
+_FORMS: Mapping[KernelLanguage, _Form] = {
+    "cuda": _Form(
+        "source",
+        _RAW,
+        frozenset({"name", "compute_capability", "extra_cuda_cflags", "extra_include_paths", "use_fast_math"}),
+        {**_GRID, "block": "256"},
+    ),
+    "cubin": _Form("cubin", _RAW, frozenset({"name", "cooperative"}), {**_GRID, "block": "256"}),
+    "numba": _Form("numba", frozenset(), frozenset({"dtypes"})),
+    "numba_cuda": _Form(
+        "numba_cuda",
+        frozenset({"grid", "block", "launch_dims", "threads_per_block", "shared_mem"}),
+        frozenset({"dtypes"}),
+    ),
+    "triton": _Form("triton", frozenset({"grid"}), _NUMBERS | {"dtypes", "constants", "compute_capability"}, _GRID),
 }
-"""Required keys of a table, with examples."""
 
 
 class KernelTable(NamedTuple):
@@ -298,9 +326,9 @@ class KernelTable(NamedTuple):
 
     Parameters
     ----------
-    language : {"cuda", "numba", "numba_cuda"}
+    language : {"cuda", "cubin", "numba", "numba_cuda", "triton"}
     source : str
-        Path of the source below the package's folder, or ``module:function``.
+        Path below the package's folder, or ``module:function`` or ``path.py:function`` of a function in Python.
     signature : str or list of str
     call, launch, compiling : dict
         Options of calls, of launches and of the compiler, by the names of the public functions.
@@ -331,33 +359,48 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
         A key is unknown or missing, or a size of a launch is neither a number nor arithmetic.
     """
     where = f"kernels.{name}"
-    language: KernelLanguage = "numba" if "numba" in table else "numba_cuda" if "numba_cuda" in table else "cuda"
-    refuse_unknown(table, _CALL | _LAUNCH[language] | _MORE[language] | {"signature"}, where)
-    source = table.get("source" if language == "cuda" else language)
-    if not isinstance(source, str) or (language != "cuda" and source.count(":") != 1):
-        form = "a path" if language == "cuda" else "'module:function'"
-        raise ArgumentError(f"{where}: its source must be {form}, not {source!r}")
-    for key, example in _NEEDED[language].items():
+    language, form = next((each for each in _FORMS.items() if each[1].key in table), ("cuda", _FORMS["cuda"]))
+    refuse_unknown(table, _CALL | form.launch | form.compiling | {form.key, "signature"}, where)
+    source = table.get(form.key)
+    if not isinstance(source, str) or not (form.is_path or source.count(":") == 1):
+        shape = "a path" if form.is_path else "'module:function' or 'path.py:function'"
+        raise ArgumentError(f"{where}: its source must be {shape}, not {source!r}")
+    path, _, function = source.partition(":")
+    if path.endswith(_PYTHON) and not form.is_path:
+        source = f"{inside(path, where)}:{function}"
+    for key, example in {**_SIGNATURE, **form.needed}.items():
         if key not in table:
             raise ArgumentError(f"{where} has no {key}", hints=(f"add {key} = {example}",))
-    launch = {key: value for key, value in table.items() if key in _LAUNCH[language]}
+    launch = {key: value for key, value in table.items() if key in form.launch}
     for key, value in launch.items():
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, int | str) or isinstance(each, bool):
                 raise ArgumentError(f"{where}: {key} must be numbers or arithmetic such as 'ceil(n/256)', not {each!r}")
-    dtypes = table.get("dtypes", ["float32"])
-    for each in dtypes:
-        if str(each) not in BY_NAME:
-            raise ArgumentError(f"{where}: dtypes has {each!r}; there are {', '.join(BY_NAME)}")
+    _check_compiling(table, where)
     return KernelTable(
         language,
         source,
         table["signature"],
         {key: value for key, value in table.items() if key in _CALL},
         launch,
-        {key: table[key] for key in ("name", "compute_capability", *sorted(_SOURCE)) if key in table},
-        tuple(BY_NAME[str(each)] for each in dtypes),
+        {key: table[key] for key in sorted(form.compiling - {"dtypes"}) if key in table},
+        tuple(BY_NAME[str(each)] for each in table.get("dtypes", ["float32"])),
     )
+
+
+def _check_compiling(table: Mapping[str, Any], where: str) -> None:
+    for each in table.get("dtypes", ()):
+        if str(each) not in BY_NAME:
+            raise ArgumentError(f"{where}: dtypes has {each!r}; there are {', '.join(BY_NAME)}")
+    for key in sorted(_NUMBERS & {*table}):
+        if not isinstance(table[key], int) or isinstance(table[key], bool):
+            raise ArgumentError(f"{where}: {key} must be a whole number, not {table[key]!r}")
+    constants = table.get("constants", {})
+    if not isinstance(constants, Mapping) or not all(isinstance(x, int | float | str) for x in constants.values()):
+        raise ArgumentError(
+            f"{where}: constants must be a table of numbers and texts, not {constants!r}",
+            hints=("write constants = {BLOCK = 1024}",),
+        )
 
 
 def call_options(call: Mapping[str, Any]) -> Options:
@@ -374,7 +417,7 @@ def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, "input_output_aliases": numbered}
 
 
-def declared_function(name: str, table: Mapping[str, Any], root: Path) -> Callable[..., Any]:
+def declared_function(name: str, table: Mapping[str, Any], package: str, root: Path) -> Callable[..., Any]:
     """Return the function of a declared kernel, which is compiled when it is first traced.
 
     Parameters
@@ -382,6 +425,8 @@ def declared_function(name: str, table: Mapping[str, Any], root: Path) -> Callab
     name : str
         Name of the table, and of the kernel unless the table has another.
     table : mapping
+    package : str
+        Name of the package.
     root : Path
         Folder of the package.
 
@@ -394,18 +439,30 @@ def declared_function(name: str, table: Mapping[str, Any], root: Path) -> Callab
     """
     read = read_table(name, table)
     options: dict[str, Any] = {"signature": read.signature, **read.launch, **_numbered(read.call)}
-    if read.language == "cuda":
-        from be_runtime.kernels.raw import cuda_kernel
+    match read.language:
+        case "cuda":
+            from be_runtime.kernels.raw import cuda_kernel
 
-        compiling = {"name": name, **read.compiling, "extra_include_paths": include_paths(read, root)}
-        return cuda_kernel(read_source(name, read, root), **compiling, **options)
-    if read.language == "numba":
-        from be_runtime.kernels.numba.cpu import numba_kernel
+            compiling = {"name": name, **read.compiling, "extra_include_paths": include_paths(read, root)}
+            return cuda_kernel(read_source(name, read, root), **compiling, **options)
+        case "cubin":
+            from be_runtime.kernels.cubin import cubin_kernel
 
-        return numba_kernel(imported(name, read), **options)
-    from be_runtime.kernels.numba.gpu import numba_cuda_kernel
+            return cubin_kernel(file_of(name, read, root), **{"name": name, **read.compiling}, **options)
+        case "numba":
+            from be_runtime.kernels.numba.cpu import numba_kernel
 
-    return numba_cuda_kernel(imported(name, read), **options)
+            return numba_kernel(imported(name, read, package), **options)
+        case "numba_cuda":
+            from be_runtime.kernels.numba.gpu import numba_cuda_kernel
+
+            return numba_cuda_kernel(imported(name, read, package), **options)
+        case "triton":
+            from be_runtime.kernels.triton import triton_kernel
+
+            given = dict(read.compiling)
+            constants = given.pop("constants", {})
+            return triton_kernel(imported(name, read, package), **given, **options, **constants)
 
 
 def include_paths(read: KernelTable, root: Path) -> list[str]:
@@ -413,21 +470,28 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
     return [str(root / path) for path in read.compiling.get("extra_include_paths", ())]
 
 
-def read_source(name: str, read: KernelTable, root: Path) -> str:
-    """Read a raw kernel's source, a file below the package's folder."""
+def file_of(name: str, read: KernelTable, root: Path) -> Path:
+    """Return the path of a kernel's source, a file below the package's folder."""
     from be_runtime.ship.package import refuse_links_out  # a kernel that was built needs no sources
 
     path = root / read.source
     refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
+    return path
+
+
+def read_source(name: str, read: KernelTable, root: Path) -> str:
+    """Read a raw kernel's source."""
     try:
-        return read_regular(path, LARGE).decode("utf-8", "surrogateescape")
+        return read_regular(file_of(name, read, root), LARGE).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise SourceNotFoundError(f"kernels.{name}: {read.source} can't be read: {error.strerror}") from error
 
 
-def imported(name: str, read: KernelTable) -> Any:
-    """Import the function of a Numba kernel."""
+def imported(name: str, read: KernelTable, package: str) -> Any:
+    """Import the function of a kernel in Python; a path names a module of the package."""
     module, _, function = read.source.partition(":")
+    if module.endswith(_PYTHON):
+        module = f"{package}.{module.removesuffix(_PYTHON).replace('/', '.')}"
     try:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

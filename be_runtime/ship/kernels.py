@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels import launcher, raw
+from be_runtime.kernels import cubin, launcher, raw, triton
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
-from be_runtime.kernels.raw import RawPrototype, raw_function
+from be_runtime.kernels.raw import RawLayout, raw_function
+from be_runtime.kernels.source import Bound, Code, Obtained, Variant
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
-from be_runtime.request.options import check_arch_list
-from be_runtime.ship.declaration import KernelTable, call_options, imported, include_paths, read_source, read_table
+from be_runtime.request.options import check_arch_list, check_bool
+from be_runtime.ship.declaration import (
+    KernelTable,
+    call_options,
+    file_of,
+    imported,
+    include_paths,
+    read_source,
+    read_table,
+)
 from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
 from be_runtime.store.index import reading
 from be_toolchain.arch import Arch, parse_archs
-from be_toolchain.machine.forks import ThreadLock
-
-Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], launcher.Obtained]
 
 
 def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
@@ -42,83 +49,112 @@ def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[...
     artifact : Artifact
     """
     if record["language"] == "numba":
-        return _host_function(record, artifact)
-    make = _cuda_function if record["language"] == "cuda" else _numba_cuda_function
-    return make(record, _Variants(record, artifact).obtain)
+        source = _BuiltHostSource(record, artifact)
+        options = call_options(record["call"])
+        return cpu.host_array_function(
+            record["name"], record["parameters"], record["doc"], source, record["signature"], options
+        )
+    return _GPU_FUNCTIONS[record["language"]](record, _BuiltCode(record, artifact))
 
 
-class _Variants:
+class _BuiltCode:
     """The variants of a kernel for GPUs, each read at its first call."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
         self._record, self._artifact = record, artifact
-        self._made: dict[tuple[str, ...], launcher.Obtained] = {}
-        self._lock = ThreadLock()
+        self._made = launcher.Memo[Obtained]()
 
-    def obtain(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> launcher.Obtained:
-        """Return the kernel for these arrays."""
-        variants: dict[tuple[str, ...], str] = {
-            tuple(each["types"]): each["kernel"] for each in self._record["variants"]
-        }
-        types: tuple[str, ...] = () if () in variants else tuple(gpu.types_text(inputs, outs))
-        if types not in variants:
-            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in variants])
-        with self._lock:
-            if types not in self._made:
-                identity, target, artifact = variants[types], self._record["launcher"], self._artifact
-                with reading(artifact.where):
-                    row = artifact.table.targets[target]
-                    own = launcher.launcher_of(target, lambda: artifact.library(row.image), platform=row.platform)
-                    kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
-                self._made[types] = launcher.Obtained(kernel, own)
-            return self._made[types]
+    def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
+        """Return the kernel for the types of a call, or for more types if there is no other."""
+        variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
+        found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
+        if found is None:
+            built = [", ".join(each) for each in variants]
+            raise _not_built(self._record["label"], ", ".join(bound.general or bound.variant), built)
+        return self._made.get(found, lambda: self._read(found))
+
+    def _read(self, identity: str) -> Obtained:
+        target, artifact = self._record["launcher"], self._artifact
+        with reading(artifact.where):
+            row = artifact.table.targets[target]
+            own = launcher.launcher_of(target, lambda: artifact.library(row.image), platform=row.platform)
+            kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
+        return Obtained(kernel, own)
 
 
-def _cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+class _NoCode:
+    """The code of a kernel that is not built yet: the checks of its declaration run before the compiler."""
+
+    def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
+        raise AssertionError("nothing calls a kernel while it is built")
+
+
+def _cuda_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a raw kernel."""
     params = [launcher.KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
-    prototype = RawPrototype(record["name"], record["label"], tuple(params))
-    launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
-    sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
-    options = call_options(record["call"])
-    return raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
+    layout = RawLayout(record["name"], record["label"], tuple(params))
+    sizes = {"shared_mem": 0, "cluster": None, **record["launch"]}
+    return raw_function(layout, code, record["signature"], sizes, call_options(record["call"]))
 
 
-def _numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
+def _numba_cuda_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a Numba CUDA kernel."""
     is_memref = bool(record.get("is_memref"))
-    prototype = gpu.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"], is_memref)
-    given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
-    threads = given.pop("threads_per_block", DEFAULT_THREADS)
+    layout = gpu.NumbaLayout(record["name"], tuple(record["parameters"]), record["doc"], is_memref)
+    sizes = {**dict.fromkeys(("grid", "block", "launch_dims")), "threads_per_block": DEFAULT_THREADS, "shared_mem": 0}
     options = call_options(record["call"])
-    return gpu.numba_function(prototype, obtain, record["signature"], given, threads, options)
+    return gpu.numba_function(layout, code, record["signature"], sizes | record["launch"], options)
 
 
-def _host_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
-    """Return the function of a Numba CPU kernel."""
-    name = record["name"]
-    targets = {}
-    for row in record["variants"]:
-        sides = (
-            tuple(cpu.Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in cpu.Signature._fields
-        )
-        targets[cpu.Signature(*sides)] = row["target"]
+def _cubin_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
+    """Return the function of a kernel that another compiler wrote."""
+    name, given = record["name"], record["facts"]
+    declared = cubin.declare(name, record["signature"])
+    facts = cubin.KernelFacts(tuple(given["sizes"]), given["most_threads"], given["block"] and tuple(given["block"]))
+    sizes = {"shared_mem": 0, "cluster": None, **record["launch"]}
+    make = partial(cubin.fitting_geometry, label=name, facts=facts)
+    options = call_options(record["call"])
+    return raw_function(declared.layout(name), code, declared.signature, sizes, options, make=make)
 
-    @functools.cache
-    def register(target: str) -> None:
-        with reading(artifact.where):
-            register_image_target(target, artifact, PROCESS.registry)
 
-    def target_for(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str:
+def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
+    """Return the function of a Triton kernel."""
+    layout = triton.layout_of(record["label"], record["parameters"], record["signature"], record["num_ctas"])
+    return triton.triton_function(layout, code, record["launch"]["grid"], call_options(record["call"]))
+
+
+_GPU_FUNCTIONS = {
+    "cuda": _cuda_function,
+    "cubin": _cubin_function,
+    "numba_cuda": _numba_cuda_function,
+    "triton": _triton_function,
+}
+
+
+class _BuiltHostSource(cpu.HostSource):
+    """The variants of a Numba CPU kernel."""
+
+    def __init__(self, record: Mapping[str, Any], artifact: Artifact) -> None:
+        super().__init__()
+        self._name, self._artifact = record["name"], artifact
+        self._built, self._registered = {}, set[str]()
+        for row in record["variants"]:
+            sides = (
+                tuple(cpu.Parameter(BY_NAME[name], rank) for name, rank in row[side]) for side in cpu.Signature._fields
+            )
+            self._built[cpu.Signature(*sides)] = row["target"]
+
+    def register(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec]) -> str:
+        """Register the target of a variant."""
         signature = cpu.signature_of(inputs, outputs, cpu.LACKING)
-        target = targets.get(signature)
+        target = self._built.get(signature)
         if target is None:
-            raise _not_built(name, str(signature), [str(each) for each in targets])
-        register(target)
+            raise _not_built(self._name, str(signature), [str(each) for each in self._built])
+        if target not in self._registered:
+            with reading(self._artifact.where):
+                register_image_target(target, self._artifact, PROCESS.registry)
+            self._registered.add(target)
         return str(target)
-
-    called = cpu.Called(name, tuple(record["parameters"]), record["doc"], target_for)
-    return cpu.host_array_function(called, record["signature"], call_options(record["call"]))
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
@@ -133,7 +169,13 @@ Arrays = tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]
 
 
 def build_function(
-    name: str, table: Mapping[str, Any], root: Path, archs: Sequence[str], baseline: str, session: Session
+    name: str,
+    table: Mapping[str, Any],
+    package: str,
+    root: Path,
+    archs: Sequence[str],
+    baseline: str,
+    session: Session,
 ) -> Part:
     """Build a declared kernel.
 
@@ -141,6 +183,8 @@ def build_function(
     ----------
     name : str
     table : mapping
+    package : str
+        Name of the package.
     root : Path
         Folder of the package.
     archs : sequence of str
@@ -158,54 +202,89 @@ def build_function(
     """
     read = read_table(name, table)
     call_options(read.call)
+    if read.language == "cubin":
+        return _cubin(name, read, root, session)
     if read.language == "numba":
-        return _host(name, read, root, baseline, session)
+        return _host(name, read, package, root, baseline, session)
     given = check_arch_list(read.compiling.get("compute_capability"), "compute_capability")
     wanted = parse_archs(given or ",".join(archs))
-    return (_raw if read.language == "cuda" else _numba_cuda)(name, read, root, wanted, session)
+    if read.language == "cuda":
+        return _raw(name, read, root, wanted, session)
+    build = _triton if read.language == "triton" else _numba_cuda
+    return build(name, read, package, root, wanted, session)
 
 
 def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     options, folders = read.compiling, include_paths(read, root)
     given = {"source": read_source(name, read, root), "name": name, **options, "extra_include_paths": folders}
     kernel = raw.raw_kernel(given)
-    prototype = raw.prototype_of(kernel)
+    layout = raw.layout_of(kernel)
     # The compiler does not always report which headers it read, so all that it may read are recorded.
     headers = (path for folder in folders for path in Path(folder).rglob("*"))
     record = read.options | {
         "language": read.language,
-        "name": prototype.name,
-        "label": prototype.label,
+        "name": layout.name,
+        "label": layout.label,
         "doc": None,
-        "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in prototype.params],
+        "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in layout.params],
         "sources": record_sources(root, [root / read.source, *headers]),
     }
-    _cuda_function(record, _not_yet)  # its checks run before the compiler
-    return _launched(name, record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
+    _cuda_function(record, _NoCode())  # its checks run before the compiler
+    return _launched(name, record, [((), kernel.build(archs, session, with_ptx=True))], session)
 
 
-def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
-    dispatcher = _checked(gpu.check_dispatcher, name, read)
-    prototype = gpu.prototype_of(dispatcher, read.signature)
-    record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
-    record |= {"is_memref": True} if prototype.is_memref else {}
-    _numba_cuda_function(record, _not_yet)
-    with_batch = gpu.takes_batches(prototype, read.signature, call_options(read.call))
-    kernels = [
-        gpu.NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)
+def _cubin(name: str, read: KernelTable, root: Path, session: Session) -> Part:
+    path, given = file_of(name, read, root), {"name": name, "cooperative": False, **read.compiling}
+    is_cooperative = check_bool(given["cooperative"], "cooperative")
+    kernel, _, facts = cubin.read_kernel(path, given["name"], read.signature, is_cooperative=is_cooperative)
+    record = read.options | {
+        "language": read.language,
+        "name": kernel.name,
+        "label": kernel.name,
+        "facts": facts._asdict(),
+        "sources": record_sources(root, [path]),
+    }
+    _cubin_function(record, _NoCode())
+    return _launched(name, record, [((), kernel)], session)
+
+
+def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
+    function = imported(name, read, package)
+    given = {"num_warps": 4, "num_ctas": 1, **read.compiling}
+    constants = given.pop("constants", {})
+    given.pop("compute_capability", None)
+    kernel, layout = triton.read_kernel(function, read.signature, constants, given)
+    names = [each for each, _ in layout.arguments]
+    record = _described(read, kernel.name, names, None, root, function.fn)
+    record |= {"launch": {"grid": triton.with_constants(read.launch["grid"], constants)}, "num_ctas": layout.num_ctas}
+    _triton_function(record, _NoCode())
+    made = [
+        (variant, kernel.for_variant(names, variant).build(archs, session, with_ptx=True))
+        for inputs, outputs in _variants(name, read, layout.declared.signature)
+        for variant in layout.variants((*inputs, *outputs))
     ]
-    for each in kernels:
-        gpu.check_arrays(each)
-    made = [(each.types_text(), gpu.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
     return _launched(name, record, made, session)
 
 
-def _not_yet(*_arrays: object) -> Any:
-    raise AssertionError("nothing calls a kernel while it is built")
+def _numba_cuda(
+    name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session
+) -> Part:
+    dispatcher = _checked(gpu.check_dispatcher, name, read, package)
+    layout = gpu.layout_of(dispatcher, read.signature)
+    record = _described(read, layout.name, layout.parameters, layout.doc, root, dispatcher.py_func)
+    record |= {"is_memref": True} if layout.is_memref else {}
+    _numba_cuda_function(record, _NoCode())
+    with_batch = gpu.takes_batches(layout, read.signature, call_options(read.call))
+    declared = read_signature(layout.name, read.signature, layout.parameters)
+    kernels = [gpu.NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, declared)]
+    for each in kernels:
+        gpu.check_arrays(each)
+    made = [(tuple(each.types_text()), each.build(archs, session, with_ptx=True)) for each in kernels]
+    return _launched(name, record, made, session)
 
 
 def _launched(
-    name: str, record: dict[str, Any], made: Sequence[tuple[list[str], launcher.Kernel]], session: Session
+    name: str, record: dict[str, Any], made: Sequence[tuple[Variant, launcher.Kernel]], session: Session
 ) -> Part:
     """Return the part of a kernel for GPUs: its variants and the launcher."""
     carried = launcher.carried_launcher(launcher.launcher_image(session))
@@ -215,19 +294,20 @@ def _launched(
         identity, row, own = launcher.kernel_record(kernel)
         images |= own
         kernels[identity] = row
-        variants.append({"types": types, "kernel": identity})
+        variants.append({"types": list(types), "kernel": identity})
     record |= {"launcher": carried.target, "variants": variants}
     return Part(images, {carried.target: carried.row}, kernels, functions={name: record})
 
 
-def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> Part:
-    dispatcher = _checked(cpu.check_kernel, name, read)
+def _host(name: str, read: KernelTable, package: str, root: Path, baseline: str, session: Session) -> Part:
+    dispatcher = _checked(cpu.check_kernel, name, read, package)
     function = dispatcher.py_func
     parameters = tuple(inspect.signature(function).parameters)
-    record = _described(read, function.__name__, parameters, function.__doc__, root, dispatcher)
+    record = _described(read, function.__name__, parameters, function.__doc__, root, function)
+    declared = read_signature(name, read.signature, parameters)
     images: launcher.Images = {}
     targets, variants = {}, []
-    for inputs, outputs in _variants(name, read, parameters):
+    for inputs, outputs in _variants(name, read, declared):
         signature = cpu.signature_of(inputs, outputs)
         cpu.check_count(function, function.__name__, signature)
         made = build_host_kernel(dispatcher, signature, session, baseline)
@@ -238,18 +318,18 @@ def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Sess
     return Part(images, targets, functions={name: record | {"variants": variants}})
 
 
-def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> Any:
+def _checked(check: Callable[[object], Any], name: str, read: KernelTable, package: str) -> Any:
     """Import the function of a Numba kernel, and return its checked dispatcher."""
     try:
-        return check(imported(name, read))
+        return check(imported(name, read, package))
     except TypeError as error:
         raise ArgumentError(f"kernels.{name}: {read.source}: {error}") from error
 
 
 def _described(
-    read: KernelTable, name: str, parameters: Sequence[str], doc: str | None, root: Path, dispatcher: Any
+    read: KernelTable, name: str, parameters: Sequence[str], doc: str | None, root: Path, function: Any
 ) -> dict[str, Any]:
-    file = inspect.getsourcefile(dispatcher.py_func)
+    file = inspect.getsourcefile(function)
     return read.options | {
         "language": read.language,
         "name": name,
@@ -260,9 +340,8 @@ def _described(
     }
 
 
-def _variants(name: str, read: KernelTable, parameters: Sequence[str]) -> list[Arrays]:
+def _variants(name: str, read: KernelTable, declared: CallSignature | None) -> list[Arrays]:
     """Return the arrays that a kernel is built for: one set of the signature's arrays for each dtype."""
-    declared = read_signature(name, read.signature, parameters)
     assert declared is not None, "a table has a signature"
     found: dict[Arrays, None] = {}
     for dtype in read.dtypes:

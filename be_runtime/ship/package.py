@@ -237,7 +237,7 @@ class _Kernels:
         """Compile a module or a kernel from the package's sources, unless the cache has it."""
         declared, root = self.package.declaration(), self._root()
         if name not in declared.modules:
-            return declared_function(name, declared.kernels[name], root)
+            return declared_function(name, declared.kernels[name], self.package.name, root)
         request, options = request_of(self.package.name, root, declared.modules[name])
         module = PROCESS.load(request, options._replace(auto_register=False))
         try:

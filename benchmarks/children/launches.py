@@ -4,6 +4,7 @@ What is printed is, for each form of program and contestant, the seconds of one 
 """
 
 import ctypes
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -40,6 +41,66 @@ def by_numba(elements: int) -> Function:
 
     outs = jax.ShapeDtypeStruct((elements,), jnp.float32)
     return be_runtime.numba_cuda_kernel(add_kernel, outs, launch_dims=elements)
+
+
+def by_triton(elements: int) -> dict[str, Function]:
+    """`be_runtime.triton_kernel`, and jax-triton."""
+    from benchmarks.kernels.vector_add_triton import add_kernel
+
+    grid = (-(-elements // 256),)
+    add = be_runtime.triton_kernel(add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=256)
+    calls: dict[str, Function] = {"triton_kernel": add}
+    if importlib.util.find_spec("jax_triton"):
+        import jax_triton
+
+        def bridge(x: jax.Array, y: jax.Array) -> Any:
+            out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+            return jax_triton.triton_call(x, y, elements, kernel=add_kernel, out_shape=out, grid=grid, BLOCK=256)
+
+        calls["jax-triton"] = bridge
+    return calls
+
+
+def by_tvm_ffi(source: str) -> dict[str, Function]:
+    """`be_runtime.load_tvm_ffi`, and jax-tvm-ffi."""
+    import tvm_ffi.cpp
+
+    text = Path(source).read_text(encoding="utf-8")
+    library = tvm_ffi.cpp.build_inline("launched", cuda_sources=text, functions=["add"])
+    declared = {"add": "arg[n]:float32 arg[n]:float32 ret[n]:float32"}
+    calls: dict[str, Function] = {"load_tvm_ffi": be_runtime.load_tvm_ffi(library, declared, platform="cuda").add}
+    if importlib.util.find_spec("jax_tvm_ffi"):
+        import jax_tvm_ffi
+
+        function = tvm_ffi.load_module(library).get_function("add")
+        jax_tvm_ffi.register_ffi_target("bridge", function, ["args", "rets"], platform="gpu", allow_cuda_graph=True)
+        calls["jax-tvm-ffi"] = lambda x, y: jax.ffi.ffi_call("bridge", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+    return calls
+
+
+def by_cute() -> dict[str, Function]:
+    """`be_runtime.cute_kernel`, and cutlass.jax."""
+    from cutlass.jax import cutlass_call
+
+    from benchmarks.kernels.vector_add_cute import add, add_for_cutlass_jax
+
+    def bridge(x: jax.Array, y: jax.Array) -> Any:
+        return cutlass_call(add_for_cutlass_jax, output_shape_dtype=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+
+    return {"cute_kernel": be_runtime.cute_kernel(add, "arg[n] arg[n] ret[n]"), "cutlass.jax": bridge}
+
+
+def by_cutile(elements: int) -> dict[str, Function]:
+    """`be_runtime.cutile_kernel`, and cuda.tile.jax."""
+    from cuda.tile.jax import OutputPlaceholder, cutile_call
+
+    from benchmarks.kernels.vector_add_cutile import add_kernel
+
+    def bridge(x: jax.Array, y: jax.Array) -> Any:
+        return cutile_call((-(-elements // 256),), add_kernel, (x, y, OutputPlaceholder(x.shape, x.dtype), 256))
+
+    ours = be_runtime.cutile_kernel(add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=256)
+    return {"cutile_kernel": ours, "cuda.tile.jax": bridge}
 
 
 def chain(call: Function, length: int) -> Function:
@@ -87,6 +148,14 @@ def main() -> None:
     }
     if job["with_numba"]:
         calls["numba_cuda_kernel"] = by_numba(job["elements"])
+    if importlib.util.find_spec("triton"):
+        calls |= by_triton(job["elements"])
+    if importlib.util.find_spec("tvm_ffi"):
+        calls |= by_tvm_ffi(job["tvm_source"])
+    if importlib.util.find_spec("cutlass"):
+        calls |= by_cute()
+    if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.tile"):
+        calls |= by_cutile(job["elements"])
     print(json.dumps({form: measure(form, calls, job) for form in FORMS}))
 
 

@@ -1,4 +1,4 @@
-"""Kernels without host code, Numba's and raw ones, against a hand-written handler; and how soon the first launch is."""
+"""Kernels of each source against a hand-written handler and other bridges; and how soon the first launch is."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from ..bench import KERNELS, Bench
 from ..figure import Figure, Row, Unavailable
 from ..toolkit import nvcc_command
 
-BASELINE = "ffi.h"
-GOAL = 1.05
+BASELINES = {
+    "cuda_kernel": {"ffi.h": 1.05},
+    "numba_cuda_kernel": {"ffi.h": 1.05},
+    "triton_kernel": {"cuda_kernel": 1.05, "jax-triton": 1.05},
+    "load_tvm_ffi": {"ffi.h": 1.05, "jax-tvm-ffi": 1.05},
+    "cute_kernel": {"ffi.h": 1.05, "cutlass.jax": 1.05},
+    "cutile_kernel": {"cuda_kernel": 1.05, "cuda.tile.jax": 1.05},
+}
+"""Goals of each function, over what it is compared with."""
 COLD_GOAL_S, WARM_GOAL_S = 0.060, 0.030
 FORMS = {"chain": "unrolled", "loop": "in fori_loop"}
 GRAPHS = {"on": {}, "off": {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}}
@@ -65,15 +72,17 @@ def _calls(bench: Bench, cache: Path, *, with_numba: bool) -> Iterator[Figure]:
         runs = [bench.child("launches.py", str(job), cache=cache, **variables) for _ in range(counts.processes)]
         for form, shown in FORMS.items():
             samples = {name: tuple(value for run in runs for value in run[form][name]) for name in runs[0][form]}
-            for name in samples.keys() - {BASELINE}:
-                yield Figure(
-                    label=f"{name}, graphs {state}, {shown}",
-                    ours=samples[name],
-                    baseline="handler on ffi.h",
-                    theirs=samples[BASELINE],
-                    goal=GOAL,
-                    block=counts.rounds,
-                )
+            pairs = [(name, *pair) for name, goals in BASELINES.items() for pair in goals.items()]
+            for name, baseline, goal in pairs:
+                if name in samples and baseline in samples:
+                    yield Figure(
+                        label=f"{name}, graphs {state}, {shown}",
+                        ours=samples[name],
+                        baseline=baseline,
+                        theirs=samples[baseline],
+                        goal=goal,
+                        block=counts.rounds,
+                    )
 
 
 def _job(library: Path, counts: Counts, *, with_numba: bool) -> dict[str, object]:
@@ -81,6 +90,7 @@ def _job(library: Path, counts: Counts, *, with_numba: bool) -> dict[str, object
     return {
         "handler": str(library),
         "source": str(KERNELS / "vector_add_raw.cu"),
+        "tvm_source": str(KERNELS / "vector_add_tvm.cu"),
         "with_numba": with_numba,
         "elements": ELEMENTS,
         "lengths": LENGTHS,

@@ -1,4 +1,4 @@
-"""A call of a function of a TVM-FFI library, against jax-tvm-ffi's call of it and against the same kernel in C++."""
+"""Calls of a function of a TVM-FFI library from JAX, and of our functions from PyTorch by TVM-FFI."""
 
 from __future__ import annotations
 
@@ -17,9 +17,19 @@ GOALS = {"jax-tvm-ffi": 0.82, "load_cpp_inline": 1.3}
 
 
 def measure(bench: Bench) -> tuple[Figure, ...]:
-    """Both figures, from the same processes."""
-    if importlib.util.find_spec("jax_tvm_ffi") is None:
-        raise Unavailable("jax-tvm-ffi is not installed")
+    """What can be measured with the packages here."""
+    figures: list[Figure] = []
+    if importlib.util.find_spec("jax_tvm_ffi"):
+        figures += _from_jax(bench)
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("tvm_ffi"):
+        figures += _from_torch(bench)
+    if not figures:
+        raise Unavailable("jax-tvm-ffi, or torch and apache-tvm-ffi")
+    return tuple(figures)
+
+
+def _from_jax(bench: Bench) -> tuple[Figure, ...]:
+    """A call in a jitted program, against jax-tvm-ffi's and against the same kernel in C++."""
     from tvm_ffi import libinfo
 
     library = bench.folder("library") / "libvector_add.so"
@@ -57,6 +67,29 @@ def _figures(runs: list[Any], rounds: int) -> Iterator[Figure]:
                 goal=goal,
                 block=rounds,
             )
+
+
+def _from_torch(bench: Bench) -> tuple[Figure, ...]:
+    """A call of ``__tvm_ffi_vector_add`` with tensors of PyTorch, against a function that tvm-ffi built."""
+    rounds = bench.rounds(CPU.rounds, quick=5)
+    job = bench.folder("job") / "torch.json"
+    told = {"source": str(KERNELS / "vector_add.cc"), "elements": CPU.elements, "rounds": rounds, "executions": 20_000}
+    job.write_text(json.dumps(told), encoding="utf-8")
+    cache = bench.folder("cache")
+    runs = [bench.child("torch_calls.py", str(job), cache=cache) for _ in range(2 if bench.quick else CPU.processes)]
+    samples = {name: tuple(value for run in runs for value in run[name]) for name in runs[0]}
+    rows = (("exported function", "exported", "tvm-ffi", 1.1), ("be_runtime.torch", "functions", "torch.add", None))
+    return tuple(
+        Figure(
+            label=f"{label} called from PyTorch",
+            ours=samples[name],
+            baseline=baseline,
+            theirs=samples[baseline],
+            goal=goal,
+            block=rounds,
+        )
+        for label, name, baseline, goal in rows
+    )
 
 
 ROW = Row(measure=measure)

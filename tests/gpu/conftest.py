@@ -5,3 +5,5 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+collect_ignore = ["sources/languages"]

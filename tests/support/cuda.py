@@ -13,7 +13,8 @@ import be_runtime
 from be_runtime import CompiledModule
 from be_runtime.jax.arrays import array_spec
 from be_runtime.kernels.geometry import Geometry
-from be_runtime.kernels.launcher import Kernel, Obtained, launch, own_launcher
+from be_runtime.kernels.launcher import Kernel, own_launcher
+from be_runtime.kernels.source import Launch, Obtained, launch
 from be_runtime.load.process import PROCESS
 from tests.support import runtime
 
@@ -42,7 +43,7 @@ def launch_once(kernel: Kernel, x: Any) -> Any:
     from be_runtime.jax.arrays import Split
 
     obtained, one = Obtained(kernel, own_launcher(PROCESS.session())), (1, 1, 1)
-    made = launch(obtained, Geometry(one, one), [], None)
+    made = launch(obtained, Launch(Geometry(one, one)))
     given = {"targets": made.targets, "attributes": made.attributes, "split": Split((("i",),), (("i",),))}
     (result,) = calls.bind([x], label=kernel.name, results=(array_spec(x, "x"),), **given)
     return result

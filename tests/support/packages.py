@@ -1,11 +1,13 @@
-"""A package with a raw kernel and kernels of Numba, and processes that use it."""
+"""Packages with raw kernels, kernels of Numba and of Triton, and processes that use them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.requirements import nvcc
 from tests.support.runtime import environment
 
 TABLES = """
@@ -59,9 +61,41 @@ def wave(x, y):
 }
 
 
-def write_package(root: Path) -> Path:
-    """Write the package."""
-    for name, text in FILES.items():
+TRITON_TABLES = """
+archs = ["8.0", "9.0"]
+[kernels.add]
+triton = "gpu/triton_kernels.py:add"
+signature = "arg[... n] arg[... n] ret[... n] attr.scale:float32"
+grid = "ceil(n/BLOCK)"
+constants = { BLOCK = 256 }
+num_warps = 2
+dtypes = ["float32", "float16"]
+[kernels.described]
+triton = "shipped.gpu.triton_kernels:described"
+signature = "arg[n]:float32 ret[n]"
+grid = "n//BLOCK"
+constants = { BLOCK = 128 }
+[kernels.times]
+cubin = "scale.cubin"
+name = "scale"
+signature = "arg[... n]:float32 ret[... n] attr.by:float32=2"
+grid = "n/32"
+block = 32
+"""
+
+
+def write_triton_package(root: Path, arch: str) -> Path:
+    """Write a package with kernels of Triton and a cubin for an architecture."""
+    text = (Path(__file__).parent / "triton_kernels.py").read_text(encoding="utf-8")
+    write_package(root, FILES | {"kernels.toml": TRITON_TABLES, "gpu/triton_kernels.py": text})
+    command = (str(nvcc()), "-cubin", f"-arch={arch}", "-o", "scale.cubin", "raw/scale.cu")
+    subprocess.run(command, cwd=root, check=True)
+    return root
+
+
+def write_package(root: Path, files: Mapping[str, str] = FILES) -> Path:
+    """Write a package."""
+    for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root

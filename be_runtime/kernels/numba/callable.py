@@ -321,6 +321,40 @@ def _ask(answer: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
+class PythonSource(cpu.HostSource):
+    """The code of a Python function that launches kernels.
+
+    Parameters
+    ----------
+    cuda : module
+    function : callable
+    name : str
+        Name of the function, for errors and targets.
+    recorded : dict of int to int, or None
+        Aliases of a function whose launches a CUDA graph records; None for one that runs at each call.
+    """
+
+    platform = "cuda"
+
+    def __init__(self, cuda: Any, function: Function, name: str, recorded: Mapping[int, int] | None) -> None:
+        super().__init__()
+        self._cuda, self._function, self._name, self._recorded = cuda, function, name, recorded
+
+    def register(self, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        """Register the function, after a rehearsal if a CUDA graph records it."""
+        cuda, function, name, recorded = self._cuda, self._function, self._name, self._recorded
+        arrays = cpu.signature_of(inputs, outputs, _LACKING)
+        cpu.check_count(function, name, arrays, ("the stream",))
+        # Only the object itself identifies arbitrary Python; it lives as long as its target.
+        target = f"{_PREFIX}.{name}:{id(function):x}:{'plain' if recorded is None else 'graph'}:{arrays}"
+        array, capturable = partial(device_array, cuda), recorded is not None
+        make = partial(python_function, function, arrays, array, cuda.external_stream, capturable=capturable)
+        cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, function)
+        if recorded is not None:
+            rehearse(cuda, function, recorded, name, inputs, outputs)
+        return target
+
+
 @frames.public
 def numba_cuda_callable(
     func: Function,
@@ -387,21 +421,10 @@ def numba_cuda_callable(
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
     cuda = _cuda_of(func)
-    name, kind = str(getattr(func, "__name__", type(func).__name__)), "graph" if graph else "plain"
+    name = str(getattr(func, "__name__", type(func).__name__))
     errors.refuse_unknown(call_options, KernelOptions, "numba_cuda_callable")
     options = check_options({"outs": outs, **call_options})
 
-    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
-        arrays = cpu.signature_of(inputs, outputs, _LACKING)
-        cpu.check_count(func, name, arrays, ("the stream",))
-        # Only the object itself identifies arbitrary Python; it lives as long as its target.
-        target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{arrays}"
-        array = partial(device_array, cuda)
-        make = partial(python_function, func, arrays, array, cuda.external_stream, capturable=graph)
-        cpu.host_functions().add(Target(target, port.PLATFORMS["cuda"], target), name, arrays, make, func)
-        if graph:
-            rehearse(cuda, func, dict(options.aliases), name, inputs, outputs)
-        return target
-
-    called = cpu.Called(name, tuple(inspect.signature(func).parameters), func.__doc__, target_for, "cuda")
-    return cpu.host_array_function(called, signature, options)
+    source = PythonSource(cuda, func, name, dict(options.aliases) if graph else None)
+    parameters = tuple(inspect.signature(func).parameters)
+    return cpu.host_array_function(name, parameters, func.__doc__, source, signature, options)

@@ -7,6 +7,7 @@ import faulthandler
 import functools
 import hashlib
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -307,32 +308,68 @@ def versions() -> tuple[str, ...]:
     return (import_numba().__version__, llvmlite.__version__)
 
 
-class Called(NamedTuple):
-    """An author's function and its targets.
+class HostSource(ABC):
+    """The code of a host function, whose target depends on the arrays of a call alone."""
+
+    platform = "cpu"
+    """JAX's name of the platform."""
+
+    def __init__(self) -> None:
+        self._targets: dict[object, str] = {}
+
+    @abstractmethod
+    def register(self, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        """Register the target for the inputs and outputs of a call, and return its name."""
+
+    def target(self, call: resolve.Resolved, _scalars: Mapping[str, Value]) -> compiled_function.KernelTarget:
+        """Return the target of a call, registered once for each combination of shapes."""
+        arrays = call.inputs, call.results
+        if arrays not in self._targets:
+            self._targets[arrays] = self.register(*arrays)
+        return compiled_function.KernelTarget(((self.platform, self._targets[arrays]),), ())
+
+
+class NumbaHostSource(HostSource):
+    """The code of a Numba CPU kernel, compiled for each combination of dtypes and ranks."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        super().__init__()
+        self._dispatcher, self._content = dispatcher, functools.cache(partial(function_content, dispatcher))
+
+    def register(self, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+        """Compile the kernel unless its target is known."""
+        from be_runtime.kernels.numba.cpu_handler import compile_entry
+
+        arrays, function, content = signature_of(inputs, outputs, LACKING), self._dispatcher.py_func, self._content()
+        check_count(function, function.__name__, arrays)
+        digest = hashlib.sha256("\0".join((content.digest, str(arrays), *versions())).encode()).hexdigest()
+        target = f"{_PREFIX}.{function.__name__}:{digest}"
+        described = registry.Target(target, port.PLATFORMS["cpp"], target, partial(_carry, self._dispatcher, arrays))
+        make = partial(compile_entry, self._dispatcher, arrays)
+        host_functions().add(described, function.__name__, arrays, make, *content.anchors)
+        return target
+
+
+def host_array_function(
+    name: str,
+    parameters: Sequence[str],
+    doc: str | None,
+    source: HostSource,
+    signature: object,
+    options: attributes.Options,
+) -> ArrayFunction:
+    """Make the function of JAX arrays of a host function.
 
     Parameters
     ----------
     name : str
-        Name of the function, for errors and targets.
-    parameters : tuple of str
+        Name of the function, for errors.
+    parameters : sequence of str
         Names of the parameters: the inputs, the outputs, scratch memory.
     doc : str or None
-    target_for : callable
-        Function of the inputs and outputs of a call that registers and returns the target; it is called once for each
-        combination of shapes.
-    platform : str
-        JAX's name of the platform.
-    """
-
-    name: str
-    parameters: tuple[str, ...]
-    doc: str | None
-    target_for: Callable[[tuple[ArraySpec, ...], tuple[ArraySpec, ...]], str]
-    platform: str = "cpu"
-
-
-def host_array_function(called: Called, signature: object, options: attributes.Options) -> ArrayFunction:
-    """Make the function of JAX arrays.
+    source : HostSource
+    signature : str, sequence of str or None
+    options : Options
 
     Raises
     ------
@@ -340,13 +377,7 @@ def host_array_function(called: Called, signature: object, options: attributes.O
         `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or has
         an unsupported dtype, or the number of inputs is wrong.
     """
-    target_for = functools.cache(called.target_for)
-
-    def make_target(call: resolve.Resolved, _scalars: Mapping[str, Value]) -> compiled_function.KernelTarget:
-        return compiled_function.KernelTarget(((called.platform, target_for(call.inputs, call.results)),), ())
-
-    declared = read_signature(called.name, signature, called.parameters)
-    return ArrayFunction(ArrayKernel(called.name, called.name, called.doc, declared, make_target), options)
+    return ArrayFunction(ArrayKernel(name, name, doc, read_signature(name, signature, parameters), source), options)
 
 
 @frames.public
@@ -427,23 +458,9 @@ def numba_kernel(
     """
     dispatcher = check_kernel(kernel)
     function = dispatcher.py_func
-    name, content = function.__name__, functools.cache(partial(function_content, dispatcher))
-
-    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
-        from be_runtime.kernels.numba.cpu_handler import compile_entry
-
-        arrays = signature_of(inputs, outputs, LACKING)
-        check_count(function, name, arrays)
-        digest = hashlib.sha256("\0".join((content().digest, str(arrays), *versions())).encode()).hexdigest()
-        target = f"{_PREFIX}.{name}:{digest}"
-        described = registry.Target(target, port.PLATFORMS["cpp"], target, partial(_carry, dispatcher, arrays))
-        make = partial(compile_entry, dispatcher, arrays)
-        host_functions().add(described, name, arrays, make, *content().anchors)
-        return target
-
-    options = attributes.check_options(locals())
-    called = Called(name, tuple(inspect.signature(function).parameters), function.__doc__, target_for)
-    return host_array_function(called, signature, options)
+    parameters, options = tuple(inspect.signature(function).parameters), attributes.check_options(locals())
+    source = NumbaHostSource(dispatcher)
+    return host_array_function(function.__name__, parameters, function.__doc__, source, signature, options)
 
 
 def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:

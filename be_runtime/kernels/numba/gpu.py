@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Unpack
 
 from be_runtime.call.attributes import KernelOptions, Options, check_options
-from be_runtime.call.compiled_function import KernelTarget, default_method
+from be_runtime.call.compiled_function import default_method
 from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
@@ -22,11 +21,11 @@ from be_runtime.frames import public
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.geometry import DEFAULT_THREADS, array_param, choose_geometry
-from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Memo, Obtained, Origin
+from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Origin
 from be_runtime.kernels.numba import source
-from be_runtime.kernels.raw import Size, read_sizes
+from be_runtime.kernels.sizes import Size, read_sizes
+from be_runtime.kernels.source import Bound, Code, CompiledCode, GpuSource, Launch, Variant
 from be_runtime.load.identity import Field, own_code_digest
-from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
@@ -139,8 +138,8 @@ def check_words(ptx: str, ndims: Sequence[int], package: NumbaPackage = NUMBA_CU
         )
 
 
-class NumbaPrototype(NamedTuple):
-    """The name, parameters and docstring of a kernel.
+class NumbaLayout(NamedTuple):
+    """The name, parameters and docstring of a kernel that takes arrays with their shapes.
 
     Parameters
     ----------
@@ -157,53 +156,45 @@ class NumbaPrototype(NamedTuple):
     doc: str | None
     is_memref: bool = False
 
+    def bind(self, call: Resolved, _scalars: Mapping[str, Value]) -> Bound:
+        """Describe each array of a call."""
+        source.check_dtypes(call.inputs, call.results, _LACKING)
+        params = tuple(
+            array_param(i, spec.ndim, spec.dtype.bits, is_memref=self.is_memref)
+            for i, spec in enumerate((*call.inputs, *call.results))
+        )
+        return Bound(params, tuple(types_text(call.inputs, call.results)))
 
-def takes_batches(prototype: NumbaPrototype, signature: object, options: Options) -> bool:
+    def fit(self, launch: Launch, kernel: Kernel, _call: Resolved) -> Launch:
+        """Give a batch an axis of the grid, if the images leave one free."""
+        axis = kernel.batch_axis
+        return launch.with_geometry(batch_axis=axis if axis and launch.geometry.grid[axis] == 1 else 0)
+
+
+def takes_batches(layout: NumbaLayout, signature: object, options: Options) -> bool:
     """Return whether a call may have a batch."""
-    declared = read_signature(prototype.name, signature, prototype.parameters)
+    declared = read_signature(layout.name, signature, layout.parameters)
     return default_method(options, declared).vmap_method in BATCHING_METHODS
 
 
 def numba_function(
-    prototype: NumbaPrototype,
-    obtain: Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained],
-    signature: object,
-    sizes: Mapping[str, Any],
-    threads_per_block: int,
-    options: Options,
+    layout: NumbaLayout, code: Code, signature: object, sizes: Mapping[str, Any], options: Options
 ) -> ArrayFunction:
     """Make the function of JAX arrays of a Numba CUDA kernel from any source of code; see `numba_cuda_kernel`.
 
     Parameters
     ----------
-    prototype : NumbaPrototype
-    obtain : callable
-        Function of the inputs and outputs of a call that obtains the kernel for these arrays.
+    layout : NumbaLayout
+    code : Code
     signature : str, sequence of str or None
     sizes : mapping of str to Size
-        ``grid``, ``block``, ``launch_dims`` and ``shared_mem``.
-    threads_per_block : int
+        The arguments of `choose_geometry`.
     options : Options
     """
-    name = prototype.name
-    declared = read_signature(name, signature, prototype.parameters)
-    read = read_sizes(name, sizes, declared, partial(choose_geometry, threads_per_block=threads_per_block))
-    read.check(options.outs)
-
-    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
-        source.check_dtypes(call.inputs, call.results, _LACKING)
-        geometry = read.geometry(call)
-        found = obtain(call.inputs, call.results)
-        params = [
-            array_param(i, spec.ndim, spec.dtype.bits, is_memref=prototype.is_memref)
-            for i, spec in enumerate((*call.inputs, *call.results))
-        ]
-        axis = found.kernel.batch_axis
-        free_axis = axis if axis and geometry.grid[axis] == 1 else 0
-        fitted = geometry._replace(batch_axis=free_axis, is_cooperative=found.kernel.is_cooperative)
-        return launcher.launch(found, fitted, params, read.local(fitted))
-
-    return ArrayFunction(ArrayKernel(name, name, prototype.doc, declared, make_target), options)
+    declared = read_signature(layout.name, signature, layout.parameters)
+    made = GpuSource(layout, code, read_sizes(layout.name, sizes, declared, choose_geometry))
+    made.sizes.check(options.outs)
+    return ArrayFunction(ArrayKernel(layout.name, layout.name, layout.doc, declared, made), options)
 
 
 def types_text(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> list[str]:
@@ -241,6 +232,25 @@ class NumbaKernel(NamedTuple):
     def types_text(self) -> list[str]:
         """Describe the types of the arrays, for a key."""
         return types_text(self.inputs, self.outs)
+
+    def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
+        """Return the compiled kernel, from the cache if its content is the same in every process."""
+        content = source.function_content(self.dispatcher)
+        if content.anchors:
+            images = compile_numba(self, archs, with_ptx=with_ptx)
+            return Kernel(launcher.content_id(images), self.name, images)
+        fields: tuple[Field, ...] = (
+            *(("name", self.name), ("content", content.digest), ("types", self.types_text())),
+            *(("batch", str(self.with_batch)), ("archs", [arch.sm for arch in archs])),
+            ("versions", versions(package_of(self.dispatcher))),
+        )
+        return launcher.obtain_kernel(
+            make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
+            Origin(make_key("numba-cuda", *fields)),
+            lambda _staging: Compiled(compile_numba(self, archs, with_ptx=with_ptx)),
+            self.name,
+            session,
+        )
 
 
 class NoKernelError(TypeError, AssertionError):
@@ -519,29 +529,46 @@ def numba_cuda_kernel(
     ... )
     """
     dispatcher = check_dispatcher(kernel)
-    prototype = prototype_of(dispatcher, signature)
+    layout = layout_of(dispatcher, signature)
     refuse_unknown(call_options, KernelOptions, "numba_cuda_kernel")
     options = check_options({"outs": outs, **call_options})
-    with_batch = takes_batches(prototype, signature, options)
-    compiled: Memo[Kernel] = Memo()
-
-    def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
-        session, wanted = PROCESS.session(), NumbaKernel(dispatcher, tuple(inputs), tuple(outs), with_batch)
-        check_arrays(wanted)
-        archs = launcher.choose_archs(None, session)
-        made = compiled.get((*wanted.types_text(), archs), lambda: build_numba(wanted, archs, session))
-        again = partial(build_numba, wanted, session=session, with_ptx=True)
-        return Obtained(made, launcher.own_launcher(session), again)
-
-    sizes = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
-    return numba_function(prototype, obtain, signature, sizes, threads_per_block, options)
+    code = NumbaCode(dispatcher, with_batch=takes_batches(layout, signature, options))
+    sizes = {
+        "grid": grid,
+        "block": block,
+        "launch_dims": launch_dims,
+        "threads_per_block": threads_per_block,
+        "shared_mem": shared_mem,
+    }
+    return numba_function(layout, code, signature, sizes, options)
 
 
-def prototype_of(dispatcher: Any, signature: object) -> NumbaPrototype:
-    """Read the prototype of a kernel."""
+class NumbaCode(CompiledCode):
+    """The images of a kernel for each combination of dtypes and ranks.
+
+    Parameters
+    ----------
+    dispatcher : CUDADispatcher
+    with_batch : bool
+        See `NumbaKernel`.
+    """
+
+    def __init__(self, dispatcher: Any, *, with_batch: bool) -> None:
+        super().__init__()
+        self._dispatcher, self._with_batch = dispatcher, with_batch
+
+    def compilable(self, call: Resolved, _variant: Variant) -> NumbaKernel:
+        """Return the checked kernel for the arrays of a call."""
+        kernel = NumbaKernel(self._dispatcher, call.inputs, call.results, self._with_batch)
+        check_arrays(kernel)
+        return kernel
+
+
+def layout_of(dispatcher: Any, signature: object) -> NumbaLayout:
+    """Read the name, parameters and docstring of a kernel."""
     function = dispatcher.py_func
     parameters = () if signature is None else source.parameter_names(function)
-    return NumbaPrototype(function.__name__, parameters, function.__doc__, package_of(dispatcher).is_mlir)
+    return NumbaLayout(function.__name__, parameters, function.__doc__, package_of(dispatcher).is_mlir)
 
 
 def check_arrays(kernel: NumbaKernel) -> None:
@@ -555,23 +582,3 @@ def check_arrays(kernel: NumbaKernel) -> None:
                 f"the kernel {function.__name__} has {written[name]} on the input {name}",
                 hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
             )
-
-
-def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
-    """Return the compiled kernel, from the cache if its content is the same in every process; see `compile_numba`."""
-    content = source.function_content(kernel.dispatcher)
-    if content.anchors:
-        images = compile_numba(kernel, archs, with_ptx=with_ptx)
-        return Kernel(launcher.content_id(images), kernel.name, images)
-    fields: tuple[Field, ...] = (
-        *(("name", kernel.name), ("content", content.digest), ("types", kernel.types_text())),
-        *(("batch", str(kernel.with_batch)), ("archs", [arch.sm for arch in archs])),
-        ("versions", versions(package_of(kernel.dispatcher))),
-    )
-    return launcher.obtain_kernel(
-        make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
-        Origin(make_key("numba-cuda", *fields)),
-        lambda _staging: Compiled(compile_numba(kernel, archs, with_ptx=with_ptx)),
-        kernel.name,
-        session,
-    )

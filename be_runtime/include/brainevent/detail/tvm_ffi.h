@@ -3,8 +3,7 @@
 /// \file
 /// Calls of functions of the TVM-FFI C ABI from an entry point. `be_runtime.load_tvm_ffi` writes such entry points.
 ///
-/// The structures are those of tvm/ffi/c_api.h and of dlpack/dlpack.h (version 1), repeated so that a build needs
-/// neither header. No name of libtvm_ffi.so is linked: its functions are looked up in the process at the first call.
+/// No name of libtvm_ffi.so is linked: its functions are looked up in the process at the first call.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -17,78 +16,13 @@
 #include <string>
 
 #include "brainevent/common.h"
+#include "brainevent/detail/tvm_abi.h"
 
 #if defined(__CUDACC__)
 #include <cuda_runtime_api.h>
 #endif
 
 namespace BE::tvm_ffi {
-
-/// `TVMFFITypeIndex`, as far as calls need it.
-enum Kind : int32_t {
-  kNone = 0,
-  kInt = 1,
-  kBool = 2,
-  kFloat = 3,
-  kPointer = 4,
-  kDataType = 5,
-  kArrayPointer = 7,
-  kText = 8,
-  kFirstObject = 64,
-  kTensorObject = 70,
-  kSequence = 71,
-};
-
-/// `DLDataType`.
-struct ElementType {
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
-};
-
-/// `DLTensor`.
-struct Array {
-  void* data;
-  int32_t device_type;
-  int32_t device;
-  int32_t ndim;
-  ElementType type;
-  const int64_t* shape;
-  const int64_t* strides;
-  uint64_t offset;
-};
-static_assert(sizeof(Array) == 48);
-
-/// `TVMFFIAny`: a value of any kind.
-struct Any {
-  int32_t kind;
-  uint32_t padding;
-  union {
-    int64_t integer;
-    double number;
-    const void* pointer;
-    ElementType type;
-  };
-};
-static_assert(sizeof(Any) == 16);
-
-/// `TVMFFIObject`: the head of each object. The lower half of `counts` counts strong references.
-struct Object {
-  uint64_t counts;
-  int32_t kind;
-  uint32_t padding;
-  void (*destroy)(void* object, int flags);
-};
-static_assert(sizeof(Object) == 24);
-
-/// `TVMFFIByteArray`.
-struct Bytes {
-  const char* data;
-  size_t size;
-};
-
-/// `TVMFFISafeCallType`.
-using SafeCall = int (*)(void* self, const Any* args, int32_t count, Any* result);
 
 /// The device and the stream of a call.
 struct Place {

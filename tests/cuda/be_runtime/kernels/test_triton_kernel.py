@@ -1,6 +1,6 @@
 """Triton kernels, compiled and lowered without a device."""
 
-# ruff: noqa: ANN001, N803 - Triton finds the types of a kernel's parameters
+# ruff: noqa: ANN001 - Triton finds the types of a kernel's parameters
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
@@ -20,20 +20,7 @@ from tests.support.requirements import OPTIONAL
 triton: Any = pytest.importorskip("triton", reason=f"{OPTIONAL}triton", exc_type=ImportError)
 import triton.language as tl  # noqa: E402
 
-
-@triton.jit
-def add(x, y, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = i < n
-    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
-
-
-@triton.jit
-def described(x, out, n, BLOCK: tl.constexpr):
-    """A tensor descriptor made on the device: Triton wants global scratch memory for it."""
-    d = tl.make_tensor_descriptor(x, shape=[n], strides=[1], block_shape=[BLOCK])
-    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), d.load([tl.program_id(0) * BLOCK]))
-
+from tests.support.triton_kernels import add, described  # noqa: E402
 
 ADD = "arg[n] arg[n] ret[n] attr.scale:float32"
 X = np.zeros(4000, np.float32)

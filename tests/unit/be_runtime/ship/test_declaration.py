@@ -118,14 +118,14 @@ def test_a_kernels_table_has_the_options_of_the_public_function(tmp_path: Path):
     assert read.launch == {"grid": "ceil(n/256)", "block": 256, "cluster": 2}
     assert read.compiling == {"use_fast_math": True}
     assert declaration.call_options(read.call).aliases == ((0, 0),)
-    assert declaration.declared_function("scale", RAW, tmp_path).__name__ == "scale"
+    assert declaration.declared_function("scale", RAW, "p", tmp_path).__name__ == "scale"
 
 
 def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def require_refused(kind: type[Exception], words: str, table: dict[str, Any]) -> Any:
         session: Any = None
         with pytest.raises(kind, match=words) as caught:
-            kernels.build_function("k", table, tmp_path, ["9.0"], "", session)
+            kernels.build_function("k", table, "p", tmp_path, ["9.0"], "", session)
         return caught.value
 
     (tmp_path / "scale.cu").write_text("__global__ void k(const float* x, float* y) {}")
@@ -204,10 +204,10 @@ def test_a_package_chooses_its_events_and_the_process_does_not(given: dict[str, 
 def test_a_kernels_source_is_a_file_of_the_package(root: Path):
     (root / "scale.cu").symlink_to("../outside/b.cc")
     with pytest.raises(ArgumentError, match=r"kernels.scale: scale.cu is a link to .*/b.cc, which is outside"):
-        declaration.declared_function("scale", RAW, root)
+        declaration.declared_function("scale", RAW, "p", root)
     (root / "scale.cu").unlink()
     with pytest.raises(SourceNotFoundError, match=r"scale.cu can't be read: No such file"):
-        declaration.declared_function("scale", RAW, root)
+        declaration.declared_function("scale", RAW, "p", root)
 
 
 def test_links_within_the_package_and_of_the_package_are_fine(root: Path):

@@ -22,7 +22,7 @@ from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cud
 from be_runtime.call.attributes import check_options
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.numba.callable import Memory, python_function
-from be_runtime.kernels.numba.cpu import Called, host_array_function, host_functions, signature_of
+from be_runtime.kernels.numba.cpu import HostSource, host_array_function, host_functions, signature_of
 from be_runtime.load.registry import Target
 from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
@@ -135,16 +135,16 @@ def numpy_array(memory: Memory) -> Any:
 def on_cpu(function: Callable[..., None], outs: Any, noted: Any = None) -> Callable[..., Any]:
     """The function of arrays; `noted` gets the inputs of each call whose target is looked up."""
 
-    def target_for(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
-        if noted is not None:
-            noted.append(str(inputs[0]))
-        target, signature = f"tests.callback.{next(numbers)}", signature_of(inputs, outputs)
-        made = partial(python_function, function, signature, numpy_array)
-        host_functions().add(Target(target, "cpu", target), function.__name__, signature, made)
-        return target
+    class OnCpu(HostSource):
+        def register(self, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> str:
+            if noted is not None:
+                noted.append(str(inputs[0]))
+            target, signature = f"tests.callback.{next(numbers)}", signature_of(inputs, outputs)
+            made = partial(python_function, function, signature, numpy_array)
+            host_functions().add(Target(target, "cpu", target), function.__name__, signature, made)
+            return target
 
-    called = Called(function.__name__, (), None, target_for)
-    return host_array_function(called, None, check_options({"outs": outs}))
+    return host_array_function(function.__name__, (), None, OnCpu(), None, check_options({"outs": outs}))
 
 
 def test_arrays_of_any_shape_and_dtype():

@@ -18,12 +18,7 @@ from tests.support.requirements import OPTIONAL
 triton: Any = pytest.importorskip("triton", reason=f"{OPTIONAL}triton", exc_type=ImportError)
 import triton.language as tl  # noqa: E402
 
-
-@triton.jit
-def add(x, y, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = i < n
-    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
+from tests.support.triton_kernels import add, described  # noqa: E402
 
 
 @triton.jit
@@ -36,12 +31,6 @@ def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
         x = tl.load(a + i[:, None] * k + at + r[None, :])
         total = tl.dot(x, tl.load(b + (at + r)[:, None] * n + j[None, :]), total)
     tl.store(c + i[:, None] * n + j[None, :], total)
-
-
-@triton.jit
-def described(x, out, n, BLOCK: tl.constexpr):
-    d = tl.make_tensor_descriptor(x, shape=[n], strides=[1], block_shape=[BLOCK])
-    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), d.load([tl.program_id(0) * BLOCK]))
 
 
 @pytest.fixture(autouse=True)

@@ -57,5 +57,5 @@ def test_a_kernel_of_a_library(library: Path, graph: bool):
     for _ in range(3):
         assert (chain(x) == x + 1).all()
     assert (jax.vmap(ops.scale)(x.reshape(4, 250)) == 2 * x.reshape(4, 250)).all()
-    with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: by is 0"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"ValueError: .*by is 0"):
         ops.scale(x, by=0).block_until_ready()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from be_runtime import dtypes, errors
 from be_runtime.call import attributes, resolve, signature
 from be_runtime.jax.arrays import ArraySpec, Split, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.kernels import geometry, launcher, nvrtc, raw, raw_compiler
+from be_runtime.kernels.sizes import Sizes, read_sizes
 from be_runtime.load.process import PROCESS
 from be_runtime.signature.model import Param, Role
 from be_runtime.store import cache, keys
@@ -35,11 +35,12 @@ PARAMS = "const float* x, int n, double* y, float by"
 
 def bound(params: str = PARAMS, inputs: Any = (X,), outs: Any = (Y,), scratch: Any = (), **scalars: Any) -> list[Any]:
     """The parameters of a call, whose scalars are checked as those of every call."""
-    prototype = raw_compiler.read_prototype(f"__global__ void f({params}) {{}}", raw_compiler.parse_name("f"))
+    kernel = raw_compiler.RawKernel(f"__global__ void f({params}) {{}}", raw_compiler.parse_name("f"))
+    layout = raw.layout_of(kernel)
     given = ({"n": 7, "by": 0.5} | scalars) if params is PARAMS else scalars
-    converted = dict(attributes.convert_attributes("f", raw.scalar_params(prototype), given))
+    converted = dict(attributes.convert_attributes("f", layout.scalars, given))
     call = resolve.Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()), ())
-    return [*raw.bind_params("f", prototype, call, converted)]
+    return [*layout.bind(call, converted).params]
 
 
 CALLS: list[dict[str, Any]] = [
@@ -380,13 +381,13 @@ SIGNATURE = signature.read_signature("f", "arg[n k] ret[n]", scalars=SCALARS)
 EXPRESSIONS = {"grid": ("ceil(n/16)", 2), "block": "min(n,64)", "shared_mem": "4*attr.bins"}
 
 
-def sizes(**given: Any) -> raw.Sizes:
-    return raw.read_sizes("f", {"grid": 1, "block": 32, "shared_mem": 0} | given, SIGNATURE, geometry.explicit_geometry)
+def sizes(**given: Any) -> Sizes:
+    return read_sizes("f", {"grid": 1, "block": 32, "shared_mem": 0} | given, SIGNATURE, geometry.explicit_geometry)
 
 
-def launch_dims(*dims: object) -> raw.Sizes:
-    given = {"grid": None, "block": None, "launch_dims": dims, "shared_mem": 0}
-    return raw.read_sizes("f", given, SIGNATURE, partial(geometry.choose_geometry, threads_per_block=256))
+def launch_dims(*dims: object) -> Sizes:
+    given = {"grid": None, "block": None, "launch_dims": dims, "threads_per_block": 256, "shared_mem": 0}
+    return read_sizes("f", given, SIGNATURE, geometry.choose_geometry)
 
 
 def call(n: int, k: int = 7) -> resolve.Resolved:
@@ -412,7 +413,7 @@ def test_expressions_follow_the_call_and_an_error_has_their_values():
         return str(sizes(**given).geometry(call(n)).encode())
 
     rows = [f"{given} with n = {n}\n  {answer(encoded, n, given)}\n" for n, given in SIZES]
-    rows.append(f"no signature\n  {answer(raw.read_sizes, 'f', {'grid': 'n'}, None, geometry.explicit_geometry)}\n")
+    rows.append(f"no signature\n  {answer(read_sizes, 'f', {'grid': 'n'}, None, geometry.explicit_geometry)}\n")
     check_golden(GOLDEN / "sizes.txt", "".join(rows))
     assert launch_dims("n", "k").geometry(call(100)).grid == (7, 1, 1)
 

@@ -34,7 +34,7 @@ from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value, check_known, check_outs
 from be_runtime.jax.calls import Derivative, Rule
-from be_runtime.signature.model import Many, Param, Role
+from be_runtime.signature.model import LEADING, Many, Param, Role
 from be_toolchain.named import NamedTuple
 
 
@@ -63,6 +63,8 @@ class ArrayKernel(NamedTuple):
         Scratch memory is a multiple of so many bytes, so that the memory of each call in a batch is aligned.
     report : callable, optional
         Function that makes the kernel's report for block sizes.
+    by_slice : bool
+        True if the kernel gets extents of the declared axes alone: leading axes of a call are a batch.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ArrayKernel(NamedTuple):
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
     report: Report | None = None
+    by_slice: bool = False
 
 
 class RuledFunction(CompiledFunction):
@@ -216,12 +219,25 @@ class ArrayFunction(RuledFunction):
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
         described = self._options.outs if outs is None else outs
+        signature = self._kernel.signature
 
-        def run(*arrays: Any) -> Any:
+        def call(*arrays: Any) -> Any:
             return self._run(described, arrays, attributes, converted)
 
+        def run(*arrays: Any) -> Any:
+            args = signature.with_role(Role.ARG) if signature is not None and self._kernel.by_slice else ()
+            has_leading = [LEADING in (param.axes or ()) for param in args]
+            depths = {
+                getattr(array, "ndim", 0) - len(param.axes or ()) + 1
+                for param, array, has in zip(args, arrays, has_leading, strict=False)
+                if has
+            }
+            if len(depths) != 1 or len(arrays) != len(args):
+                return call(*arrays)  # it has no leading axes, or is refused
+            return port.over_leading_axes(call, depths.pop(), has_leading)(*arrays)
+
         run.__name__ = run.__qualname__ = self.__name__
-        signature, every = self._kernel.signature, {**self._defaults, **attributes}
+        every = {**self._defaults, **attributes}
         params = () if signature is None else signature.params
         return self._derivative.wrap(self.__qualname__, run, params, every, converted)
 

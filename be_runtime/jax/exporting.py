@@ -86,8 +86,10 @@ def known_here_alone(target: str) -> RegistrationError:
         f"{target} can't be exported: its code is known to this process alone",
         hints=(
             "kernels of load_*, package_kernels, and kernels of CUDA, Numba, Triton and the like can be exported",
-            "Python functions, Warp's kernels, function objects of TVM-FFI, and handlers given to "
-            "register_ffi_target can't",
+            (
+                "Python functions, Warp's kernels, function objects of TVM-FFI, and handlers given to "
+                "register_ffi_target can't"
+            ),
         ),
     )
 

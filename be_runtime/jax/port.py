@@ -132,6 +132,15 @@ def like_arrays(outs: Any) -> Any:
     return jax.tree_util.tree_map(lambda leaf: shape_of(leaf) if isinstance(leaf, arrays) else leaf, outs)
 
 
+def over_leading_axes(function: Callable[..., Any], depth: int, has: Sequence[bool]) -> Callable[..., Any]:
+    """Map a function over so many leading axes of the arrays that have them."""
+    import jax
+
+    for _ in range(depth):
+        function = jax.vmap(function, in_axes=tuple(0 if each else None for each in has))
+    return function
+
+
 def shape_of(array: Any) -> Any:
     """Return the shape and dtype of an array or tracer."""
     import jax

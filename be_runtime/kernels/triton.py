@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -190,7 +191,9 @@ def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Optio
     source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, _grid_geometry))
     source.sizes.check(options.outs)
     doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
-    return ArrayFunction(ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT), options)
+    return ArrayFunction(
+        ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT, by_slice=True), options
+    )
 
 
 def read_kernel(
@@ -417,7 +420,9 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:
         target = GPUTarget("cuda", arch.major * 10 + arch.minor, 32)
-        made = triton.compile(source, target=target, options=dict(kernel.options))
+        with tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
+            triton.knobs.cache.dir = folder  # our cache keeps the images, and Triton's needs a home
+            made = triton.compile(source, target=target, options=dict(kernel.options))
     except Exception as error:
         # Triton's own errors, and any others that its passes raise because of the author's code.
         raise BuildError(f"Triton can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error

@@ -205,8 +205,8 @@ inline std::string no_image(const Kernel& kernel, int arch) {
       have += (have.empty() ? "" : ", ") + std::string(image.is_ptx ? "compute_" : "sm_") + std::to_string(image.arch) +
               (image.is_exact ? "a" : "");
   return "it was compiled for " + have + ", which does not run on this device of compute capability " +
-         std::to_string(arch / 10) + "." + std::to_string(arch % 10) + "; pass compute_capability='sm_" +
-         std::to_string(arch) + "', or leave it out to compile for the devices present";
+         std::to_string(arch / 10) + "." + std::to_string(arch % 10) + "; compile it for sm_" + std::to_string(arch) +
+         ", which be_runtime does unless compute_capability says otherwise";
 }
 
 /// Load a kernel into the current context, which is on `device`; null with a problem on failure.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -184,7 +185,7 @@ def export(who: str, source: str) -> dict[str, Any]:
 
         Path("axpy.be").write_bytes(be_runtime.export(call, x, y))
     else:
-        names = {word.split("(")[0] for word in call.lower(x, y).as_text().split("@") if word}
+        names = set(re.findall(r"custom_call @([\w.]+)", call.lower(x, y).as_text()))
         checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in sorted(names)]
         made = jax.export.export(call, disabled_checks=checks)(x, y)
         Path("axpy.be").write_bytes(made.serialize())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ def scalars(out, a, b, c, d, e, f, g):
     tl.store(out, a + b + c + d + e + f + g)
 
 
+def test_leading_axes_of_a_call_are_a_batch():
+    call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32")
+    x = np.zeros((2, 3, 4000), np.float32)
+    (direct,) = kernel_calls(lambda x: call(x, x, scale=2), x)
+    (mapped,) = kernel_calls(jax.vmap(jax.vmap(lambda x: call(x, x, scale=2))), x)
+    assert [str(var.aval) for var in direct.outvars] == ["float32[2,3,4000]"]
+    assert direct.params == mapped.params
+    with pytest.raises(ArgumentError, match="argument 1"):
+        jax.eval_shape(lambda x: call(x, x[0], scale=2), x)
+
+
 def test_numbers_have_the_sizes_of_their_types():
     numbers = "attr.a:bool attr.b:int8 attr.c:uint16 attr.d:int64 attr.e:float16 attr.f:float32 attr.g:float64"
     call = triton_kernel(scalars, f"ret[1]:float32 {numbers}", grid=1)
@@ -127,6 +139,13 @@ def test_a_second_process_compiles_nothing(tmp_path: Path):
     code = f"import runpy, sys; sys.path.append({place!r}); runpy.run_path({str(program)!r})"
     answers = [run_json(code, word) for word in ("first", "again")]
     assert answers[0] == answers[1]
+
+
+def test_triton_keeps_nothing_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    kernel_calls(lambda x: function(BLOCK=64)(x, x, scale=2), X)
+    assert not (tmp_path / "triton").exists()
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
 
 
 def test_what_does_not_fit_is_refused():

@@ -75,6 +75,11 @@ triton = "shipped.gpu.triton_kernels:described"
 signature = "arg[n]:float32 ret[n]"
 grid = "n//BLOCK"
 constants = { BLOCK = 128 }
+[kernels.row_sums]
+triton = "gpu/triton_kernels.py:row_sums"
+signature = "arg[n k]:float32 ret[n]"
+grid = "n"
+constants = { BLOCK = 64 }
 [kernels.times]
 cubin = "scale.cubin"
 name = "scale"

@@ -37,7 +37,8 @@ def refused(x):
 f32 = np.float32
 made = [call("add", np.zeros(n, dtype), scale=2) for n, dtype in ((512, f32), (500, f32), (512, "f2"), (1024, f32))]
 made += [call("described", np.zeros(512, f32)), call("times", np.zeros(64, f32))]
-print(json.dumps([made, refused(np.zeros(3, "i4")), "triton" in sys.modules]))
+rows = [call("row_sums", np.zeros(shape, f32))[0] for shape in ((16, 32), (16, 5), (3, 32), (3, 5))]
+print(json.dumps([made, rows, refused(np.zeros(3, "i4")), "triton" in sys.modules]))
 """
 
 
@@ -56,6 +57,7 @@ def test_each_type_is_built_for_integers_divisible_by_16_and_for_any(package: Pa
     assert variants == {
         "add": add,
         "described": [["*fp32:16"] * 2 + ["i32:16"], ["*fp32:16"] * 2 + ["i32"]],
+        "row_sums": [["*fp32:16"] * 2 + ["i32:16"] * 2, ["*fp32:16"] * 2 + ["i32"] * 2],
         "times": [[]],
     }
     archs = {
@@ -64,11 +66,12 @@ def test_each_type_is_built_for_integers_divisible_by_16_and_for_any(package: Pa
     assert archs == {
         "add": [("8.0", False), ("8.0", True), ("9.0a", False)],
         "described": [("8.0", False), ("8.0", True), ("9.0a", False)],
+        "row_sums": [("8.0", False), ("8.0", True), ("9.0a", False)],
         "scale": [("9.0", False)],
     }
     sources = {name: [*row["sources"]] for name, row in index["functions"].items()}
     python = ["gpu/triton_kernels.py", "kernels.toml"]
-    assert sources == {"add": python, "described": python, "times": ["kernels.toml", "scale.cubin"]}
+    assert sources == {"add": python, "described": python, "row_sums": python, "times": ["kernels.toml", "scale.cubin"]}
 
 
 def test_calls_need_neither_triton_nor_a_compiler(package: Path, tmp_path: Path):
@@ -76,8 +79,10 @@ def test_calls_need_neither_triton_nor_a_compiler(package: Path, tmp_path: Path)
     (tmp_path / "triton" / "__init__.py").write_text("raise ImportError('not here')")
     bare = {"BE_JIT": "never", "BE_CACHE_DIR": str(tmp_path / "unused")}
     printed = run_beside(package, "-c", CALLS, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]), **bare)
-    (aligned, any_size, half, large, described, times), refusal, has_triton = json.loads(printed)
+    (aligned, any_size, half, large, described, times), rows, refusal, has_triton = json.loads(printed)
     assert not has_triton
+    assert len({*rows}) == 2
+    assert len({*rows[1:]}) == 1, "code for any integers serves integers of both kinds"
     assert aligned[0] == large[0]
     assert len({each[0] for each in (aligned, any_size, half, described, times)}) == 5
     assert aligned[1] == [2, 1, 1, 64, 1, 1, 0, 1, 1, 1, 0, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -78,20 +79,20 @@ class ArrayKernel(NamedTuple):
     by_slice: bool = False
 
 
-class RuledFunction(CompiledFunction):
+class RuledFunction(CompiledFunction, ABC):
     """A function of JAX arrays that can have rules for derivatives."""
 
     def __init__(self, name: str, label: str, doc: str | None, derivative: Derivative | None = None) -> None:
         super().__init__(name, label, doc)
         self._derivative = derivative or Derivative()
 
+    @abstractmethod
     def call_signature(self) -> CallSignature | None:
         """Return the signature of the calls, if it is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _named(self, name: str) -> RuledFunction:
         """Return the function that a rule names, or raise KeyError."""
-        raise NotImplementedError
 
     @public
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:

@@ -470,7 +470,7 @@ class CubinCode(NamedTuple):
         """Return the report of a cubin for block sizes."""
         from be_runtime.report import check_blocks, report_cubins
 
-        cubins = [(image.arch, image.data) for image in self.kernel.images]
+        cubins = [(image.cuda_arch, image.data) for image in self.kernel.images]
         return report_cubins(self.kernel.name, cubins, PROCESS.session().system, check_blocks(block_sizes))
 
 

@@ -404,7 +404,7 @@ def compile_triton(kernel: TritonKernel, archs: Sequence[Arch], *, with_ptx: boo
         Triton refuses the kernel, or the kernel wants a launch that is not supported.
     """
     made = [_compile(kernel, arch) for arch in archs]
-    latest = launcher.ptx_arch([image.arch for image, _ in made], with_ptx=with_ptx)
+    latest = launcher.ptx_arch([image.cuda_arch for image, _ in made], with_ptx=with_ptx)
     return tuple(each for images in made for each in (images if images[0].arch == latest else images[:1]))
 
 

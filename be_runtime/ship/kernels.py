@@ -76,8 +76,8 @@ class _BuiltCode:
     def _read(self, identity: str) -> Obtained:
         target, artifact = self._record["launcher"], self._artifact
         with reading(artifact.where):
-            digest = artifact.table.targets[target].image
-            own = launcher.launcher_of(target, lambda: artifact.library(digest))
+            row = artifact.table.targets[target]
+            own = launcher.launcher_of(target, lambda: artifact.library(row.image), platform=row.platform)
             kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
         return Obtained(kernel, own)
 

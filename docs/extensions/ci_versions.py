@@ -14,6 +14,7 @@ BOUNDED = (
     "numba",
     "numba-cuda-mlir",
     "warp-lang",
+    "triton",
     "apache-tvm-ffi",
     "nvidia-cuda-nvcc",
     "nvidia-cuda-nvcc-cu12",

@@ -64,9 +64,9 @@ class Geometry(NamedTuple):
 LaunchParam = tuple[int, int, int, int]
 """One parameter of a kernel, as the launcher reads it: kind, first, ndim and bits.
 
-The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar, 3 for an array as MLIR passes it. The
-first number is the index of the buffer, counting inputs before outputs, or the bits of a scalar. The others are the
-number of dimensions in the kernel and the bits of one element.
+The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar, 3 for an array as MLIR passes it, and 4
+for an array as cuTile passes it. The first number is the index of the buffer, counting inputs before outputs, or the
+bits of a scalar. The others are the number of dimensions in the kernel and the bits of one element.
 """
 
 
@@ -78,6 +78,11 @@ def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
 def array_param(index: int, ndim: int, bits: int, *, is_memref: bool = False) -> LaunchParam:
     """Describe a buffer passed with its shape and strides, as Numba's arguments or as MLIR's memref."""
     return 3 if is_memref else 1, index, ndim, bits
+
+
+def strided_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed as a pointer with its shape and its strides in elements, each a parameter of its own."""
+    return 4, index, ndim, bits
 
 
 def scalar_param(value: bytes) -> LaunchParam:

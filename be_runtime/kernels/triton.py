@@ -17,17 +17,26 @@ from be_runtime.frames import public
 from be_runtime.jax.arrays import Numbers, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
-from be_runtime.kernels.geometry import LaunchParam, encode_params, explicit_geometry, pointer_param, scalar_param
+from be_runtime.kernels.geometry import LaunchParam, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Obtained, Origin
+from be_runtime.kernels.parameters import (
+    Argument,
+    grid_geometry,
+    is_aligned,
+    launch_target,
+    match_arguments,
+    split_axes,
+    takes_slices,
+    with_constants,
+)
 from be_runtime.kernels.raw import Size, Sizes, read_sizes
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, note
-from be_runtime.signature.model import Param, Role, axis_names
+from be_runtime.signature.model import Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
-from be_toolchain.terminal import many
 
 _INSTALL = "pip install 'brainevent-toolchain[triton]'"
 _TYPES = {
@@ -43,21 +52,6 @@ _TYPES = {
 _DIVISIBLE = 16
 """Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
 _SCRATCH_UNIT = 256
-_PLACES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-
-
-class Argument(NamedTuple):
-    """A parameter of the Triton function that is no constant.
-
-    Parameters
-    ----------
-    name : str
-    param : Param or None
-        Its token; None for the extent of the axis of its name.
-    """
-
-    name: str
-    param: Param | None
 
 
 class TritonKernel(NamedTuple):
@@ -153,11 +147,14 @@ def triton_kernel(
     asked = check_arch_list(compute_capability, "compute_capability")
     label = str(function.__name__)
     declared = declare(label, signature)
-    arguments = _match(label, function, declared, constants)
+    wanted = [param.name for param in function.params if param.is_constexpr]
+    optional = [param.name for param in function.params if param.is_constexpr and param.has_default]
+    names = [param.name for param in function.params]
+    arguments = match_arguments(label, names, wanted, optional, declared, constants)
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
     chosen = tuple((name, value) for name, value in given.items() if value is not None)
     base = TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ())
-    sizes = read_sizes(label, {"grid": _with_constants(grid, constants)}, declared.signature, _grid_geometry)
+    sizes = read_sizes(label, {"grid": with_constants(grid, constants)}, declared.signature, grid_geometry)
     note(f"triton {function.cache_key} {base.constants} {base.options}")
     return _function(base, declared, arguments, sizes, asked, options)
 
@@ -181,47 +178,6 @@ def _check_function(function: Any) -> None:
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
 
-def _match(label: str, function: Any, declared: Declared, constants: Mapping[str, Any]) -> tuple[Argument, ...]:
-    """Give each parameter that is no constant its token or its axis."""
-    wanted = {param.name for param in function.params if param.is_constexpr}
-    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
-    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
-    if lacking or unknown:
-        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
-        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
-    axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
-    numbers = {param.name for param in declared.params if param.role is Role.ATTR}
-    names = [param.name for param in function.params if not param.is_constexpr]
-    by_axis = {name for name in names if name in axes and name not in numbers}
-    tokens = iter(declared.params)
-    found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
-    if len(names) - len(by_axis) != len(declared.params):
-        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
-        raise ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
-            f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
-            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
-        )
-    for name, param in found:
-        if param is not None and param.role is Role.ATTR and param.name != name:
-            raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
-    return found
-
-
-def _with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
-    """Replace the names of whole constants in a text, or in each of several, by their values."""
-    if isinstance(grid, tuple | list):
-        return tuple(_with_constants(each, constants) for each in grid)
-    if not isinstance(grid, str):
-        return grid
-    whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
-    return _PLACES.sub(lambda match: whole.get(match[0], match[0]), grid)
-
-
-def _grid_geometry(grid: object, *, is_empty: bool) -> Any:
-    return explicit_geometry(grid, 1, is_empty=is_empty)
-
-
 def _function(
     base: TritonKernel,
     declared: Declared,
@@ -232,11 +188,12 @@ def _function(
 ) -> ArrayFunction:
     label, compiled = base.name, launcher.Memo[Kernel]()
     sizes.check(options.outs)
+    may_be_slice = takes_slices(options, declared.signature)
 
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         session = PROCESS.session()
         archs = launcher.choose_archs(asked, session)
-        params, types, aligned = _bind(label, declared, arguments, call, scalars)
+        params, types, aligned = _bind(label, declared, arguments, call, scalars, may_be_slice=may_be_slice)
         every = tuple((param.name, types.get(param.name, "constexpr")) for param in base.function.params)
         kernel = base._replace(types=every, aligned=aligned)
         made = compiled.get((every, aligned, archs), lambda: build_triton(kernel, archs, session))
@@ -252,11 +209,16 @@ def _function(
 
 
 def _bind(
-    label: str, declared: Declared, arguments: Sequence[Argument], call: Resolved, scalars: Mapping[str, Value]
+    label: str,
+    declared: Declared,
+    arguments: Sequence[Argument],
+    call: Resolved,
+    scalars: Mapping[str, Value],
+    *,
+    may_be_slice: bool,
 ) -> tuple[list[LaunchParam], dict[str, str], tuple[str, ...]]:
     """Return the parameters of a launch, Triton's types by name, and the names of aligned parameters."""
-    rules = declared.signature.with_role(Role.PARALLEL) + declared.signature.with_role(Role.REDUCE)
-    split = {axis for param in rules for axis in param.axes or ()}
+    split = split_axes(declared.signature)
     specs, rest = (*call.inputs, *call.results), iter(declared.order)
     params, types, aligned = [], {}, []
     for name, param in arguments:
@@ -264,7 +226,8 @@ def _bind(
             at = next(rest)
             types[name] = f"*{_type(label, specs[at].dtype.name)}"
             params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
-            aligned.append(name)
+            if is_aligned(specs[at], may_be_slice=may_be_slice):
+                aligned.append(name)
             continue
         if param is None:
             value = call.values[name]
@@ -328,13 +291,7 @@ def _launch(
         is_cooperative=kernel.is_cooperative,
     )
     texts = None if local is None else (f"{ctas}*({local[0]})", *local[1:3], *map(str, geometry.encode()[3:]))
-    target = launcher.launch(obtained, geometry, whole, texts)
-    if texts is not None and any(param is None for _, param in arguments):
-        words = [*map(str, encode_params(whole))]
-        for at, (name, param) in enumerate(arguments):
-            words[4 * at + 1] = name if param is None else words[4 * at + 1]
-        target = target._replace(computed=(*(target.computed or ()), ("params", tuple(words))))
-    return target._replace(scratch=scratch)
+    return launch_target(obtained, geometry, whole, texts, arguments)._replace(scratch=scratch)
 
 
 def build_triton(kernel: TritonKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:

@@ -42,7 +42,7 @@ constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
 /// One parameter of a kernel, as the attribute `params` spells it.
 struct Param {
-  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3 };
+  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3, kStrided = 4 };
   int64_t kind;
   int64_t first;   ///< The buffer's number, arguments before results; a scalar's bits.
   int64_t second;  ///< The buffer's dimensions as the kernel sees them; unused for a scalar.
@@ -137,11 +137,19 @@ uint64_t* write_memref(uint64_t* word, const void* data, const int64_t* dims, in
   return write_layout(word, dims, rank, 1);
 }
 
+/// Write an array as cuTile takes it: the memory, the shape and the strides in elements. If the kernel was compiled for
+/// extents of 32 bits, CUDA reads the lower half of each word.
+uint64_t* write_strided(uint64_t* word, const void* data, const int64_t* dims, int64_t rank) {
+  *word++ = reinterpret_cast<uint64_t>(data);
+  return write_layout(word, dims, rank, 1);
+}
+
 /// Write a parameter: a scalar's bits, or a pointer to a buffer or a description of an array with these extents.
 inline uint64_t* write_param(uint64_t* word, const Param& param, const void* data, const int64_t* dims, int64_t rank) {
   if (param.kind == Param::kScalar) *word = static_cast<uint64_t>(param.first);
   else if (param.kind == Param::kPointer) *word = reinterpret_cast<uint64_t>(data);
   else if (param.kind == Param::kMemref) return write_memref(word, data, dims, rank);
+  else if (param.kind == Param::kStrided) return write_strided(word, data, dims, rank);
   else return write_array(word, data, dims, rank, param.third / 8);
   return word + 1;
 }

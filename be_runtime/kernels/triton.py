@@ -14,10 +14,10 @@ from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
-from be_runtime.jax.arrays import Numbers, Value
+from be_runtime.jax.arrays import ArraySpec, Numbers, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
-from be_runtime.kernels.geometry import LaunchParam, pointer_param, scalar_param
+from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Obtained, Origin
 from be_runtime.kernels.parameters import (
     Argument,
@@ -33,10 +33,11 @@ from be_runtime.kernels.raw import Size, Sizes, read_sizes
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
-from be_runtime.request.options import check_arch_list, note
+from be_runtime.request.options import check_arch_list, check_bool, note
 from be_runtime.signature.model import Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
+from be_toolchain.terminal import many
 
 _INSTALL = "pip install 'brainevent-toolchain[triton]'"
 _TYPES = {
@@ -52,6 +53,10 @@ _TYPES = {
 _DIVISIBLE = 16
 """Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
 _SCRATCH_UNIT = 256
+_DESCRIPTOR = "tensordesc<"
+"""Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
+_MAP_BYTES, _MOST_AXES = 128, 5
+"""Bytes of a ``CUtensorMap``, and the limit for its axes."""
 
 
 class TritonKernel(NamedTuple):
@@ -89,6 +94,8 @@ def triton_kernel(
     num_stages: int | None = None,
     num_ctas: int = 1,
     maxnreg: int | None = None,
+    launch_pdl: bool = False,
+    block_shapes: Mapping[str, Sequence[int | str]] | None = None,
     compute_capability: str | Sequence[str] | None = None,
     outs: Any = None,
     vmap_method: str | None = None,
@@ -115,6 +122,11 @@ def triton_kernel(
         See `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
     num_warps, num_stages, num_ctas, maxnreg : int
         Triton's options.
+    launch_pdl : bool
+        True for a kernel that may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
+    block_shapes : mapping of str to sequence of (int or str), optional
+        For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
+        makes the descriptor of the array's token at each call.
     compute_capability : str or list of str, optional
         Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
     outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
@@ -152,11 +164,13 @@ def triton_kernel(
     names = [param.name for param in function.params]
     arguments = match_arguments(label, names, wanted, optional, declared, constants)
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
+    given |= {"launch_pdl": True} if check_bool(launch_pdl, "launch_pdl") else {}
     chosen = tuple((name, value) for name, value in given.items() if value is not None)
+    blocks = _read_blocks(label, block_shapes or {}, arguments, constants)
     base = TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ())
     sizes = read_sizes(label, {"grid": with_constants(grid, constants)}, declared.signature, grid_geometry)
-    note(f"triton {function.cache_key} {base.constants} {base.options}")
-    return _function(base, declared, arguments, sizes, asked, options)
+    note(f"triton {function.cache_key} {base.constants} {base.options} {blocks}")
+    return _function(base, declared, arguments, blocks, sizes, asked, options)
 
 
 def _check_function(function: Any) -> None:
@@ -178,10 +192,29 @@ def _check_function(function: Any) -> None:
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
 
+def _read_blocks(
+    label: str, given: Mapping[str, Any], arguments: Sequence[Argument], constants: Mapping[str, Any]
+) -> dict[str, tuple[int, ...]]:
+    """Return the block shape of each tensor descriptor."""
+    arrays = {name for name, param in arguments if param is not None and param.role is not Role.ATTR}
+    blocks = {}
+    for name, shape in given.items():
+        if name not in arrays:
+            raise ArgumentError(f"{label}: block_shapes has {name!r}; the arrays are {', '.join(sorted(arrays))}")
+        blocks[name] = tuple(constants.get(each, each) if isinstance(each, str) else each for each in shape)
+        if not all(type(each) is int and each > 0 for each in blocks[name]) or not 1 <= len(shape) <= _MOST_AXES:
+            raise ArgumentError(
+                f"{label}: block_shapes has {shape!r} for {name}",
+                hints=(f"pass one to {_MOST_AXES} whole numbers, or names of constants",),
+            )
+    return blocks
+
+
 def _function(
     base: TritonKernel,
     declared: Declared,
     arguments: Sequence[Argument],
+    blocks: Mapping[str, tuple[int, ...]],
     sizes: Sizes,
     asked: str | None,
     options: Options,
@@ -193,7 +226,7 @@ def _function(
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         session = PROCESS.session()
         archs = launcher.choose_archs(asked, session)
-        params, types, aligned = _bind(label, declared, arguments, call, scalars, may_be_slice=may_be_slice)
+        params, types, aligned = _bind(label, declared, arguments, blocks, call, scalars, may_be_slice=may_be_slice)
         every = tuple((param.name, types.get(param.name, "constexpr")) for param in base.function.params)
         kernel = base._replace(types=every, aligned=aligned)
         made = compiled.get((every, aligned, archs), lambda: build_triton(kernel, archs, session))
@@ -212,6 +245,7 @@ def _bind(
     label: str,
     declared: Declared,
     arguments: Sequence[Argument],
+    blocks: Mapping[str, tuple[int, ...]],
     call: Resolved,
     scalars: Mapping[str, Value],
     *,
@@ -224,7 +258,13 @@ def _bind(
     for name, param in arguments:
         if param is not None and param.role is not Role.ATTR:
             at = next(rest)
-            types[name] = f"*{_type(label, specs[at].dtype.name)}"
+            element = _type(label, specs[at].dtype.name)
+            if name in blocks:
+                _check_descriptor(f"{label}: {name}", specs[at], blocks[name], may_be_slice=may_be_slice)
+                types[name] = f"{_DESCRIPTOR}{element}[{', '.join(map(str, blocks[name]))}]>"
+                params.append((DESCRIPTOR, at, 0, 0))  # the rest is known when the kernel is compiled
+                continue
+            types[name] = f"*{element}"
             params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
             if is_aligned(specs[at], may_be_slice=may_be_slice):
                 aligned.append(name)
@@ -250,11 +290,27 @@ def _type(label: str, dtype: str) -> str:
     return _TYPES[dtype]
 
 
-def _size(text: str) -> int:
-    """Return the bytes of a parameter of one of Triton's types."""
+def _check_descriptor(label: str, spec: ArraySpec, block: tuple[int, ...], *, may_be_slice: bool) -> None:
+    """Check that the driver can make a tensor descriptor of an array."""
+    if spec.ndim != len(block):
+        raise ArgumentError(f"{label} is {spec}, and its block shape has {many(len(block), 'axis', 'axes')}: {block}")
+    if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * _DIVISIBLE) for at in range(1, spec.ndim)):
+        raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {_DIVISIBLE} bytes, as TMA needs")
+    if not is_aligned(spec, may_be_slice=may_be_slice):
+        raise ArgumentError(
+            f"{label} is {spec}; slices of a batch would not begin at multiples of {_DIVISIBLE} bytes, as TMA needs",
+            hints=("pass vmap_method='sequential'",),
+        )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Return the bytes of each number in the code for a parameter of one of Triton's types."""
+    if text.startswith(_DESCRIPTOR):
+        ndim = text.count(",") + 1
+        return (_MAP_BYTES, *(4,) * ndim, *(8,) * ndim)
     digits = re.search(r"\d+", text)
     assert digits is not None, "each type of a scalar has a size"
-    return 8 if text.startswith("*") else max(int(digits[0]) // 8, 1)
+    return (8 if text.startswith("*") else max(int(digits[0]) // 8, 1),)
 
 
 def _launch(
@@ -267,12 +323,16 @@ def _launch(
 ) -> KernelTarget:
     """Return the target of a call, with memory that the kernel wants, and two pointers to it at the end."""
     kernel, ctas = obtained.kernel, options["num_ctas"]
-    threads, shared, size = (max(image.extra[at] for image in kernel.images) for at in range(3))
-    if any(image.extra[0] != threads for image in kernel.images):
+    shared, size = (max(image.extra[at] for image in kernel.images) for at in (1, 2))
+    (threads, _, _, is_programmatic, *described), *others = (image.extra for image in kernel.images)
+    if any((other[0], *other[3:]) != (threads, is_programmatic, *described) for other in others):
         raise BuildError(
-            f"{kernel.name} has blocks of other sizes on some of {', '.join(str(each.arch) for each in kernel.images)}",
+            f"{kernel.name} has other blocks or descriptors on some of "
+            f"{', '.join(str(image.arch) for image in kernel.images)}",
             hints=("pass one architecture in compute_capability",),
         )
+    rest = zip(described[::2], described[1::2], strict=True)
+    params = [(*each[:2], *next(rest)) if each[0] == DESCRIPTOR else each for each in params]
     geometry = sizes.geometry(call)
     blocks = math.prod(geometry.grid) * ctas
     local = sizes.local(geometry)
@@ -289,6 +349,7 @@ def _launch(
         shared_bytes=shared,
         cluster=(ctas, 1, 1),
         is_cooperative=kernel.is_cooperative,
+        is_programmatic=bool(is_programmatic),
     )
     texts = None if local is None else (f"{ctas}*({local[0]})", *local[1:3], *map(str, geometry.encode()[3:]))
     return launch_target(obtained, geometry, whole, texts, arguments)._replace(scratch=scratch)
@@ -341,18 +402,37 @@ def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
         # Triton's own errors, and any others that its passes raise because of the author's code.
         raise BuildError(f"Triton can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error
     data, facts = made.asm["cubin"], made.metadata
-    if getattr(facts, "launch_pdl", False) or getattr(facts, "profile_scratch_size", 0):
-        raise BuildError(f"{kernel.name}: launch_pdl and Triton's profiler are not supported by the launcher")
+    if getattr(facts, "profile_scratch_size", 0):
+        raise BuildError(f"{kernel.name}: Triton's profiler is not supported by the launcher")
+    described = _descriptors(kernel, arch, getattr(facts, "tensordesc_meta", None) or ())
     code = read_code(data, f"{kernel.name} by Triton")
     found = kernel_facts(code, facts.name)
-    wanted = (*(_size(text) for _, text in kernel.types if text != "constexpr"), 8, 8)
+    wanted = (*(size for _, text in kernel.types if text != "constexpr" for size in _sizes(text)), 8, 8)
     if found.sizes != wanted:
         raise BuildError(
             f"{kernel.name} has parameters of {found.sizes} bytes in the code of Triton {triton.__version__}, and "
             f"parameters of {wanted} bytes are expected"
         )
     threads = math.prod(found.block) if found.block else 32 * facts.num_warps
-    extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0))
+    is_programmatic = int(getattr(facts, "launch_pdl", False))
+    extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0), is_programmatic, *described)
     return KernelImage(
         code.arch, facts.name, data, is_cooperative=bool(getattr(facts, "launch_cooperative_grid", False)), extra=extra
     )
+
+
+def _descriptors(kernel: TritonKernel, arch: Arch, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the last two numbers of the launch parameter of each tensor descriptor, from Triton's rows on them."""
+    from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
+
+    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
+    if len(rows) != len(names):
+        problem = f"takes descriptors ({', '.join(names)}), which need compute capability 9.0 or later, not {arch}"
+        raise BuildError(f"{kernel.name} {problem}", hints=("make them in the kernel: tl.make_tensor_descriptor",))
+    numbers: list[int] = []
+    for name, row in zip(names, rows, strict=True):
+        if row["fp4_padded"] or row.get("is_im2col"):
+            raise BuildError(f"{kernel.name}: {name} is a descriptor in a form that the launcher does not make")
+        kind = TMA_DTYPE_DEVICE_TO_HOST[row["elem_type"]]
+        numbers += descriptor_param(0, row["block_size"], 8 * row["elem_size"], row["swizzle"], kind)[2:]
+    return numbers

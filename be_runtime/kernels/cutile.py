@@ -36,7 +36,7 @@ from be_runtime.kernels.raw import Size, Sizes, read_sizes
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
-from be_runtime.request.options import check_arch_list, note
+from be_runtime.request.options import check_arch_list, check_bool, note
 from be_runtime.signature.model import Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
@@ -141,6 +141,7 @@ def cutile_kernel(
     occupancy: int | None = None,
     opt_level: int | None = None,
     num_worker_warps: int | None = None,
+    programmatic_dependent_launch: bool = False,
     compute_capability: str | Sequence[str] | None = None,
     outs: Any = None,
     vmap_method: str | None = None,
@@ -166,6 +167,9 @@ def cutile_kernel(
         Number of tile blocks, see `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.
+    programmatic_dependent_launch : bool
+        True for a kernel that may begin before the previous kernel ends, and waits by
+        ``ct.grid_dependency_control_wait``.
     compute_capability : str or list of str, optional
         Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
     outs, vmap_method, input_output_aliases, has_side_effect, ordered, random
@@ -214,7 +218,8 @@ def cutile_kernel(
     sizes = read_sizes(base.name, {"grid": with_constants(grid, given)}, declared.signature, grid_geometry)
     base = base._replace(parameters=tuple((name, Constant(value)) for name, value in given.items()))
     note(f"cutile {base.name} {function_content(base.read.pyfunc).digest} {base.parameters}")
-    return _function(base, declared, arguments, sizes, asked, options)
+    is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
+    return _function(base, declared, arguments, sizes, asked, options, is_programmatic=is_programmatic)
 
 
 def _check_function(function: Any) -> None:
@@ -238,6 +243,8 @@ def _function(
     sizes: Sizes,
     asked: str | None,
     options: Options,
+    *,
+    is_programmatic: bool,
 ) -> ArrayFunction:
     label, compiled = base.name, launcher.Memo[Kernel]()
     sizes.check(options.outs)
@@ -250,7 +257,7 @@ def _function(
         made = compiled.get((kernel.parameters, archs), lambda: build_cutile(kernel, archs, session))
         obtained = Obtained(made, launcher.own_launcher(session), partial(build_cutile, kernel, session=session))
         # A tile block is launched as a block of one thread: the driver chooses the threads by the code.
-        geometry = sizes.geometry(call)
+        geometry = sizes.geometry(call)._replace(is_programmatic=is_programmatic)
         return launch_target(obtained, geometry, params, sizes.local(geometry), arguments)
 
     doc = f"The cuTile kernel {label}; see `be_runtime.cutile_kernel`."

@@ -52,6 +52,12 @@ def test_a_call_for_cuda_has_the_arrays_and_the_scalar_and_blocks_of_one_thread(
     assert f'kernel = "{given["kernel"]}"' in text
 
 
+def test_a_kernel_may_begin_before_the_one_before_it_ends():
+    call = function(programmatic_dependent_launch=True)
+    (equation,) = kernel_calls(lambda x: call(x, x, scale=2), X)
+    assert attributes(equation)["launch"].tolist()[-2:] == [2, 0]
+
+
 def test_another_dtype_shape_class_constant_or_option_is_another_kernel():
     def id_of(x: Any, **options: Any) -> Any:
         (equation,) = kernel_calls(lambda x: function(**options)(x, x, scale=2), x)
@@ -83,6 +89,30 @@ def test_each_kind_of_parameter_has_the_sizes_of_its_code():
     half = int(np.float16(1.5).view(np.uint16))
     wanted = [[4, 0, 2, 32], [2, 4, 0, 0], [2, 16, 0, 0], [4, 1, 2, 32], [2, 1, 0, 0], [2, 255, 0, 0], [2, half, 0, 0]]
     assert attributes(equation)["params"].reshape(-1, 4).tolist() == wanted
+
+
+@ct.kernel
+def product(a, b, c, TILE: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    total = ct.full((TILE, TILE), 0, ct.float32)
+    for at in range(ct.num_tiles(a, axis=1, shape=(TILE, TILE))):
+        x = ct.load(a, index=(i, at), shape=(TILE, TILE))
+        total = ct.mma(x, ct.load(b, index=(at, j), shape=(TILE, TILE)), total)
+    ct.store(c, index=(i, j), tile=total)
+
+
+def test_code_with_descriptors_has_its_parameters_in_the_newer_form():
+    call = cutile_kernel(
+        product,
+        "arg[m k] arg[k n] ret[m n]:float32",
+        grid=("ceil(m/TILE)", "ceil(n/TILE)"),
+        TILE=64,
+        num_ctas=1,
+        compute_capability=["sm_80", "sm_90"],
+    )
+    half = np.zeros((128, 192), np.float16)
+    (equation,) = kernel_calls(call, half, half.T)
+    assert attributes(equation)["launch"].tolist() == [2, 2, 1, 1, 1, 1, 0, 1, 1, 1, 0, 0]
 
 
 @ct.kernel

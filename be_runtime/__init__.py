@@ -35,6 +35,7 @@ _HOMES = {
     ),
     "be_runtime.kernels.benchmark": "BenchmarkConfig BenchmarkRecord BenchmarkResult benchmark_function",
     "be_runtime.kernels.cubin": "cubin_kernel",
+    "be_runtime.kernels.cutile": "cutile_kernel",
     "be_runtime.kernels.dispatch": "FallbackWarning KernelEntry",
     "be_runtime.kernels.hip": "hip_kernel",
     "be_runtime.kernels.numba.callable": "numba_cuda_callable",

@@ -51,8 +51,11 @@ _ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
 """Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
 
 _NUMBA = frozenset({"llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"})
-_BY_NAME = _NUMBA | {"builtins", "cmath", "math", "numpy", "operator"}
+_BY_NAME = _NUMBA | {"builtins", "cmath", "cuda", "math", "numpy", "operator"}
 """Packages whose classes and functions are identified by name and by the package's version."""
+
+_DESCRIBED = ("numba.core.types", "numba_cuda_mlir.numba_cuda.types", "cuda.tile.DType")
+"""Beginnings of the names of classes whose objects are described completely by their text."""
 
 _KIND_FLAGS = 0xFFF
 """Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
@@ -453,7 +456,7 @@ class _Walk:
             self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
         elif isinstance(value, type) and _package(value.__module__) in _BY_NAME:
             self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
-        elif (kind.__module__ or "").startswith(("numba.core.types", "numba_cuda_mlir.numba_cuda.types")) or (
+        elif f"{kind.__module__}.{kind.__qualname__}".startswith(_DESCRIBED) or (
             _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
         ):  # the text of such an object describes it completely
             self.write("described", kind.__module__, kind.__qualname__, str(value))
@@ -473,6 +476,8 @@ class _Walk:
         self._visit_code(function.__code__)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
+        if hasattr(function, "__wrapped__"):  # cuTile compiles that in place of the wrapper
+            self.visit(function.__wrapped__)
         for cell in function.__closure__ or ():
             self.visit("an empty cell" if cell == types.CellType() else cell.cell_contents)
         for name, *attributes in sorted(set(_global_reads(function.__code__))):

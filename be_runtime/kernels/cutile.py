@@ -23,6 +23,7 @@ from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Obtained, Origin
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.kernels.parameters import (
+    DIVISIBLE,
     Argument,
     grid_geometry,
     is_aligned,
@@ -50,8 +51,6 @@ _OLDEST, _TOO_NEW = (1, 7), (2,)
 """Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
 _DRIVER = "13.0"
 """CUDA release of the first driver that runs cuTile's kernels."""
-_DIVISIBLE = 16
-"""Divisor of extents, and of addresses and strides in bytes, that cuTile compiles for."""
 _LARGEST = 2**31 - 1
 _SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
 """Beginnings of the variables that change the code."""
@@ -343,15 +342,15 @@ def array_type(label: str, spec: ArraySpec, annotation: Any, *, is_aligned: bool
     if is_split and any(static):
         raise ArgumentError(f"{label} has constant extents or strides, and the signature splits axes over devices")
     of_shape, of_stride = ({dim % spec.ndim for dim in dims if spec.ndim} for dims in static or ((), ()))
-    unit = max(_DIVISIBLE * 8 // spec.dtype.bits, 1)
+    unit = DIVISIBLE * 8 // spec.dtype.bits
     return Array(
         _type(label, spec.dtype.name),
         index_bits,
         tuple(extent if at in of_shape else None for at, extent in enumerate(spec.shape)),
         tuple(each if at in of_stride or at == spec.ndim - 1 else None for at, each in enumerate(strides)),
-        tuple(1 if is_split or extent % _DIVISIBLE else _DIVISIBLE for extent in spec.shape),
+        tuple(1 if is_split or extent % DIVISIBLE else DIVISIBLE for extent in spec.shape),
         tuple(1 if is_split or stride % unit else unit for stride in strides),
-        _DIVISIBLE if is_aligned else 1,
+        DIVISIBLE if is_aligned else 1,
     )
 
 
@@ -366,13 +365,7 @@ def build_cutile(kernel: TileKernel, archs: tuple[Arch, ...], session: Session) 
     """Return the compiled kernel, from the cache or compiled now."""
     import cuda.tile as ct
 
-    driver = probe_devices(session.system).driver_version
-    if driver is not None and version_key(driver) < version_key(_DRIVER):
-        raise ToolchainError(
-            f"{kernel.name}: cuTile's kernels need a driver for CUDA {_DRIVER} or later, and the driver here is for "
-            f"CUDA {driver}",
-            hints=("install a driver of release 580 or later",),
-        )
+    check_driver(session.system)
     compiler = (ct.__version__, find_assembler(session.system).version)
     content, environ = function_content(kernel.read.pyfunc), session.system.environ
 
@@ -396,6 +389,21 @@ def build_cutile(kernel: TileKernel, archs: tuple[Arch, ...], session: Session) 
         kernel.name,
         session,
     )
+
+
+def check_driver(system: System) -> None:
+    """Check that the driver of this machine, if there is one, runs cuTile's kernels.
+
+    Raises
+    ------
+    ToolchainError
+    """
+    driver = probe_devices(system).driver_version
+    if driver is not None and version_key(driver) < version_key(_DRIVER):
+        raise ToolchainError(
+            f"cuTile's kernels need a driver for CUDA {_DRIVER} or later, and the driver here is for CUDA {driver}",
+            hints=("install a driver of release 580 or later",),
+        )
 
 
 class Assembler(NamedTuple):

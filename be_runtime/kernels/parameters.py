@@ -10,7 +10,7 @@ from be_runtime.call.attributes import Options
 from be_runtime.call.compiled_function import KernelTarget, default_method
 from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import ArgumentError
-from be_runtime.jax.arrays import ArraySpec
+from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared
 from be_runtime.kernels.geometry import Geometry, LaunchParam, encode_params, explicit_geometry
@@ -18,9 +18,8 @@ from be_runtime.kernels.launcher import Obtained
 from be_runtime.signature.model import Param, Role, axis_names
 from be_toolchain.terminal import many
 
-_ALIGNMENT = 16
-"""Divisor of addresses for which compilers read and write most bytes at once; XLA aligns each buffer to more."""
-_LOOPS = ("sequential", "sequential_unrolled")
+DIVISIBLE = 16
+"""Divisor of addresses, strides in bytes, and numbers that compilers specialize for; XLA aligns each buffer to more."""
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
@@ -113,7 +112,7 @@ def split_axes(signature: CallSignature) -> tuple[str, ...]:
 
 def takes_slices(options: Options, signature: CallSignature) -> bool:
     """Return whether ``vmap`` may pass slices of larger arrays; a loop of XLA passes arrays of their own."""
-    return default_method(options, signature).vmap_method not in _LOOPS
+    return default_method(options, signature).vmap_method in BATCHING_METHODS
 
 
 def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
@@ -126,7 +125,7 @@ def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
     >>> is_aligned(spec, may_be_slice=True), is_aligned(spec, may_be_slice=False)
     (False, True)
     """
-    return not may_be_slice or spec.size * spec.dtype.bits % (8 * _ALIGNMENT) == 0
+    return not may_be_slice or spec.size * spec.dtype.bits % (8 * DIVISIBLE) == 0
 
 
 def launch_target(

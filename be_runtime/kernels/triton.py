@@ -20,6 +20,7 @@ from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
 from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Obtained, Origin
 from be_runtime.kernels.parameters import (
+    DIVISIBLE,
     Argument,
     grid_geometry,
     is_aligned,
@@ -50,8 +51,6 @@ _TYPES = {
     "float8_e4m3fn": "fp8e4nv",
 }
 """Triton's names of element types."""
-_DIVISIBLE = 16
-"""Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
 _SCRATCH_UNIT = 256
 _DESCRIPTOR = "tensordesc<"
 """Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
@@ -279,7 +278,7 @@ def _bind(
             assert param.dtype is not None, "declare() raises for a scalar without a type"
             types[name] = _type(label, param.dtype.name)
             params.append(scalar_param(number.data))
-        if types[name][0] in "iu" and params[-1][1] % _DIVISIBLE == 0 and name not in split and types[name] != "i1":
+        if types[name][0] in "iu" and params[-1][1] % DIVISIBLE == 0 and name not in split and types[name] != "i1":
             aligned.append(name)
     return params, types, tuple(aligned)
 
@@ -294,11 +293,11 @@ def _check_descriptor(label: str, spec: ArraySpec, block: tuple[int, ...], *, ma
     """Check that the driver can make a tensor descriptor of an array."""
     if spec.ndim != len(block):
         raise ArgumentError(f"{label} is {spec}, and its block shape has {many(len(block), 'axis', 'axes')}: {block}")
-    if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * _DIVISIBLE) for at in range(1, spec.ndim)):
-        raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {_DIVISIBLE} bytes, as TMA needs")
+    if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * DIVISIBLE) for at in range(1, spec.ndim)):
+        raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {DIVISIBLE} bytes, as TMA needs")
     if not is_aligned(spec, may_be_slice=may_be_slice):
         raise ArgumentError(
-            f"{label} is {spec}; slices of a batch would not begin at multiples of {_DIVISIBLE} bytes, as TMA needs",
+            f"{label} is {spec}; slices of a batch would not begin at multiples of {DIVISIBLE} bytes, as TMA needs",
             hints=("pass vmap_method='sequential'",),
         )
 
@@ -392,7 +391,7 @@ def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
     from triton.compiler import ASTSource
 
     names = [name for name, _ in kernel.types]
-    attrs = {(names.index(name),): [["tt.divisibility", _DIVISIBLE]] for name in kernel.aligned}
+    attrs = {(names.index(name),): [["tt.divisibility", DIVISIBLE]] for name in kernel.aligned}
     constants = {p.name: p.default for p in kernel.function.params if p.is_constexpr and p.has_default}
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:

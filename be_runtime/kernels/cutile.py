@@ -380,6 +380,7 @@ def build_cutile(kernel: TileKernel, archs: tuple[Arch, ...], session: Session) 
         *(("name", kernel.name), ("content", content.digest), ("options", options)),
         ("parameters", [f"{name}: {each!r}" for name, each in kernel.parameters]),
         *(("compiler", compiler), ("archs", [arch.sm for arch in archs])),
+        ("host", session.system.machine),  # the driver runs a part of the code there, before a launch
         ("settings", [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith(_SETTINGS)]),
     )
     return launcher.obtain_kernel(

@@ -422,9 +422,11 @@ def compile_triton(kernel: TritonKernel, arch: Arch) -> KernelImage:
 
 def _descriptors(kernel: TritonKernel, arch: Arch, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the last two numbers of the launch parameter of each tensor descriptor, from Triton's rows on them."""
+    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
+    if not names:
+        return []
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
-    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
     if len(rows) != len(names):
         problem = f"takes descriptors ({', '.join(names)}), which need compute capability 9.0 or later, not {arch}"
         raise BuildError(f"{kernel.name} {problem}", hints=("make them in the kernel: tl.make_tensor_descriptor",))

@@ -19,6 +19,7 @@ from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.kernels.parameters import (
+    DIVISIBLE,
     Argument,
     check_constants,
     grid_geometry,
@@ -415,6 +416,21 @@ class TileCode(CompiledCode):
     def compilable(self, _call: Resolved, variant: Variant) -> TileKernel:
         """Return the kernel for the types of a call."""
         return self._kernel.for_variant(self._names, variant)
+
+
+def check_driver(system: System) -> None:
+    """Check that the driver of this machine, if there is one, runs cuTile's kernels.
+
+    Raises
+    ------
+    ToolchainError
+    """
+    driver = probe_devices(system).driver_version
+    if driver is not None and version_key(driver) < version_key(_DRIVER):
+        raise ToolchainError(
+            f"cuTile's kernels need a driver for CUDA {_DRIVER} or later, and the driver here is for CUDA {driver}",
+            hints=("install a driver of release 580 or later",),
+        )
 
 
 class Assembler(NamedTuple):

@@ -16,9 +16,8 @@ from be_runtime.kernels.geometry import Geometry, explicit_geometry
 from be_runtime.signature.model import Param, Role, axis_names
 from be_toolchain.terminal import many
 
-_ALIGNMENT = 16
-"""Divisor of addresses for which compilers read and write most bytes at once; XLA aligns each buffer to more."""
-_LOOPS = ("sequential", "sequential_unrolled")
+DIVISIBLE = 16
+"""Divisor of addresses, strides in bytes, and numbers that compilers specialize for; XLA aligns each buffer to more."""
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
@@ -110,7 +109,7 @@ def split_axes(signature: CallSignature) -> tuple[str, ...]:
 
 def takes_slices(options: Options, signature: CallSignature) -> bool:
     """Return whether ``vmap`` may pass slices of larger arrays; a loop of XLA passes arrays of their own."""
-    return default_method(options, signature).vmap_method not in _LOOPS
+    return default_method(options, signature).vmap_method in BATCHING_METHODS
 
 
 def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:

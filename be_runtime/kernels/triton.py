@@ -18,6 +18,7 @@ from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
 from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
+    DIVISIBLE,
     Argument,
     check_constants,
     grid_geometry,
@@ -462,7 +463,7 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
     from triton.compiler import ASTSource
 
     names = [name for name, _ in kernel.types]
-    attrs = {(names.index(name),): [["tt.divisibility", _DIVISIBLE]] for name in kernel.aligned}
+    attrs = {(names.index(name),): [["tt.divisibility", DIVISIBLE]] for name in kernel.aligned}
     constants = {p.name: p.default for p in kernel.function.params if p.is_constexpr and p.has_default}
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:
@@ -493,9 +494,11 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
 
 def _descriptors(kernel: TritonKernel, arch: Arch, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the last two numbers of the launch parameter of each tensor descriptor, from Triton's rows on them."""
+    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
+    if not names:
+        return []
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
-    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
     if len(rows) != len(names):
         problem = f"takes descriptors ({', '.join(names)}), which need compute capability 9.0 or later, not {arch}"
         raise BuildError(f"{kernel.name} {problem}", hints=("make them in the kernel: tl.make_tensor_descriptor",))

@@ -13,6 +13,8 @@ BOUNDED = (
     "numpy",
     "numba",
     "numba-cuda-mlir",
+    "triton",
+    "cuda-tile[tileiras]",
     "warp-lang",
     "apache-tvm-ffi",
     "nvidia-cuda-nvcc",

@@ -19,7 +19,6 @@ from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.numba.source import function_content
 from be_runtime.kernels.parameters import (
-    DIVISIBLE,
     Argument,
     check_constants,
     grid_geometry,
@@ -101,13 +100,7 @@ class TileKernel(NamedTuple):
         """Return the compiled kernel, from the cache or compiled now; cuTile has no PTX."""
         import cuda.tile as ct
 
-        driver = probe_devices(session.system).driver_version
-        if driver is not None and version_key(driver) < version_key(_DRIVER):
-            raise ToolchainError(
-                f"{self.name}: cuTile's kernels need a driver for CUDA {_DRIVER} or later, and the driver here is for "
-                f"CUDA {driver}",
-                hints=("install a driver of release 580 or later",),
-            )
+        check_driver(session.system)
         compiler = (ct.__version__, find_assembler(session.system).version)
         content, environ = function_content(self.read.pyfunc), session.system.environ
 
@@ -122,6 +115,7 @@ class TileKernel(NamedTuple):
             *(("name", self.name), ("content", content.digest), ("options", options)),
             ("parameters", [f"{name}: {each!r}" for name, each in self.parameters]),
             *(("compiler", compiler), ("archs", [arch.sm for arch in archs])),
+            ("host", session.system.machine),  # the driver runs a part of the code there, before a launch
             ("settings", [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith(_SETTINGS)]),
         )
         return launcher.obtain_kernel(

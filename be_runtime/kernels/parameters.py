@@ -10,7 +10,7 @@ from be_runtime.call.attributes import Options
 from be_runtime.call.compiled_function import default_method
 from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import ArgumentError
-from be_runtime.jax.arrays import ArraySpec
+from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec
 from be_runtime.kernels.cubin import Declared
 from be_runtime.kernels.geometry import Geometry, explicit_geometry
 from be_runtime.signature.model import Param, Role, axis_names
@@ -122,4 +122,4 @@ def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
     >>> is_aligned(spec, may_be_slice=True), is_aligned(spec, may_be_slice=False)
     (False, True)
     """
-    return not may_be_slice or spec.size * spec.dtype.bits % (8 * _ALIGNMENT) == 0
+    return not may_be_slice or spec.size * spec.dtype.bits % (8 * DIVISIBLE) == 0

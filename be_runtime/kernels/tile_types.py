@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels.parameters import DIVISIBLE
 
-_DIVISIBLE = 16
-"""Divisor of extents, and of addresses and strides in bytes, that cuTile compiles for."""
 LARGEST = 2**31 - 1
 _TYPES = frozenset(
     {
@@ -130,15 +129,15 @@ def array_type(label: str, spec: ArraySpec, hint: Hint, *, is_aligned: bool, is_
     if is_split and any(static):
         raise ArgumentError(f"{label} has constant extents or strides, and the signature splits axes over devices")
     of_shape, of_stride = ({dim % spec.ndim for dim in dims if spec.ndim} for dims in static)
-    unit = max(_DIVISIBLE * 8 // spec.dtype.bits, 1)
+    unit = max(DIVISIBLE * 8 // spec.dtype.bits, 1)
     return Array(
         scalar_type(label, spec.dtype.name),
         hint.bits,
         tuple(extent if at in of_shape else None for at, extent in enumerate(spec.shape)),
         tuple(each if at in of_stride or at == spec.ndim - 1 else None for at, each in enumerate(strides)),
-        tuple(1 if is_split or extent % _DIVISIBLE else _DIVISIBLE for extent in spec.shape),
+        tuple(1 if is_split or extent % DIVISIBLE else DIVISIBLE for extent in spec.shape),
         tuple(1 if is_split or stride % unit else unit for stride in strides),
-        _DIVISIBLE if is_aligned else 1,
+        DIVISIBLE if is_aligned else 1,
     )
 
 

@@ -49,9 +49,7 @@ _TYPES = {
     "float8_e4m3fn": "fp8e4nv",
 }
 """Triton's names of element types."""
-_DIVISIBLE = 16
-"""Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
-_ALIGNED = f":{_DIVISIBLE}"
+_ALIGNED = f":{DIVISIBLE}"
 """End of the type of such a parameter."""
 
 _DESCRIPTOR = "tensordesc<"
@@ -314,7 +312,7 @@ class TritonLayout(NamedTuple):
                 continue
             extent = call.values[name] if param is None else 0
             params.append(scalar_param(extent.to_bytes(8, "little")) if param is None else scalar_of(scalars[name]))
-            divides.append(params[-1][1] % _DIVISIBLE == 0)
+            divides.append(params[-1][1] % DIVISIBLE == 0)
         plain = self.types(specs, call.values)
         extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
         general = self._aligned(plain, [are_pointers_aligned and text.startswith("*") for text in plain])
@@ -357,10 +355,10 @@ class TritonLayout(NamedTuple):
         if spec.ndim != len(block):
             problem = f"its block shape has {many(len(block), 'axis', 'axes')}: {block}"
             raise ArgumentError(f"{label} is {spec}, and {problem}")
-        if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * _DIVISIBLE) for at in range(1, spec.ndim)):
-            raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {_DIVISIBLE} bytes, as TMA needs")
+        if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * DIVISIBLE) for at in range(1, spec.ndim)):
+            raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {DIVISIBLE} bytes, as TMA needs")
         if not is_aligned(spec, may_be_slice=self.may_be_slice):
-            problem = f"slices of a batch would not begin at multiples of {_DIVISIBLE} bytes, as TMA needs"
+            problem = f"slices of a batch would not begin at multiples of {DIVISIBLE} bytes, as TMA needs"
             raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass vmap_method='sequential'",))
 
     def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:

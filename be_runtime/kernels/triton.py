@@ -26,6 +26,7 @@ from be_runtime.request.options import check_arch_list, note
 from be_runtime.signature.model import Param, Role, axis_names
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import many
 
 _INSTALL = "pip install 'brainevent-toolchain[triton]'"
@@ -43,6 +44,9 @@ _DIVISIBLE = 16
 """Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
 _ALIGNED = f":{_DIVISIBLE}"
 """End of the type of such a parameter."""
+
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time: the folder of Triton's cache is of the process."""
 
 _PLACES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
@@ -420,7 +424,7 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:
         target = GPUTarget("cuda", arch.major * 10 + arch.minor, 32)
-        with tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
+        with _COMPILING, tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
             triton.knobs.cache.dir = folder  # our cache keeps the images, and Triton's needs a home
             made = triton.compile(source, target=target, options=dict(kernel.options))
     except Exception as error:

@@ -523,7 +523,7 @@ def carried_launcher(data: bytes, platform: str = CUDA) -> index.Carried:
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
     """Return a kernel with images for the requested architectures, compiled if necessary."""
     built = tuple(dict.fromkeys(image.cuda_arch for image in kernel.images))
-    lacking = sorted({*archs} - {*built})
+    lacking = sorted({*archs} - {*built} - {arch.base for arch in built})
     if lacking and again is None:
         raise errors.GeneratorError(
             f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from be_runtime.request.options import check_arch_list, check_bool, note
 from be_runtime.signature.model import Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import many
 
 _INSTALL = "pip install 'brainevent-toolchain[triton]'"
@@ -56,6 +58,9 @@ _DESCRIPTOR = "tensordesc<"
 """Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
 _MAP_BYTES, _MOST_AXES = 128, 5
 """Bytes of a ``CUtensorMap``, and the limit for its axes."""
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time: the folder of Triton's cache is of the process."""
+
 
 Blocks = Mapping[str, tuple[int, ...]]
 """The block shape of each parameter that is a tensor descriptor."""
@@ -466,7 +471,9 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:
         target = GPUTarget("cuda", arch.major * 10 + arch.minor, 32)
-        made = triton.compile(source, target=target, options=dict(kernel.options))
+        with _COMPILING, tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
+            triton.knobs.cache.dir = folder  # our cache keeps the images, and Triton's needs a home
+            made = triton.compile(source, target=target, options=dict(kernel.options))
     except Exception as error:
         # Triton's own errors, and any others that its passes raise because of the author's code.
         raise BuildError(f"Triton can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error

@@ -12,8 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, BuildError, triton_kernel
+from be_runtime import ArgumentError, BuildError, export, triton_kernel
 from be_runtime.kernels.geometry import descriptor_param
+from be_runtime.kernels.launcher import archs_of
+from be_runtime.store import artifact
 from tests.support.cuda import run_json
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
@@ -78,6 +80,17 @@ def test_memory_that_triton_wants_is_from_xla():
     (equation,) = kernel_calls(call, x)
     assert [str(var.aval) for var in equation.outvars] == ["float32[512]", "uint8[512]"]
     assert attributes(equation)["params"].reshape(-1, 4)[3].tolist() == [0, 2, 1, 8]
+
+
+@pytest.mark.parametrize(
+    ("asked", "archs"), [("8.0,9.0", ("8.0", "8.0+PTX", "9.0a")), ("9.0", ("9.0a",)), (None, ("9.0a",))]
+)
+def test_an_exported_program_has_the_architectures_that_are_asked_for(tmp_path: Path, asked: Any, archs: Any):
+    call = function()
+    made = export(jax.jit(lambda x: call(x, x, scale=2)), X, platforms=["cuda"], archs=asked)
+    path = made.save(tmp_path / "program.be")
+    (row,) = artifact.unpack(path.read_bytes(), str(path)).table.kernels.values()
+    assert archs_of(row) == archs
 
 
 def test_vmap_is_one_call():

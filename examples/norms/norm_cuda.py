@@ -16,4 +16,5 @@ def make(columns: int, dtype: str, threads: int) -> Any:
         signature="arg[m n] arg[n] ret[m n] attr.eps=1e-6 parallel[m]",
         grid="m",
         block=threads,
+        vmap_method="expand_dims",
     )

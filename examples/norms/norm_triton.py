@@ -29,5 +29,6 @@ def make(columns: int, _dtype: str, threads: int) -> Any:
         "arg[m n] arg[n] ret[m n] attr.eps:float32=1e-6 parallel[m]",
         grid="m",
         num_warps=threads // 32,
+        vmap_method="expand_dims",
         BLOCK=triton.next_power_of_2(columns),
     )

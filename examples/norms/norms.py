@@ -117,8 +117,9 @@ def table(found: Mapping[str, Any]) -> str:
     for name, kernel in found["kernels"].items():
         cells = [_cell(kernel[dtype]) for dtype in TOLERANCES]
         rows.append(f"| {name} | {kernel['lines']} | {' | '.join(cells)} |")
+    size = f"{found['rows']:,} rows of {found['columns']:,} elements"
     notes = (
-        f"Times are medians of one call for {found['rows']:,} rows of {found['columns']:,} elements, on an {found['gpu']}.",
+        f"Times are medians of one call for {size}, on an {found['gpu']}.",
         "Lines are those of the kernel and of its Python function that are neither blank nor comments.",
     )
     return "\n".join([*rows, "", *notes, ""])

@@ -29,7 +29,7 @@ from be_runtime.request.arguments import (
 from be_runtime.request.options import check_bool, check_path
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.grammar import parse_spec
-from be_runtime.signature.model import AttrKind, Many, Param, Role, axis_names, call_params
+from be_runtime.signature.model import LEADING, AttrKind, Many, Param, Role, axis_names, call_params
 from be_toolchain.machine.forks import ThreadLock
 
 if TYPE_CHECKING:
@@ -88,11 +88,14 @@ class Function(NamedTuple):
         Parameters in the function's own order, then results that it returns.
     owned : bool
         True if the function takes ``Tensor`` objects, not views.
+    merged : bool
+        True if the leading axes ``...`` of an array are the first axis of the tensor, even if there are none.
     """
 
     name: str
     words: tuple[Word, ...]
     owned: bool = False
+    merged: bool = False
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -297,8 +300,12 @@ def _entry_point(function: Function, platform: str) -> list[str]:
         described = f"::BE::tvm_ffi::describe({'*' * is_optional}{name}, be_place)"
         if is_optional:
             described = f"{name} ? {described} : ::BE::tvm_ffi::Array{{}}"
-        before.append(f"const ::BE::tvm_ffi::Array {array} = {described};")
         value = f"::BE::tvm_ffi::value({array})"
+        if function.merged and param.axes is not None and param.axes[:1] == (LEADING,):
+            before.append(f"const ::BE::tvm_ffi::Merged {array}({name}, be_place, {len(param.axes) - 1});")
+            value = f"::BE::tvm_ffi::value({array}.array())"
+        else:
+            before.append(f"const ::BE::tvm_ffi::Array {array} = {described};")
         if function.owned:
             before.append(f"const ::BE::tvm_ffi::OwnedTensor be_object_{index}({array});")
             value = f"be_object_{index}.value()"
@@ -435,7 +442,7 @@ def load_tvm_ffi(
     path = check_path(library, "library")
     source = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    return _load(module, source, platform, options, [path.parent])
+    return load_source(module, source, platform, options, [path.parent])
 
 
 def library_source(path: Path, functions: object, *, platform: object = "cpu", owned: object = False) -> str:
@@ -466,7 +473,7 @@ def library_source(path: Path, functions: object, *, platform: object = "cpu", o
                 f"{path} has no TVM-FFI function {function.name!r}",
                 hints=(f"it has {', '.join(exported) or 'none'}",),
             )
-    _import_tvm_ffi("load_tvm_ffi")
+    import_tvm_ffi("load_tvm_ffi")
     typed = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
     return render(typed, str(platform), (path.name, hashlib.sha256(data).hexdigest()))
 
@@ -511,7 +518,7 @@ def tvm_ffi_function(
     SpecError
         The declaration is wrong.
     """
-    tvm_ffi = _import_tvm_ffi("tvm_ffi_function")
+    tvm_ffi = import_tvm_ffi("tvm_ffi_function")
     _check_platform(platform)
     if not isinstance(function, tvm_ffi.Function):
         raise TypeError(f"function must be a tvm_ffi.Function, not {function!r}")
@@ -520,7 +527,7 @@ def tvm_ffi_function(
     bound = process.PROCESS.only(_Bound, _Bound)
     # Each function needs a module of its own, whose text is the same in every process.
     source += f"// {bound.number(source, function)}\n"
-    module = _load(label, source, platform, {"auto_register": False, **options})
+    module = load_source(label, source, platform, {"auto_register": False, **options})
     handle = function.__chandle__()
     address = ctypes.c_void_p.from_address(handle + _CALL_OFFSET).value
     bind = ctypes.CDLL(str(module.__info__.path)).be_tvm_ffi_bind
@@ -547,9 +554,10 @@ class _Bound:
             return len(known) - 1
 
 
-def _load(
+def load_source(
     name: str, source: str, platform: str, options: Mapping[str, Any], folders: Sequence[Path] = ()
 ) -> CompiledModule:
+    """Load the C++ of `render` as a module, compiled with the options of `load_tvm_ffi` and folders of libraries."""
     units = inline_units(name, source, "library")
     ldflags, includes = (options.get(option) or () for option in ("extra_ldflags", "extra_include_paths"))
     more = {**options, "extra_ldflags": [*ldflags, "-ldl"], "extra_include_paths": [*includes, *folders]}
@@ -573,7 +581,7 @@ def _metadata(path: Path, data: bytes, name: str) -> str | None:
     return None if found is None else json.dumps(found)
 
 
-def _import_tvm_ffi(function: str) -> Any:
+def import_tvm_ffi(function: str) -> Any:
     """Import TVM-FFI, which loads its library into the process.
 
     Raises

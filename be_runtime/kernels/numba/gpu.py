@@ -21,6 +21,7 @@ from be_runtime.errors import ArgumentError, BuildError, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec, Value
 from be_runtime.kernels import launcher
+from be_runtime.kernels.content import function_content
 from be_runtime.kernels.geometry import DEFAULT_THREADS, array_param, choose_geometry
 from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Memo, Obtained, Origin
 from be_runtime.kernels.numba import source
@@ -559,7 +560,7 @@ def check_arrays(kernel: NumbaKernel) -> None:
 
 def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
     """Return the compiled kernel, from the cache if its content is the same in every process; see `compile_numba`."""
-    content = source.function_content(kernel.dispatcher)
+    content = function_content(kernel.dispatcher)
     if content.anchors:
         images = compile_numba(kernel, archs, with_ptx=with_ptx)
         return Kernel(launcher.content_id(images), kernel.name, images)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ from be_runtime.request.options import check_arch_list, check_bool, note
 from be_runtime.settings import require_jit
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.grammar import parse_spec, render_spec
-from be_runtime.signature.model import Many, Param, Role, axis_names
+from be_runtime.signature.model import Param, Role, axis_names
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.store.sharing import Shareable
@@ -76,6 +77,7 @@ _NO_SETTING = ("ARCH", "CACHE", "DUMP", "KEEP", "LIBS", "LOG", "PRINT")
 """Parts of the names of CuTe DSL's variables that don't change the machine code, or that a call overrides."""
 
 _OBJECT = "kernel.o"
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
 
 
 class CuteKernel(NamedTuple):
@@ -126,7 +128,10 @@ class CuteKernel(NamedTuple):
             raise errors.ArgumentError(
                 f"{self.name} uses {unknown if isinstance(unknown, str) else repr(unknown)}, whose content can't be "
                 "read, so that the cache can't tell one such function from another",
-                hints=("import modules at the top of the file", "pass numbers, types and layouts as constants"),
+                hints=(
+                    "import modules at the top of the file",
+                    "make objects that CuTe DSL fills in, such as a GEMM of CUTLASS, inside the function",
+                ),
             )
         return found.digest
 
@@ -311,7 +316,7 @@ def describe(
         )
     params = dict(zip(names, taken, strict=True))
     for name, param in params.items():
-        if param.role not in (Role.ARG, Role.RET, Role.ATTR) or param.many is not Many.ONE or param.by_name:
+        if param.role is Role.SCRATCH:
             raise errors.ArgumentError(f"{label}: CuTe DSL can't take {render_spec([param])[0]!r} for {name}")
         if param.role is Role.ATTR and param.name != name:
             raise errors.ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
@@ -347,8 +352,9 @@ def _with_types(kernel: CuteKernel, signature: CallSignature, call: Resolved) ->
         for name, param in kernel.params.items()
     }
     for name, param in params.items():
-        if param.dtype is None or param.dtype.name not in _TYPES:
-            raise errors.ArgumentError(f"{kernel.name}: CuTe DSL has no type for {name}, which is {param.dtype}")
+        assert param.dtype is not None, "declare() requires the types of numbers"
+        if param.dtype.name not in _TYPES:
+            raise errors.ArgumentError(f"{kernel.name}: CuTe DSL has no type for {name}, which is {param.dtype.name}")
     return kernel._replace(params=params)
 
 
@@ -360,7 +366,18 @@ def _choose_arch(label: str, asked: str | None, session: Session) -> Arch:
             "architecture",
             hints=("pass one in compute_capability, and make a function for each",),
         )
-    return archs[0]
+    return accelerated(archs[0])
+
+
+def accelerated(arch: Arch) -> Arch:
+    """Return an architecture with the suffix that CuTe DSL implies.
+
+    Examples
+    --------
+    >>> str(accelerated(Arch(9, 0))), str(accelerated(Arch(8, 0)))
+    ('9.0a', '8.0')
+    """
+    return arch._replace(suffix="a") if arch.major >= _ACCELERATED and not arch.suffix else arch
 
 
 def load_cute(kernel: CuteKernel, arch: Arch, session: Session, *, allow_cuda_graph: bool = True) -> CompiledModule:
@@ -450,8 +467,7 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
     """
     import cutlass.cute
 
-    suffix = "a" if arch.major >= _ACCELERATED and not arch.suffix else ""
-    options = f"--enable-tvm-ffi --gpu-arch {arch.sm}{suffix} {kernel.options}"
+    options = f"--enable-tvm-ffi --gpu-arch {arch.sm} {kernel.options}"
     try:
         made = cutlass.cute.compile(kernel.function, *_fake_arguments(kernel), options=options)
         with TemporaryDirectory() as folder:
@@ -460,9 +476,8 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
             return path.read_bytes()
     except Exception as error:
         # CuTe DSL's own errors, and any others that its passes raise because of the author's code.
-        raise errors.BuildError(
-            f"CuTe DSL can't compile {kernel.name} for {arch.sm}", output=f"{type(error).__name__}: {error}"
-        ) from error
+        output = _COLOR.sub("", f"{type(error).__name__}: {error}")
+        raise errors.BuildError(f"CuTe DSL can't compile {kernel.name} for {arch.sm}", output=output) from error
 
 
 def _fake_arguments(kernel: CuteKernel) -> Iterator[Any]:

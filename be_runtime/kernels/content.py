@@ -190,8 +190,9 @@ class _Walk:
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
                 self.write("object")
-                parts = (made,) if isinstance(made, str) else made
-                self._visit_all(tuple(part) if isinstance(part, Iterator) else part for part in parts)
+                # A name, or a function, its arguments, the state, and iterators over items.
+                parts = (made,) if isinstance(made, str) else (*made[:3], *(part and tuple(part) for part in made[3:5]))
+                self._visit_all(parts)
         return True
 
     def _visit_function(self, function: types.FunctionType) -> None:

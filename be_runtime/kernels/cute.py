@@ -285,7 +285,7 @@ def _check_function(function: Any) -> None:
 
 
 def describe(
-    function: Any, taken: Sequence[Param], constants: Mapping[str, Any], divisible: Mapping[str, int], options: str
+    function: Any, taken: Sequence[Param], constants: Mapping[str, Any], divisible: Mapping[str, Any], options: str
 ) -> CuteKernel:
     """Give each parameter of a function its token or its constant.
 
@@ -400,10 +400,9 @@ def load_cute(kernel: CuteKernel, arch: Arch, session: Session, *, allow_cuda_gr
         entry = obtain.find_or_build(recipe, session.module_store, session, force=attempts.must_rebuild)
         with attempts.using(entry):
             artifact = entry.artifact()
-            path = artifact.path(artifact.table.image)
-            source = render([function], "cuda", (path.name, artifact.table.image))
-            module = load_source(kernel.name, source, "cuda", options, [path.parent])
-    return module
+            data = artifact.image(artifact.table.image)
+    name = f"lib{kernel.name}.so"
+    return load_source(kernel.name, render([function], "cuda", name), "cuda", options, [(name, data)])
 
 
 class _LibraryRecipe(NamedTuple):
@@ -485,7 +484,7 @@ def _fake_arguments(kernel: CuteKernel) -> Iterator[Any]:
     import cutlass.cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
-    symbols = {}
+    symbols: dict[object, Any] = {}
     for axis in axis_names(param.axes for param in kernel.params.values()):
         symbols[axis] = cutlass.cute.sym_int(divisibility=kernel.divisible.get(axis, 1))
     for name in kernel.names:
@@ -501,7 +500,8 @@ def _fake_arguments(kernel: CuteKernel) -> Iterator[Any]:
                 yield dtype(1)
                 continue
             shape = tuple(
-                axis if isinstance(axis, int) else symbols.get(axis) or cutlass.cute.sym_int() for axis in param.axes
+                axis if isinstance(axis, int) else symbols[axis] if axis in symbols else cutlass.cute.sym_int()
+                for axis in param.axes
             )
             yield make_fake_compact_tensor(
                 dtype, shape, stride_order=tuple(reversed(range(len(shape)))), assumed_align=_ALIGNED

@@ -7,7 +7,6 @@ any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/braineve
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
 import math
 import re
@@ -232,15 +231,15 @@ def _type_name(schema: Mapping[str, Any]) -> str:
     return str(schema["type"])
 
 
-def render(functions: Sequence[Function], platform: str, library: tuple[str, str] | None) -> str:
+def render(functions: Sequence[Function], platform: str, library: str | None) -> str:
     """Write the C++ of a module that calls functions.
 
     Parameters
     ----------
     functions : sequence of Function
     platform : {"cpu", "cuda"}
-    library : tuple of (str, str), or None
-        Name of the library's file and the SHA-256 of its bytes; None for functions that are bound later.
+    library : str or None
+        Name of the library's file; None for functions that are bound later.
 
     Raises
     ------
@@ -250,11 +249,9 @@ def render(functions: Sequence[Function], platform: str, library: tuple[str, str
     lines = ['#include "brainevent/detail/tvm_ffi.h"']
     owner = "nullptr"
     if library is not None:
-        file, digest = library
         lines += [
-            f"// {digest}",
-            f'BE_TVM_FFI_LIBRARY("{file}");',
-            f'static ::BE::tvm_ffi::Library {_LIBRARY}{{"{file}", be_tvm_ffi_begin, be_tvm_ffi_end}};',
+            f'BE_TVM_FFI_LIBRARY("{library}");',
+            f'static ::BE::tvm_ffi::Library {_LIBRARY}{{"{library}", be_tvm_ffi_begin, be_tvm_ffi_end}};',
         ]
         owner = f"&{_LIBRARY}"
     for function in functions:
@@ -440,13 +437,15 @@ def load_tvm_ffi(
     >>> ops.add(x, y)  # doctest: +SKIP
     """
     path = check_path(library, "library")
-    source = library_source(path, functions, platform=platform, owned=owned)
+    source, data = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    return load_source(module, source, platform, options, [path.parent])
+    return load_source(module, source, platform, options, [(path.name, data)])
 
 
-def library_source(path: Path, functions: object, *, platform: object = "cpu", owned: object = False) -> str:
-    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`.
+def library_source(
+    path: Path, functions: object, *, platform: object = "cpu", owned: object = False
+) -> tuple[str, bytes]:
+    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`; return it and the library.
 
     Raises
     ------
@@ -475,7 +474,7 @@ def library_source(path: Path, functions: object, *, platform: object = "cpu", o
             )
     import_tvm_ffi("load_tvm_ffi")
     typed = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
-    return render(typed, str(platform), (path.name, hashlib.sha256(data).hexdigest()))
+    return render(typed, str(platform), path.name), data
 
 
 @frames.public
@@ -555,14 +554,13 @@ class _Bound:
 
 
 def load_source(
-    name: str, source: str, platform: str, options: Mapping[str, Any], folders: Sequence[Path] = ()
+    name: str, source: str, platform: str, options: Mapping[str, Any], files: Sequence[tuple[str, bytes]] = ()
 ) -> CompiledModule:
-    """Load the C++ of `render` as a module, compiled with the options of `load_tvm_ffi` and folders of libraries."""
+    """Load the C++ of `render` as a module, compiled with the options of `load_tvm_ffi`, with its library."""
     units = inline_units(name, source, "library")
-    ldflags, includes = (options.get(option) or () for option in ("extra_ldflags", "extra_include_paths"))
-    more = {**options, "extra_ldflags": [*ldflags, "-ldl"], "extra_include_paths": [*includes, *folders]}
+    more = {**options, "extra_ldflags": [*(options.get("extra_ldflags") or ()), "-ldl"]}
     request = (cuda_request if platform == "cuda" else cpp_request)(name, units, None, **more)
-    return process.PROCESS.load(request, load_options(name, **more))
+    return process.PROCESS.load(request._replace(files=tuple(files)), load_options(name, **more))
 
 
 def _check_platform(platform: object) -> None:

@@ -477,7 +477,7 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
 
 }  // namespace BE::tvm_ffi
 
-/// Take the bytes of a library, which the assembler searches in the folders of headers, into this module.
+/// Take the bytes of a library, which lies where the assembler runs, into this module.
 #define BE_TVM_FFI_LIBRARY(file)                                                                     \
   __asm__(                                                                                           \
       ".pushsection .rodata\n.balign 16\n.hidden be_tvm_ffi_begin\n.globl be_tvm_ffi_begin\n"        \

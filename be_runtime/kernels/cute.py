@@ -1,7 +1,7 @@
 """`cute_kernel`: compile a function of ``@cute.jit``, and call it without Python on XLA's stream.
 
 CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it as those of
-`be_runtime.load_tvm_ffi`. The library contains nothing of CuTe DSL, whose licence lets nobody pass on its binary files:
+`be_runtime.load_tvm_ffi`. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary files:
 it needs ``libcute_dsl_runtime.so`` by name.
 """
 
@@ -15,16 +15,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import be_toolchain
 from be_runtime import errors
 from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.compiled_function import Converted, Program, Targets
 from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, Resolved, resolve
-from be_runtime.compile.flags import link
-from be_runtime.compile.plan import BuildPlan, link_edge
 from be_runtime.frames import public
 from be_runtime.jax.calls import Derivative
 from be_runtime.kernels.content import function_content
@@ -34,7 +31,6 @@ from be_runtime.kernels.tvm_ffi import Function, Word, import_tvm_ffi, load_sour
 from be_runtime.load import obtain
 from be_runtime.load.identity import own_code_digest
 from be_runtime.load.module import CompiledModule, ModuleInfo
-from be_runtime.load.native_library import build_library
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, check_bool, note
@@ -44,10 +40,11 @@ from be_runtime.signature.grammar import parse_spec, render_spec
 from be_runtime.signature.model import Param, Role, axis_names
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
-from be_runtime.store.sharing import Shareable
-from be_toolchain import ToolchainRequest
 from be_toolchain.arch import Arch
 from be_toolchain.terminal import many
+
+if TYPE_CHECKING:
+    from be_runtime.store.sharing import Shareable
 
 _PACKAGE = "nvidia-cutlass-dsl"
 _OLDEST = (4, 8)
@@ -430,10 +427,16 @@ class _LibraryRecipe(NamedTuple):
         """Compile the function and link its library."""
         from cutlass.cute.runtime import find_runtime_libraries
 
+        from be_runtime.compile.flags import link
+        from be_runtime.compile.plan import BuildPlan, link_edge
+        from be_runtime.load.native_library import build_library
+        from be_toolchain import ToolchainRequest
+        from be_toolchain import resolve as find_toolchain
+
         require_jit(self.session.settings, self.kernel.name)
         (folder / _OBJECT).write_bytes(compile_cute(self.kernel, self.arch))
         system = self.session.system
-        toolchain = be_toolchain.resolve(ToolchainRequest(), system=system, record_dir=self.session.record_dir)
+        toolchain = find_toolchain(ToolchainRequest(), system=system, record_dir=self.session.record_dir)
         assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
         flags = ("-rpath=", *find_runtime_libraries(enable_tvm_ffi=True), "-Wl,-s")
         command = link(toolchain.cxx, None, flags, (), lambda _folder: [])

@@ -15,6 +15,7 @@ BOUNDED = (
     "numba-cuda-mlir",
     "warp-lang",
     "apache-tvm-ffi",
+    "nvidia-cutlass-dsl",
     "nvidia-cuda-nvcc",
     "nvidia-cuda-nvcc-cu12",
 )

@@ -22,6 +22,7 @@ from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.compiled_function import Converted, Program, Targets
 from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, Resolved, resolve
+from be_runtime.dtypes import DType
 from be_runtime.frames import public
 from be_runtime.jax.calls import Derivative
 from be_runtime.kernels.content import function_content
@@ -57,8 +58,6 @@ _TYPES = {
     "bool": "Boolean",
     "float8_e5m2": "Float8E5M2",
     "float8_e4m3fn": "Float8E4M3FN",
-    "float8_e4m3": "Float8E4M3",
-    "float8_e4m3b11fnuz": "Float8E4M3B11FNUZ",
     "float8_e8m0fnu": "Float8E8M0FNU",
 }
 """CuTe DSL's names of element types."""
@@ -216,7 +215,7 @@ def cute_kernel(
 
     def find(call: Resolved) -> Targets:
         session = PROCESS.session()
-        typed, arch = _with_types(kernel, called, call), _choose_arch(label, asked, session)
+        typed, arch = _of_call(kernel, called, call), _choose_arch(label, asked, session)
         module = loaded.get((typed.tokens, arch), lambda: load_cute(typed, arch, session, allow_cuda_graph=graph))
         return ModuleInfo.of(module).entry_point(label)[1]()
 
@@ -329,23 +328,17 @@ def describe(
     return CuteKernel(function, tuple(parameters), params, given, divisible, options)
 
 
-def _with_types(kernel: CuteKernel, signature: CallSignature, call: Resolved) -> CuteKernel:
-    """Return the kernel for the dtypes of a call.
+def with_types(kernel: CuteKernel, dtypes: Sequence[DType]) -> CuteKernel:
+    """Return a kernel for the dtypes of its arrays, which are in the function's order.
 
     Raises
     ------
     ArgumentError
-        CuTe DSL has no such type, or an extent does not have its divisor.
+        CuTe DSL lacks a type.
     """
-    for axis, divisor in kernel.divisible.items():
-        extent = call.values.get(axis)
-        if isinstance(extent, int) and extent % divisor:
-            raise errors.ArgumentError(f"{kernel.name}: {axis} is {extent}, which is no multiple of {divisor}")
-    specs = {Role.ARG: iter(call.inputs), Role.RET: iter(call.results)}
-    arrays = [(param, next(specs[param.role])) for param in signature.params if param.role in specs]
-    dtypes = iter([spec.dtype for param, spec in arrays if not (param.in_place and param.role is Role.ARG)])
+    rest = iter(dtypes)
     params = {
-        name: param if param.role is Role.ATTR else param._replace(dtype=next(dtypes), like=None)
+        name: param if param.role is Role.ATTR else param._replace(dtype=next(rest), like=None)
         for name, param in kernel.params.items()
     }
     for name, param in params.items():
@@ -353,6 +346,17 @@ def _with_types(kernel: CuteKernel, signature: CallSignature, call: Resolved) ->
         if param.dtype.name not in _TYPES:
             raise errors.ArgumentError(f"{kernel.name}: CuTe DSL has no type for {name}, which is {param.dtype.name}")
     return kernel._replace(params=params)
+
+
+def _of_call(kernel: CuteKernel, signature: CallSignature, call: Resolved) -> CuteKernel:
+    """Return the kernel for a call, whose extents must have their divisors."""
+    for axis, divisor in kernel.divisible.items():
+        extent = call.values.get(axis)
+        if isinstance(extent, int) and extent % divisor:
+            raise errors.ArgumentError(f"{kernel.name}: {axis} is {extent}, which is no multiple of {divisor}")
+    specs = {Role.ARG: iter(call.inputs), Role.RET: iter(call.results)}
+    arrays = [(param, next(specs[param.role])) for param in signature.params if param.role in specs]
+    return with_types(kernel, [spec.dtype for param, spec in arrays if not (param.in_place and param.role is Role.ARG)])
 
 
 def _choose_arch(label: str, asked: str | None, session: Session) -> Arch:
@@ -454,7 +458,7 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
     Parameters
     ----------
     kernel : CuteKernel
-        With the dtypes of all arrays.
+        From `with_types`.
     arch : Arch
 
     Returns

@@ -47,6 +47,7 @@ _HOMES = {
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.tvm_ffi": "load_tvm_ffi tvm_ffi_function",
     "be_runtime.kernels.triton": "triton_kernel",
+    "be_runtime.kernels.cute": "cute_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
     "be_runtime.load.platforms": "LoadedPlatformModule PlatformModule",

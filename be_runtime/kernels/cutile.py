@@ -14,10 +14,10 @@ from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
+from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
 from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
-from be_runtime.kernels.numba.source import function_content
 from be_runtime.kernels.parameters import (
     Argument,
     check_constants,
@@ -102,7 +102,7 @@ class TileKernel(NamedTuple):
 
         check_driver(session.system)
         compiler = (ct.__version__, find_assembler(session.system).version)
-        content, environ = function_content(self.read.pyfunc), session.system.environ
+        content, environ = function_content(self.read.pyfunc, ("cuda",)), session.system.environ
 
         def compile_now(_staging: object) -> Compiled:
             return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
@@ -210,7 +210,7 @@ def cutile_kernel(
     is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
     code = TileCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    note(f"cutile {kernel.name} {function_content(kernel.read.pyfunc).digest} {kernel.parameters}")
+    note(f"cutile {kernel.name} {function_content(kernel.read.pyfunc, ('cuda',)).digest} {kernel.parameters}")
     return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
 

@@ -17,6 +17,7 @@ BOUNDED = (
     "cuda-tile[tileiras]",
     "warp-lang",
     "apache-tvm-ffi",
+    "nvidia-cutlass-dsl",
     "nvidia-cuda-nvcc",
     "nvidia-cuda-nvcc-cu12",
 )

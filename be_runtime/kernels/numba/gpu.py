@@ -235,7 +235,7 @@ class NumbaKernel(NamedTuple):
 
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
         """Return the compiled kernel, from the cache if its content is the same in every process."""
-        content = source.function_content(self.dispatcher)
+        content = function_content(self.dispatcher)
         if content.anchors:
             images = compile_numba(self, archs, with_ptx=with_ptx)
             return Kernel(launcher.content_id(images), self.name, images)

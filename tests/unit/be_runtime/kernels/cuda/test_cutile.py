@@ -11,7 +11,8 @@ import pytest
 from be_runtime import ArgumentError, cutile_kernel
 from be_runtime.dtypes import BY_NAME
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels.cutile import array_type, check_driver, find_assembler
+from be_runtime.kernels.cutile import check_driver, find_assembler
+from be_runtime.kernels.tile_types import array_type
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.system import RunResult

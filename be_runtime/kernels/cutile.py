@@ -56,6 +56,8 @@ _OLDEST, _TOO_NEW = (1, 7), (2,)
 """Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
 _DRIVER = "13.0"
 """CUDA release of the first driver that runs cuTile's kernels."""
+_BY_NAME = ("cuda",)
+"""Package whose functions are identified by name and version, see `function_content`."""
 _SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
 """Beginnings of the variables that change the code."""
 _RELEASE = re.compile(r"release \d+\.\d+, V([\d.]+)")
@@ -102,7 +104,7 @@ class TileKernel(NamedTuple):
 
         check_driver(session.system)
         compiler = (ct.__version__, find_assembler(session.system).version)
-        content, environ = function_content(self.read.pyfunc, ("cuda",)), session.system.environ
+        content, environ = function_content(self.read.pyfunc, _BY_NAME), session.system.environ
 
         def compile_now(_staging: object) -> Compiled:
             return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
@@ -210,7 +212,8 @@ def cutile_kernel(
     is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
     code = TileCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    note(f"cutile {kernel.name} {function_content(kernel.read.pyfunc, ('cuda',)).digest} {kernel.parameters}")
+    content = function_content(kernel.read.pyfunc, _BY_NAME)
+    note(f"cutile {kernel.name} {content.digest} {kernel.parameters}")
     return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
 

@@ -12,7 +12,7 @@ from be_runtime import ArgumentError, cutile_kernel
 from be_runtime.dtypes import BY_NAME
 from be_runtime.jax.arrays import ArraySpec
 from be_runtime.kernels.cutile import check_driver, find_assembler
-from be_runtime.kernels.tile_types import array_type
+from be_runtime.kernels.tile_types import Hint, array_type
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.system import RunResult
@@ -81,15 +81,9 @@ def test_a_driver_that_is_too_old_is_refused():
     check_driver(machine)
 
 
-def typed(dtype: str, shape: tuple[int, ...], annotation: Any = None, **flags: bool) -> Any:
+def typed(dtype: str, shape: tuple[int, ...], hint: Hint = Hint(), **flags: bool) -> Any:  # noqa: B008
     return array_type(
-        "f: x", ArraySpec(BY_NAME[dtype], shape), annotation, **{"is_aligned": True, "is_split": False, **flags}
-    )
-
-
-def annotated(bits: int, shape: tuple[int, ...] = (), stride: tuple[int, ...] = ()) -> Any:
-    return SimpleNamespace(
-        index_dtype=SimpleNamespace(bitwidth=bits), static_shape_dims=shape, static_stride_dims=stride
+        "f: x", ArraySpec(BY_NAME[dtype], shape), hint, **{"is_aligned": True, "is_split": False, **flags}
     )
 
 
@@ -106,12 +100,12 @@ def test_extents_and_strides_are_divisible_by_sixteen_elements_or_bytes():
 
 
 def test_annotations_of_arrays():
-    assert typed("float32", (2**31, 3), annotated(64)).index_bits == 64
-    assert typed("int8", (4, 5), annotated(32, shape=(-1,), stride=(0,)))[2:4] == ((None, 5), (5, 1))
+    assert typed("float32", (2**31, 3), Hint(64)).index_bits == 64
+    assert typed("int8", (4, 5), Hint(32, (-1,), (0,)))[2:4] == ((None, 5), (5, 1))
     with pytest.raises(ArgumentError, match=r"f: x is float32\[2,2147483648\], which needs .* 64 bits") as caught:
         typed("float32", (2, 2**31))
     assert caught.value.hints == ("annotate the parameter: x: ct.IndexedWithInt64",)
     with pytest.raises(ArgumentError, match="has constant extents or strides, and the signature splits axes"):
-        typed("float32", (4,), annotated(32, shape=(0,)), is_split=True)
+        typed("float32", (4,), Hint(32, (0,)), is_split=True)
     with pytest.raises(ArgumentError, match="f: x: cuTile has no type for complex64"):
         typed("complex64", (4,))

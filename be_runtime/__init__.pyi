@@ -67,6 +67,8 @@ from be_runtime.kernels.benchmark import BenchmarkRecord as BenchmarkRecord
 from be_runtime.kernels.benchmark import BenchmarkResult as BenchmarkResult
 from be_runtime.kernels.benchmark import benchmark_function as benchmark_function
 from be_runtime.kernels.cubin import cubin_kernel as cubin_kernel
+from be_runtime.kernels.cute import cute_kernel as cute_kernel
+from be_runtime.kernels.cutile import cutile_kernel as cutile_kernel
 from be_runtime.kernels.dispatch import FallbackWarning as FallbackWarning
 from be_runtime.kernels.dispatch import KernelEntry as KernelEntry
 from be_runtime.kernels.hip import hip_kernel as hip_kernel

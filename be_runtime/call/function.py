@@ -440,9 +440,13 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         return (*convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), given), *asked)
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        return self._calling(self._targets(), outs, attributes, converted)
+
+    def _calling(self, targets: Targets, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        """Return the function of arrays that calls targets."""
         described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
         for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
-        target = KernelTarget(self._targets(), for_xla, has_state=has_state)
+        target = KernelTarget(targets, for_xla, has_state=has_state)
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
         given = dict(attributes)
         want: tuple[str, ...] = ()

@@ -523,7 +523,7 @@ def carried_launcher(data: bytes, platform: str = CUDA) -> index.Carried:
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
     """Return a kernel with images for the requested architectures, compiled if necessary."""
     built = tuple(dict.fromkeys(image.cuda_arch for image in kernel.images))
-    lacking = sorted({*archs} - {*built})
+    lacking = sorted({*archs} - {*built} - {arch.base for arch in built})
     if lacking and again is None:
         raise errors.GeneratorError(
             f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "
@@ -531,7 +531,10 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
             hints=("export for the architectures that it was built for", "or build its package for the others"),
         )
     made = kernel if again is None else again(archs or built)
-    if (made.batch_axis, made.is_cooperative) != (kernel.batch_axis, kernel.is_cooperative):
+    built_way, made_way = (
+        (each.batch_axis, each.is_cooperative, {image.extra for image in each.images}) for each in (kernel, made)
+    )
+    if made_way != built_way:
         raise errors.GeneratorError(
             f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
             hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),

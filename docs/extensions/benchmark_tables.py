@@ -44,7 +44,7 @@ class BenchmarkTable(_Results):
         figures = [each for each in results["figures"] if each["row"] in rows and each["label"].startswith(label)]
         if not figures:
             raise ExtensionError(f"{self.arguments[0]} has no figure of {rows} that begins with {label!r}")
-        lines = [HEAD, *map(compared_cells, figures)]
+        lines: list[tuple[str, ...]] = [HEAD, *map(compared_cells, figures)]
         if not any(each["theirs"] for each in figures):
             lines = [line[:2] for line in lines]
         text = origin(figures, results["run"], results["machine"])
@@ -70,9 +70,7 @@ def _table(lines: Sequence[Sequence[str]]) -> nodes.table:
     """Make a table; the first line is its head."""
     group = nodes.tgroup(cols=len(lines[0]))
     group += [nodes.colspec(colwidth=1) for _ in lines[0]]
-    head, *body = [
-        nodes.row("", *(nodes.entry("", nodes.paragraph("", cell)) for cell in line)) for line in lines
-    ]
+    head, *body = [nodes.row("", *(nodes.entry("", nodes.paragraph("", cell)) for cell in line)) for line in lines]
     group += [nodes.thead("", head), nodes.tbody("", *body)]
     return nodes.table("", group)
 

@@ -67,8 +67,11 @@ from be_runtime.kernels.benchmark import BenchmarkRecord as BenchmarkRecord
 from be_runtime.kernels.benchmark import BenchmarkResult as BenchmarkResult
 from be_runtime.kernels.benchmark import benchmark_function as benchmark_function
 from be_runtime.kernels.cubin import cubin_kernel as cubin_kernel
+from be_runtime.kernels.cute import cute_kernel as cute_kernel
+from be_runtime.kernels.cutile import cutile_kernel as cutile_kernel
 from be_runtime.kernels.dispatch import FallbackWarning as FallbackWarning
 from be_runtime.kernels.dispatch import KernelEntry as KernelEntry
+from be_runtime.kernels.hip import hip_kernel as hip_kernel
 from be_runtime.kernels.numba.callable import numba_cuda_callable as numba_cuda_callable
 from be_runtime.kernels.numba.cpu import numba_kernel as numba_kernel
 from be_runtime.kernels.numba.gpu import numba_cuda_kernel as numba_cuda_kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from be_toolchain.errors import ArchError
 from be_toolchain.named import NamedTuple
@@ -12,6 +13,8 @@ ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter
 _ARCH = re.compile(r"(?:sm_|compute_)?(?:(\d{1,2})\.(\d)|(\d{1,2})(\d))([af]?)", re.ASCII | re.IGNORECASE)
 
 _OLDEST_MAJOR = 2
+
+_AMD_ARCH = re.compile(r"gfx\d{1,2}[\da-f]{2}", re.ASCII)
 
 
 class Arch(NamedTuple):
@@ -33,6 +36,11 @@ class Arch(NamedTuple):
     major: int
     minor: int
     suffix: str = ""
+
+    @property
+    def language(self) -> Literal["cuda"]:
+        """The language of its kernels."""
+        return "cuda"
 
     @classmethod
     def parse(cls, text: str) -> Arch:
@@ -94,6 +102,65 @@ class Arch(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}{self.suffix}"
+
+
+class AmdArch(NamedTuple):
+    """An architecture of AMD's GPUs, such as gfx942.
+
+    Parameters
+    ----------
+    name : str
+        Its name in clang's ``--offload-arch``.
+
+    Examples
+    --------
+    >>> str(AmdArch.parse("gfx90a"))
+    'gfx90a'
+    """
+
+    name: str
+
+    @property
+    def language(self) -> Literal["hip"]:
+        """The language of its kernels."""
+        return "hip"
+
+    @classmethod
+    def parse(cls, text: str) -> AmdArch:
+        """Read one architecture.
+
+        Raises
+        ------
+        ArchError
+            `text` is not ``gfx`` and a number of three or four digits, the last two hexadecimal.
+        """
+        if not _AMD_ARCH.fullmatch(str(text)):
+            raise ArchError(
+                f"{text!r} is not an architecture of AMD's GPUs", hints=('write it as "gfx942" or "gfx90a"',)
+            )
+        return cls(str(text))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+GpuArch = Arch | AmdArch
+
+
+def parse_gpu_arch(text: str) -> GpuArch:
+    """Read the architecture of either vendor as its ``str`` spells it.
+
+    Raises
+    ------
+    ArchError
+        The text is none.
+
+    Examples
+    --------
+    >>> parse_gpu_arch("9.0a").language, parse_gpu_arch("gfx942").language
+    ('cuda', 'hip')
+    """
+    return AmdArch.parse(text) if text.startswith("gfx") else Arch.parse(text)
 
 
 def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:

@@ -153,6 +153,12 @@ class HeaderNotFoundError(ToolchainError, RuntimeError):
     code = "TC203"
 
 
+class HipNotFoundError(ToolchainError, RuntimeError):
+    """No compiler on this machine compiles HIP for an architecture of AMD's GPUs."""
+
+    code = "TC204"
+
+
 class HostCompilerNotFoundError(ToolchainError, RuntimeError):
     """No working C++ compiler is on this machine."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -78,20 +79,20 @@ class ArrayKernel(NamedTuple):
     by_slice: bool = False
 
 
-class RuledFunction(CompiledFunction):
+class RuledFunction(CompiledFunction, ABC):
     """A function of JAX arrays that can have rules for derivatives."""
 
     def __init__(self, name: str, label: str, doc: str | None, derivative: Derivative | None = None) -> None:
         super().__init__(name, label, doc)
         self._derivative = derivative or Derivative()
 
+    @abstractmethod
     def call_signature(self) -> CallSignature | None:
         """Return the signature of the calls, if it is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _named(self, name: str) -> RuledFunction:
         """Return the function that a rule names, or raise KeyError."""
-        raise NotImplementedError
 
     @public
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
@@ -439,9 +440,13 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         return (*convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), given), *asked)
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        return self._calling(self._targets(), outs, attributes, converted)
+
+    def _calling(self, targets: Targets, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        """Return the function of arrays that calls targets."""
         described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
         for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
-        target = KernelTarget(self._targets(), for_xla, has_state=has_state)
+        target = KernelTarget(targets, for_xla, has_state=has_state)
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
         given = dict(attributes)
         want: tuple[str, ...] = ()

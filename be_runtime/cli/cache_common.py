@@ -23,7 +23,7 @@ T = TypeVar("T")
 SHORT = 12
 """Digits of a digest in a table."""
 
-KERNELS = ("module", "kernel", "numba-cuda", "host-kernel")
+KERNELS = ("module", "kernel", "triton", "hip", "numba-cuda", "host-kernel")
 """The kinds of entries that users load; entries of the other kinds save work in builds."""
 
 _FEWEST_DIGITS = 4

@@ -115,6 +115,8 @@ class ModuleBuild:
         BuildError
             A command failed. The cache keeps the objects that were made nevertheless.
         """
+        for name, data in self.order.request.files:
+            (self.staging / name).write_bytes(data)
         if len(self.units) > 1:
             self._reused = graph.reuse_objects(self.order, self.units, self.staging)
         try:

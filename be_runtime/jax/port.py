@@ -14,7 +14,7 @@ from typing import Any
 from be_runtime.own_files import jax_headers
 from be_toolchain.errors import HeaderNotFoundError
 
-PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
+PLATFORMS = {"cuda": "CUDA", "hip": "ROCM", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
 _HANDLERS: dict[str, object] = {}
 """The handlers of this process by their targets; an entry is added once, by one atomic operation, and stays."""

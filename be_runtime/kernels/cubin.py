@@ -267,16 +267,11 @@ def _elf_facts(code: Code, entry: str) -> KernelFacts:
     sizes: dict[int, int] = {}
     threads: dict[int, tuple[int, ...]] = {}
     for kind, body in _attributes(code.data[_sections(code.data, code.label)[_INFO + entry]], label):
-        if kind == _PARAMETER:
-            _, ordinal, _, flags = _unpack("<IHHI", body, 0, label)
+        if kind in (_PARAMETER, _NEW_PARAMETER):
+            _, ordinal, _, size, flags = _unpack("<IHHHH", body, 0, label)
             if ordinal in sizes:
                 raise _damaged(label, f"parameter {ordinal} is described twice")
-            sizes[ordinal] = flags >> 18
-        elif kind == _NEW_PARAMETER:
-            raise ArgumentError(
-                f"{label} has its parameters in a form that is not known here (KPARAM_INFO_V2)",
-                hints=("pass PTX instead of the cubin",),
-            )
+            sizes[ordinal] = size if kind == _NEW_PARAMETER else flags >> 2
         elif kind in (_MOST_THREADS, _REQUIRED_THREADS):
             threads[kind] = _unpack("<3I", body, 0, label)
     if sorted(sizes) != list(range(len(sizes))):
@@ -470,7 +465,7 @@ class CubinCode(NamedTuple):
         """Return the report of a cubin for block sizes."""
         from be_runtime.report import check_blocks, report_cubins
 
-        cubins = [(image.arch, image.data) for image in self.kernel.images]
+        cubins = [(image.cuda_arch, image.data) for image in self.kernel.images]
         return report_cubins(self.kernel.name, cubins, PROCESS.session().system, check_blocks(block_sizes))
 
 

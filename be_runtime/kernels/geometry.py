@@ -41,6 +41,8 @@ class Geometry(NamedTuple):
         True if the whole grid runs at once and may synchronize.
     batch_axis : int
         Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
+    is_programmatic : bool
+        True if the kernel may begin before the kernel before it ends, for which it waits itself.
     """
 
     grid: tuple[int, int, int]
@@ -49,6 +51,7 @@ class Geometry(NamedTuple):
     cluster: tuple[int, int, int] = (1, 1, 1)
     is_cooperative: bool = False
     batch_axis: int = 0
+    is_programmatic: bool = False
 
     def encode(self) -> tuple[int, ...]:
         """Return the numbers of the call's attribute ``launch``.
@@ -58,15 +61,20 @@ class Geometry(NamedTuple):
         >>> Geometry((4, 1, 1), (256, 1, 1)).encode()
         (4, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0)
         """
-        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
+        flags = self.is_cooperative + 2 * self.is_programmatic
+        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, flags, self.batch_axis)
 
+
+DESCRIPTOR = 5
+"""Kind of a parameter that is a TMA descriptor."""
 
 LaunchParam = tuple[int, int, int, int]
 """One parameter of a kernel, as the launcher reads it: kind, first, ndim and bits.
 
-The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar, 3 for an array as MLIR passes it. The
-first number is the index of the buffer, counting inputs before outputs, or the bits of a scalar. The others are the
-number of dimensions in the kernel and the bits of one element.
+The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar, 3 for an array as MLIR passes it, 4 for
+an array as cuTile passes it, and 5 for one as Triton passes it with a descriptor. The first number is the index of the
+buffer, counting inputs before outputs, or the bits of a scalar. The others are the number of dimensions in the kernel
+and the bits of one element; those of a descriptor hold its box, its swizzle and its element type, too.
 """
 
 PARAM_NUMBERS = 4
@@ -80,6 +88,30 @@ def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
 def array_param(index: int, ndim: int, bits: int, *, is_memref: bool = False) -> LaunchParam:
     """Describe a buffer passed with its shape and strides, as Numba's arguments or as MLIR's memref."""
     return 3 if is_memref else 1, index, ndim, bits
+
+
+def strided_param(index: int, ndim: int, bits: int) -> LaunchParam:
+    """Describe a buffer passed as a pointer with its shape and its strides in elements, each a parameter of its own."""
+    return 4, index, ndim, bits
+
+
+def descriptor_param(index: int, box: Sequence[int], bits: int, swizzle: int, element_type: int) -> LaunchParam:
+    """Describe a buffer passed as a TMA descriptor with its shape and its strides in elements.
+
+    Parameters
+    ----------
+    box : sequence of int
+        Extents of the part that the kernel copies at once, 1 to 256 along each of at most five axes.
+    swizzle, element_type : int
+        ``CUtensorMapSwizzle`` and ``CUtensorMapDataType`` of the driver.
+
+    Examples
+    --------
+    >>> descriptor_param(0, (64, 32), 16, 2, 6)
+    (5, 0, 131586, 100794384)
+    """
+    ndim = len(box) + sum(extent << 3 + 9 * axis for axis, extent in enumerate(box))
+    return DESCRIPTOR, index, ndim, bits + (swizzle << 16) + (element_type << 24)
 
 
 def scalar_param(value: bytes) -> LaunchParam:

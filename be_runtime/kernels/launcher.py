@@ -1,4 +1,4 @@
-"""CUDA kernels without host code: their images and parameters, the cache of compiled ones, and the native launcher."""
+"""GPU kernels without host code: their images and parameters, the cache of compiled ones, and the native launcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from be_runtime.settings import require_jit
 from be_runtime.store import cache, index, keys
 from be_runtime.store.artifact import write_images
 from be_runtime.store.images import library_bytes
-from be_toolchain.arch import Arch, runs_on
+from be_toolchain.arch import Arch, GpuArch, parse_gpu_arch, runs_on
 from be_toolchain.find.record import device_archs
 from be_toolchain.machine.forks import ThreadLock
 
@@ -41,7 +41,9 @@ SYMBOL = "be_launch"
 STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
 """Symbols of a launcher's handlers by their stages."""
 
-_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
+CUDA = port.PLATFORMS["cuda"]
+_NATIVE, _LDFLAGS = {CUDA: "launcher"}, ("-ldl",)
+"""The source of the launcher for each platform, and linker flags."""
 
 
 class Form(IntEnum):
@@ -56,12 +58,12 @@ class KernelImage(NamedTuple):
 
     Parameters
     ----------
-    arch : Arch
+    arch : Arch or AmdArch
         Architecture that it was compiled for.
     entry : str
         Name of the kernel in the image.
     data : bytes
-        A cubin, or PTX text.
+        A cubin, PTX text, or a code object for AMD's GPUs.
     is_ptx : bool
         True for PTX.
     form : Form
@@ -74,7 +76,7 @@ class KernelImage(NamedTuple):
         Numbers of its compiler for the launch; the function that made the image reads them.
     """
 
-    arch: Arch
+    arch: GpuArch
     entry: str
     data: bytes
     is_ptx: bool = False
@@ -82,6 +84,18 @@ class KernelImage(NamedTuple):
     batch_axis: int = 0
     is_cooperative: bool = False
     extra: tuple[int, ...] = ()
+
+    @property
+    def cuda_arch(self) -> Arch:
+        """The architecture of an image for NVIDIA's GPUs."""
+        assert isinstance(self.arch, Arch), "CUDA's launcher and tools get no image for other GPUs"
+        return self.arch
+
+    @property
+    def described(self) -> index.CodeImage:
+        """The image's row in an index."""
+        kind: index.Kind = "ptx" if self.is_ptx else "hsaco" if self.arch.language == "hip" else "cubin"
+        return index.CodeImage(kind, port.PLATFORMS[self.arch.language], len(self.data), (str(self.arch),))
 
 
 class Kernel(NamedTuple):
@@ -99,6 +113,12 @@ class Kernel(NamedTuple):
     id: str
     name: str
     images: tuple[KernelImage, ...]
+
+    @property
+    def platform(self) -> str:
+        """JAX's name of the platform that runs the kernel: ``"CUDA"`` or ``"ROCM"``."""
+        (platform,) = {image.described.platform for image in self.images}
+        return platform
 
     @property
     def batch_axis(self) -> int:
@@ -292,7 +312,7 @@ def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
     for flag in (image.is_ptx, image.is_cooperative):
         index.typed(bool, flag)
     extra = tuple(index.typed(int, number) for number in image.extra)
-    return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form), extra=extra)
+    return image._replace(arch=parse_gpu_arch(str(image.arch)), form=Form(image.form), extra=extra)
 
 
 def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
@@ -310,10 +330,7 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
         digest, arch = hashlib.sha256(image.data).hexdigest(), str(image.arch)
         row = image._asdict() | {"arch": arch, "form": int(image.form), "image": digest}
         rows.append({name: value for name, value in row.items() if name != "data" and (name != "extra" or value)})
-        described = index.CodeImage(
-            "ptx" if image.is_ptx else "cubin", port.PLATFORMS["cuda"], len(image.data), (arch,)
-        )
-        images[digest] = described, image.data
+        images[digest] = image.described, image.data
     return content_id(kernel.images), {"name": kernel.name, "images": rows}, images
 
 
@@ -353,8 +370,8 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     >>> lacking(record, (Arch(9, 0),))
     'it has code for 8.0, and the GPU here is 9.0'
     """
-    built = [(Arch.parse(row["arch"]), row["is_ptx"]) for row in record["images"]]
-    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
+    code = [(arch, row["is_ptx"]) for row in record["images"] if isinstance(arch := parse_gpu_arch(row["arch"]), Arch)]
+    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in code):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
 
@@ -382,10 +399,12 @@ class Launcher:
         Name of its target, which this object registers.
     read : callable
         Function that returns the library's bytes for exported programs.
+    platform : str
+        JAX's name of the platform whose kernels it launches.
     """
 
-    def __init__(self, library: ctypes.CDLL, target: str, read: Callable[[ctypes.CDLL], bytes]) -> None:
-        self.target = target
+    def __init__(self, library: ctypes.CDLL, target: str, read: Callable[[ctypes.CDLL], bytes], platform: str) -> None:
+        self.target, self.platform = target, platform
         self._library, self._read = library, read
         self._define = library.be_launch_define
         self._define.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Image), ctypes.c_int64)
@@ -393,7 +412,7 @@ class Launcher:
         self._known: dict[str, tuple[Kernel, Again | None]] = {}
         self._lock = ThreadLock()
         stages = {stage: getattr(library, symbol) for stage, symbol in STAGES.items()}
-        row = registry.Target(name=target, platform=port.PLATFORMS["cuda"], content="launcher", carry=self.carry)
+        row = registry.Target(name=target, platform=platform, content="launcher", carry=self.carry)
         process.PROCESS.registry.add([row], {target: lambda: port.stage_capsules(stages)})
 
     def define(self, kernel: Kernel, again: Again | None = None) -> None:
@@ -422,7 +441,7 @@ class Launcher:
         """
         kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
         name, row, images = kernel_record(kernel)
-        made = carried_launcher(self._read(self._library))
+        made = carried_launcher(self._read(self._library), self.platform)
         return made._replace(images={**made.images, **images}, kernel=name, kernels={name: row})
 
 
@@ -449,7 +468,10 @@ class _Launchers(Memo[Launcher]):
 
 
 def launcher_of(
-    target: str, load: Callable[[], ctypes.CDLL], read: Callable[[ctypes.CDLL], bytes] = library_bytes
+    target: str,
+    load: Callable[[], ctypes.CDLL],
+    read: Callable[[ctypes.CDLL], bytes] = library_bytes,
+    platform: str = CUDA,
 ) -> Launcher:
     """Return this process's launcher of a target; it is loaded and registered on first use.
 
@@ -460,42 +482,48 @@ def launcher_of(
         Function that loads its library, called on first use.
     read : callable
         Function that returns the bytes of the library for exported programs.
+    platform : str
+        JAX's name of the platform whose kernels it launches.
     """
-    return process.PROCESS.only(_Launchers, _Launchers).get(target, lambda: Launcher(load(), target, read))
+    return process.PROCESS.only(_Launchers, _Launchers).get(target, lambda: Launcher(load(), target, read, platform))
 
 
-def own_launcher(session: registry.Session) -> Launcher:
+def own_launcher(session: registry.Session, platform: str = CUDA) -> Launcher:
     """Return the launcher that the session takes from its cache or builds.
 
     Raises
     ------
     ToolchainError, BuildError, LoadError
-        The launcher can't be compiled or loaded.
+        The launcher can't be compiled or loaded, or there is none for the platform.
     """
     from be_runtime.load.native_library import native_library
 
+    if platform not in _NATIVE:
+        hint = f"kernels run on {', '.join(_NATIVE)}; others are experimental"
+        raise errors.LoadError(f"be_runtime has no launcher for {platform}, so the kernel can't run", hints=(hint,))
+    name = _NATIVE[platform]
     return launcher_of(
-        TARGET, lambda: native_library(_NATIVE, session, _LDFLAGS), lambda _library: launcher_image(session)
+        TARGET, lambda: native_library(name, session, _LDFLAGS), lambda _: launcher_image(session, platform), platform
     )
 
 
-def launcher_image(session: registry.Session) -> bytes:
+def launcher_image(session: registry.Session, platform: str = CUDA) -> bytes:
     """Return the launcher's library, for an artifact."""
     from be_runtime.load.native_library import native_image
 
-    return native_image(_NATIVE, session, _LDFLAGS)
+    return native_image(_NATIVE[platform], session, _LDFLAGS)
 
 
-def carried_launcher(data: bytes) -> index.Carried:
+def carried_launcher(data: bytes, platform: str = CUDA) -> index.Carried:
     """Describe a launcher's library for an artifact."""
-    image = index.CodeImage("library", port.PLATFORMS["cuda"], len(data))
+    image = index.CodeImage("library", platform, len(data))
     return index.carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
 
 
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:
     """Return a kernel with images for the requested architectures, compiled if necessary."""
-    built = tuple(dict.fromkeys(image.arch for image in kernel.images))
-    lacking = sorted({*archs} - {*built})
+    built = tuple(dict.fromkeys(image.cuda_arch for image in kernel.images))
+    lacking = sorted({*archs} - {*built} - {arch.base for arch in built})
     if lacking and again is None:
         raise errors.GeneratorError(
             f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "
@@ -503,20 +531,23 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
             hints=("export for the architectures that it was built for", "or build its package for the others"),
         )
     made = kernel if again is None else again(archs or built)
-    if (made.batch_axis, made.is_cooperative) != (kernel.batch_axis, kernel.is_cooperative):
+    built_way, made_way = (
+        (each.batch_axis, each.is_cooperative, {image.extra for image in each.images}) for each in (kernel, made)
+    )
+    if made_way != built_way:
         raise errors.GeneratorError(
             f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
             hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),
         )
-    kept = (image for image in made.images if not archs or {image.arch, image.arch.base} & {*archs})
+    kept = (image for image in made.images if not archs or {image.arch, image.cuda_arch.base} & {*archs})
     return made._replace(images=tuple(kept))
 
 
 def _as_struct(image: KernelImage) -> _Image:
     """Convert an image to C's struct; PTX gets a final zero byte."""
     data = image.data + b"\0" if image.is_ptx else image.data
-    arch = image.arch.major * 10 + image.arch.minor
-    is_exact = image.arch.suffix == "a"
+    arch = image.cuda_arch.major * 10 + image.cuda_arch.minor
+    is_exact = image.cuda_arch.suffix == "a"
     return _Image(arch, image.is_ptx, is_exact, image.form, image.entry.encode(), data, len(data))
 
 

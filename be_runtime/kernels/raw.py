@@ -117,7 +117,7 @@ def raw_function(
         declared = read_signature(label, signature, pointers, layout.scalars)
     source = GpuSource(layout, code, read_sizes(label, sizes, declared, make))
     source.sizes.check(options.outs)
-    doc = f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`."
+    doc = f"The GPU kernel {label}; see `be_runtime.cuda_kernel`."
     scalars = layout.scalars if declared is None else declared.with_role(Role.ATTR)
     return ArrayFunction(ArrayKernel(layout.name, label, doc, declared, source, scalars, SCRATCH_UNIT, report), options)
 
@@ -168,7 +168,7 @@ class RawCode(CompiledCode):
 
         session, blocks = PROCESS.session(), check_blocks(block_sizes)
         images = self.built(self._kernel, (), session).images
-        cubins = [(image.arch, image.data) for image in images if not image.is_ptx]
+        cubins = [(image.cuda_arch, image.data) for image in images if not image.is_ptx]
         return report_cubins(self._kernel.name.expression, cubins, session.system, blocks)
 
 

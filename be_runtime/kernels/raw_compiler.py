@@ -243,6 +243,8 @@ class RawKernel(NamedTuple):
     include_paths : tuple of Path
         Folders of the author.
     use_fast_math : bool
+    suffix : str
+        End of the source's name.
     """
 
     source: str
@@ -250,11 +252,12 @@ class RawKernel(NamedTuple):
     flags: tuple[str, ...] = ()
     include_paths: tuple[Path, ...] = ()
     use_fast_math: bool = False
+    suffix: str = ".cu"
 
     @property
     def file_name(self) -> str:
         """The name of the source in messages."""
-        return f"{self.name.base}.cu"
+        return f"{self.name.base}{self.suffix}"
 
     def options(self) -> tuple[str, ...]:
         """Return the options for both NVRTC and nvcc."""
@@ -341,14 +344,26 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     >>> entry_in_cubin(b".text._Z5scalePf" + bytes(1), parse_name("scale"))
     '_Z5scalePf'
     """
-    entries = sorted({match.decode() for match in _ENTRY.findall(cubin)})
+    hint = "install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template"
+    return only_entry(_ENTRY.findall(cubin), name, hint)
+
+
+def only_entry(listed: Iterable[bytes], name: KernelName, *hints: str) -> str:
+    """Return the only one of some mangled names that a kernel's name stands for.
+
+    Raises
+    ------
+    BuildError
+        There is none, or there are several.
+    """
+    entries = sorted({entry.decode() for entry in listed})
     found = entries_of(entries, name)
     if len(found) == 1:
         return found[0]
     raise BuildError(
         f"the compiled source has {f'{len(found)} kernels' if found else 'no kernel'} of the name {name.expression}; "
         f"it has {', '.join(entries) or 'none'}",
-        hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which distinguishes instances of a template",),
+        hints=hints,
     )
 
 

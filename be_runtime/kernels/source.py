@@ -150,7 +150,8 @@ def launch(obtained: Obtained, made: Launch) -> KernelTarget:
             texts[PARAM_NUMBERS * number + 1] = axis
         computed = (*computed, ("params", tuple(texts)))
     attributes = (("kernel", kernel.id), ("name", kernel.name), *words.items())
-    return KernelTarget((("cuda", launcher.target),), attributes, computed, scratch=made.scratch)
+    targets = ((launcher.platform.lower(), launcher.target),)  # lowerings have the same names in small letters
+    return KernelTarget(targets, attributes, computed, scratch=made.scratch)
 
 
 class Compilable(Protocol):

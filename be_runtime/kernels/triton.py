@@ -16,16 +16,28 @@ from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
-from be_runtime.kernels.geometry import Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
+from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
+from be_runtime.kernels.parameters import (
+    DIVISIBLE,
+    Argument,
+    check_constants,
+    grid_geometry,
+    is_aligned,
+    match_arguments,
+    split_axes,
+    takes_slices,
+    with_constants,
+)
 from be_runtime.kernels.sizes import Size, read_sizes
 from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
-from be_runtime.request.options import check_arch_list, note
-from be_runtime.signature.model import Param, Role, axis_names
+from be_runtime.request.options import check_arch_list, check_bool, note
+from be_runtime.signature.model import Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import many
 
 _INSTALL = "pip install 'brainevent-toolchain[triton]'"
@@ -39,26 +51,19 @@ _TYPES = {
     "float8_e4m3fn": "fp8e4nv",
 }
 """Triton's names of element types."""
-_DIVISIBLE = 16
-"""Divisor of addresses and numbers that Triton compiles for; XLA aligns each buffer to more."""
-_ALIGNED = f":{_DIVISIBLE}"
+_ALIGNED = f":{DIVISIBLE}"
 """End of the type of such a parameter."""
 
-_PLACES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_DESCRIPTOR = "tensordesc<"
+"""Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
+_MAP_BYTES, _MOST_AXES = 128, 5
+"""Bytes of a ``CUtensorMap``, and the limit for its axes."""
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time: the folder of Triton's cache is of the process."""
 
 
-class Argument(NamedTuple):
-    """A parameter of the Triton function that is no constant.
-
-    Parameters
-    ----------
-    name : str
-    param : Param or None
-        Its token; None for the extent of the axis of its name.
-    """
-
-    name: str
-    param: Param | None
+Blocks = Mapping[str, tuple[int, ...]]
+"""The block shape of each parameter that is a tensor descriptor."""
 
 
 class TritonKernel(NamedTuple):
@@ -124,6 +129,8 @@ def triton_kernel(
     num_stages: int | None = None,
     num_ctas: int = 1,
     maxnreg: int | None = None,
+    launch_pdl: bool = False,
+    block_shapes: Mapping[str, Sequence[int | str]] | None = None,
     compute_capability: str | Sequence[str] | None = None,
     outs: Any = None,
     vmap_method: str | None = None,
@@ -150,6 +157,11 @@ def triton_kernel(
         See `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
     num_warps, num_stages, num_ctas, maxnreg : int
         Triton's options.
+    launch_pdl : bool
+        True for a kernel that may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
+    block_shapes : mapping of str to sequence of (int or str), optional
+        For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
+        makes the descriptor of the array's token at each call.
     compute_capability : str or list of str, optional
         Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
     outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
@@ -179,16 +191,17 @@ def triton_kernel(
     """
     options = check_options(locals())
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
-    kernel, layout = read_kernel(function, signature, constants, given)
+    given |= {"launch_pdl": True} if check_bool(launch_pdl, "launch_pdl") else {}
+    kernel, layout = read_kernel(function, signature, constants, given, block_shapes or {}, options)
     code = TritonCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    note(f"triton {function.cache_key} {kernel.constants} {kernel.options}")
+    note(f"triton {function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
     return triton_function(layout, code, with_constants(grid, constants), options)
 
 
 def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
     """Make the function of JAX arrays of a Triton kernel from any source of code; see `triton_kernel`."""
     label, signature = layout.label, layout.declared.signature
-    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, _grid_geometry))
+    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, grid_geometry))
     source.sizes.check(options.outs)
     doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
     return ArrayFunction(
@@ -197,21 +210,35 @@ def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Optio
 
 
 def read_kernel(
-    function: Any, signature: object, constants: Mapping[str, Any], options: Mapping[str, int | None]
+    function: Any,
+    signature: object,
+    constants: Mapping[str, Any],
+    chosen: Mapping[str, int | None],
+    block_shapes: Mapping[str, Sequence[int | str]],
+    options: Options,
 ) -> tuple[TritonKernel, TritonLayout]:
-    """Check the arguments of `triton_kernel` that describe a kernel, and return the kernel without types."""
+    """Check the arguments of `triton_kernel` that describe a kernel, and return the kernel without types.
+
+    Parameters
+    ----------
+    chosen : mapping of str to int or None
+        Triton's options.
+    options : Options
+        Options of the calls.
+    """
     _check_function(function)
     label = str(function.__name__)
     wanted = {param.name for param in function.params if param.is_constexpr}
     optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
-    lacking, unknown = wanted - optional - {*constants}, {*constants} - wanted
-    if lacking or unknown:
-        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
-        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+    check_constants(label, wanted, optional, constants)
     names = [param.name for param in function.params if not param.is_constexpr]
-    chosen = tuple((name, value) for name, value in options.items() if value is not None)
-    layout = layout_of(label, names, signature, options["num_ctas"] or 1)
-    return TritonKernel(function, (), tuple(sorted(constants.items())), chosen, ()), layout
+    blocks = {
+        name: tuple(constants.get(each, each) if isinstance(each, str) else each for each in shape)
+        for name, shape in block_shapes.items()
+    }
+    layout = layout_of(label, names, signature, chosen["num_ctas"] or 1, blocks, options)
+    own = tuple((name, value) for name, value in chosen.items() if value is not None)
+    return TritonKernel(function, (), tuple(sorted(constants.items())), own, ()), layout
 
 
 def _check_function(function: Any) -> None:
@@ -233,39 +260,22 @@ def _check_function(function: Any) -> None:
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
 
-def layout_of(label: str, names: Sequence[str], signature: object, num_ctas: int) -> TritonLayout:
+def layout_of(
+    label: str, names: Sequence[str], signature: object, num_ctas: int, blocks: Blocks, options: Options
+) -> TritonLayout:
     """Give each parameter that is no constant its token or its axis."""
     declared = declare(label, signature)
-    axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
-    numbers = {param.name for param in declared.params if param.role is Role.ATTR}
-    by_axis = {name for name in names if name in axes and name not in numbers}
-    tokens = iter(declared.params)
-    found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
-    if len(names) - len(by_axis) != len(declared.params):
-        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
-        raise ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
-            f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
-            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
-        )
-    for name, param in found:
-        if param is not None and param.role is Role.ATTR and param.name != name:
-            raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
-    return TritonLayout(label, declared, found, num_ctas)
-
-
-def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
-    """Replace the names of whole constants in a text, or in each of several, by their values."""
-    if isinstance(grid, tuple | list):
-        return tuple(with_constants(each, constants) for each in grid)
-    if not isinstance(grid, str):
-        return grid
-    whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
-    return _PLACES.sub(lambda match: whole.get(match[0], match[0]), grid)
-
-
-def _grid_geometry(grid: object, *, is_empty: bool) -> Geometry:
-    return explicit_geometry(grid, 1, is_empty=is_empty)
+    arguments = match_arguments(label, names, declared)
+    arrays = sorted(name for name, param in arguments if param is not None and param.role is not Role.ATTR)
+    for name, shape in blocks.items():
+        if name not in arrays:
+            raise ArgumentError(f"{label}: block_shapes has {name!r}; the arrays are {', '.join(arrays)}")
+        if not all(type(each) is int and each > 0 for each in shape) or not 1 <= len(shape) <= _MOST_AXES:
+            raise ArgumentError(
+                f"{label}: block_shapes has {shape!r} for {name}",
+                hints=(f"pass one to {_MOST_AXES} whole numbers, or names of constants",),
+            )
+    return TritonLayout(label, declared, arguments, num_ctas, blocks, takes_slices(options, declared.signature))
 
 
 class TritonLayout(NamedTuple):
@@ -277,32 +287,44 @@ class TritonLayout(NamedTuple):
     declared : Declared
     arguments : tuple of Argument
     num_ctas : int
+    blocks : mapping of str to tuple of int
+    may_be_slice : bool
+        True if an array of a call may be a slice of a batch, which may begin anywhere.
     """
 
     label: str
     declared: Declared
     arguments: tuple[Argument, ...]
     num_ctas: int
+    blocks: Blocks
+    may_be_slice: bool
 
     def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
         """Bind the parameters to the buffers, extents and scalars of a call."""
         specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
         params: list[LaunchParam] = []
+        divides, are_pointers_aligned = [], True
         for name, param in self.arguments:
-            if param is None:
-                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
-            elif param.role is Role.ATTR:
-                params.append(scalar_of(scalars[name]))
-            else:
+            if param is not None and param.role is not Role.ATTR:
                 at = next(rest)
-                params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
-        general = self.types(specs, call.values)
-        exact = self._aligned(general, [number % _DIVISIBLE == 0 for _, number, *_ in params])
+                if name in self.blocks:
+                    self._check_descriptor(name, specs[at])
+                    params.append((DESCRIPTOR, at, 0, 0))  # `fit` writes the rest, which the images have
+                else:
+                    params.append(pointer_param(at, specs[at].ndim, specs[at].dtype.bits))
+                divides.append(is_aligned(specs[at], may_be_slice=self.may_be_slice))
+                are_pointers_aligned &= divides[-1]
+                continue
+            extent = call.values[name] if param is None else 0
+            params.append(scalar_param(extent.to_bytes(8, "little")) if param is None else scalar_of(scalars[name]))
+            divides.append(params[-1][1] % DIVISIBLE == 0)
+        plain = self.types(specs, call.values)
         extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
-        return Bound(tuple(params), exact, general, extents)
+        general = self._aligned(plain, [are_pointers_aligned and text.startswith("*") for text in plain])
+        return Bound(tuple(params), self._aligned(plain, divides), general, extents)
 
     def types(self, specs: Sequence[ArraySpec], values: Mapping[str, int]) -> Variant:
-        """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32:16"``, ``"i32"``."""
+        """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32"``, ``"i32"``."""
         rest, texts = iter(self.declared.order), []
         for name, param in self.arguments:
             if param is None:
@@ -311,45 +333,67 @@ class TritonLayout(NamedTuple):
                 assert param.dtype is not None, "declare() raises for a scalar without a type"
                 texts.append(_type(self.label, param.dtype.name))
             else:
-                texts.append(f"*{_type(self.label, specs[next(rest)].dtype.name)}{_ALIGNED}")
+                element = _type(self.label, specs[next(rest)].dtype.name)
+                block = self.blocks.get(name)
+                texts.append(f"*{element}" if block is None else f"{_DESCRIPTOR}{element}[{_listed(block)}]>")
         return tuple(texts)
 
     def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
-        """Return the variants to build for some arrays: for integers that are divisible by 16, and for any."""
-        general = self.types(specs, {})
-        return tuple(dict.fromkeys((self._aligned(general, [True] * len(general)), general)))
+        """Return the variants to build for some arrays: all is divisible by 16, only addresses are, or nothing is."""
+        plain = self.types(specs, {})
+        addresses = self._aligned(plain, [text.startswith("*") for text in plain])
+        every = self._aligned(plain, [True] * len(plain))
+        return tuple(dict.fromkeys((every, addresses, plain) if self.may_be_slice else (every, addresses)))
 
-    def _aligned(self, general: Variant, is_divisible: Sequence[bool]) -> Variant:
-        """Return the types with the integers that are divisible by 16 on each device."""
-        signature = self.declared.signature
-        rules = signature.with_role(Role.PARALLEL) + signature.with_role(Role.REDUCE)
-        split = {axis for param in rules for axis in param.axes or ()}
-        rows = zip(self.arguments, general, is_divisible, strict=True)
+    def _aligned(self, plain: Variant, divides: Sequence[bool]) -> Variant:
+        """Mark the types of the addresses and integers that are divisible by 16 on each device."""
+        split = split_axes(self.declared.signature)
+        rows = zip(self.arguments, plain, divides, strict=True)
         return tuple(
-            text + _ALIGNED * (divides and text[0] in "iu" and text != "i1" and argument.name not in split)
-            for argument, text, divides in rows
+            text + _ALIGNED * (is_marked and text[0] in "*iu" and text != "i1" and argument.name not in split)
+            for argument, text, is_marked in rows
         )
+
+    def _check_descriptor(self, name: str, spec: ArraySpec) -> None:
+        """Check that the driver can make a tensor descriptor of an array."""
+        label, block = f"{self.label}: {name}", self.blocks[name]
+        if spec.ndim != len(block):
+            problem = f"its block shape has {many(len(block), 'axis', 'axes')}: {block}"
+            raise ArgumentError(f"{label} is {spec}, and {problem}")
+        if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * DIVISIBLE) for at in range(1, spec.ndim)):
+            raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {DIVISIBLE} bytes, as TMA needs")
+        if not is_aligned(spec, may_be_slice=self.may_be_slice):
+            problem = f"slices of a batch would not begin at multiples of {DIVISIBLE} bytes, as TMA needs"
+            raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass vmap_method='sequential'",))
 
     def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:
         """Give the launch the block of the images, memory that they want, and two pointers to it at the end."""
-        threads, shared, size = (max(image.extra[at] for image in kernel.images) for at in range(3))
-        if any(image.extra[0] != threads for image in kernel.images):
+        shared, size = (max(image.extra[at] for image in kernel.images) for at in (1, 2))
+        (threads, _, _, is_programmatic, *described), *others = (image.extra for image in kernel.images)
+        if any((other[0], *other[3:]) != (threads, is_programmatic, *described) for other in others):
             raise BuildError(
-                f"{kernel.name} has blocks of other sizes on some of "
+                f"{kernel.name} has other blocks or descriptors on some of "
                 f"{', '.join(str(each.arch) for each in kernel.images)}",
                 hints=("pass one architecture in compute_capability",),
             )
+        rest = zip(described[::2], described[1::2], strict=True)
+        params = [(*each[:2], *next(rest)) if each[0] == DESCRIPTOR else each for each in launch.params]
         (x, y, z), ctas, local = launch.geometry.grid, self.num_ctas, launch.local
         scratch, hidden = None, scalar_param(bytes(8))
         if size:
             total = x * y * z * ctas * size
             text = str(total) if local is None else "*".join(f"({each})" for each in (*local[:3], str(size * ctas)))
             hidden, scratch = pointer_param(len(call.inputs) + len(call.results), 1, 8), (total, text)
-        made = launch.with_geometry(block=(threads, 1, 1), shared_bytes=shared, cluster=(ctas, 1, 1))
+        made = launch.with_geometry(
+            block=(threads, 1, 1),
+            shared_bytes=shared,
+            cluster=(ctas, 1, 1),
+            is_programmatic=bool(is_programmatic),
+        )
         return made._replace(
             geometry=made.geometry._replace(grid=(x * ctas, y, z)),
             local=made.local and (f"{ctas}*({made.local[0]})", *made.local[1:]),
-            params=(*launch.params, hidden, scalar_param(bytes(8))),
+            params=(*params, hidden, scalar_param(bytes(8))),
             scratch=scratch,
         )
 
@@ -381,11 +425,18 @@ def _type(label: str, dtype: str) -> str:
     return _TYPES[dtype]
 
 
-def _size(text: str) -> int:
-    """Return the bytes of a parameter of one of Triton's types."""
+def _listed(block: Sequence[int]) -> str:
+    return ", ".join(map(str, block))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Return the bytes of each number in the code for a parameter of one of Triton's types."""
+    if text.startswith(_DESCRIPTOR):
+        ndim = text.count(",") + 1
+        return (_MAP_BYTES, *(4,) * ndim, *(8,) * ndim)
     digits = re.search(r"\d+", text)
     assert digits is not None, "each type of a scalar has a size"
-    return 8 if text.startswith("*") else max(int(digits[0]) // 8, 1)
+    return (8 if text.startswith("*") else max(int(digits[0]) // 8, 1),)
 
 
 def compile_triton(kernel: TritonKernel, archs: Sequence[Arch], *, with_ptx: bool = False) -> tuple[KernelImage, ...]:
@@ -404,7 +455,7 @@ def compile_triton(kernel: TritonKernel, archs: Sequence[Arch], *, with_ptx: boo
         Triton refuses the kernel, or the kernel wants a launch that is not supported.
     """
     made = [_compile(kernel, arch) for arch in archs]
-    latest = launcher.ptx_arch([image.arch for image, _ in made], with_ptx=with_ptx)
+    latest = launcher.ptx_arch([image.cuda_arch for image, _ in made], with_ptx=with_ptx)
     return tuple(each for images in made for each in (images if images[0].arch == latest else images[:1]))
 
 
@@ -415,30 +466,51 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
     from triton.compiler import ASTSource
 
     names = [name for name, _ in kernel.types]
-    attrs = {(names.index(name),): [["tt.divisibility", _DIVISIBLE]] for name in kernel.aligned}
+    attrs = {(names.index(name),): [["tt.divisibility", DIVISIBLE]] for name in kernel.aligned}
     constants = {p.name: p.default for p in kernel.function.params if p.is_constexpr and p.has_default}
     source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
     try:
         target = GPUTarget("cuda", arch.major * 10 + arch.minor, 32)
-        with tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
+        with _COMPILING, tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():
             triton.knobs.cache.dir = folder  # our cache keeps the images, and Triton's needs a home
             made = triton.compile(source, target=target, options=dict(kernel.options))
     except Exception as error:
         # Triton's own errors, and any others that its passes raise because of the author's code.
         raise BuildError(f"Triton can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error
     data, facts = made.asm["cubin"], made.metadata
-    if getattr(facts, "launch_pdl", False) or getattr(facts, "profile_scratch_size", 0):
-        raise BuildError(f"{kernel.name}: launch_pdl and Triton's profiler are not supported by the launcher")
+    if getattr(facts, "profile_scratch_size", 0):
+        raise BuildError(f"{kernel.name}: Triton's profiler is not supported by the launcher")
+    described = _descriptors(kernel, arch, getattr(facts, "tensordesc_meta", None) or ())
     code = read_code(data, f"{kernel.name} by Triton")
     found = kernel_facts(code, facts.name)
-    wanted = (*(_size(text) for _, text in kernel.types if text != "constexpr"), 8, 8)
+    wanted = (*(size for _, text in kernel.types if text != "constexpr" for size in _sizes(text)), 8, 8)
     if found.sizes != wanted:
         raise BuildError(
             f"{kernel.name} has parameters of {found.sizes} bytes in the code of Triton {triton.__version__}, and "
             f"parameters of {wanted} bytes are expected"
         )
     threads = math.prod(found.block) if found.block else 32 * facts.num_warps
-    extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0))
+    is_programmatic = int(getattr(facts, "launch_pdl", False))
+    extra = (threads, facts.shared, getattr(facts, "global_scratch_size", 0), is_programmatic, *described)
     is_cooperative = bool(getattr(facts, "launch_cooperative_grid", False))
     image = KernelImage(code.arch, facts.name, data, is_cooperative=is_cooperative, extra=extra)
     return image, image._replace(data=made.asm["ptx"].encode(), is_ptx=True)
+
+
+def _descriptors(kernel: TritonKernel, arch: Arch, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the last two numbers of the launch parameter of each tensor descriptor, from Triton's rows on them."""
+    names = [name for name, text in kernel.types if text.startswith(_DESCRIPTOR)]
+    if not names:
+        return []
+    from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
+
+    if len(rows) != len(names):
+        problem = f"takes descriptors ({', '.join(names)}), which need compute capability 9.0 or later, not {arch}"
+        raise BuildError(f"{kernel.name} {problem}", hints=("make them in the kernel: tl.make_tensor_descriptor",))
+    numbers: list[int] = []
+    for name, row in zip(names, rows, strict=True):
+        if row["fp4_padded"] or row.get("is_im2col"):
+            raise BuildError(f"{kernel.name}: {name} is a descriptor in a form that the launcher does not make")
+        kind = TMA_DTYPE_DEVICE_TO_HOST[row["elem_type"]]
+        numbers += descriptor_param(0, row["block_size"], 8 * row["elem_size"], row["swizzle"], kind)[2:]
+    return numbers

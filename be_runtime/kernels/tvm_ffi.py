@@ -7,7 +7,6 @@ any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/braineve
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
 import math
 import re
@@ -29,7 +28,7 @@ from be_runtime.request.arguments import (
 from be_runtime.request.options import check_bool, check_path
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.grammar import parse_spec
-from be_runtime.signature.model import AttrKind, Many, Param, Role, axis_names, call_params
+from be_runtime.signature.model import LEADING, AttrKind, Many, Param, Role, axis_names, call_params
 from be_toolchain.machine.forks import ThreadLock
 
 if TYPE_CHECKING:
@@ -88,11 +87,14 @@ class Function(NamedTuple):
         Parameters in the function's own order, then results that it returns.
     owned : bool
         True if the function takes ``Tensor`` objects, not views.
+    merged : bool
+        True if the leading axes ``...`` of an array are the first axis of the tensor, even if there are none.
     """
 
     name: str
     words: tuple[Word, ...]
     owned: bool = False
+    merged: bool = False
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -229,15 +231,15 @@ def _type_name(schema: Mapping[str, Any]) -> str:
     return str(schema["type"])
 
 
-def render(functions: Sequence[Function], platform: str, library: tuple[str, str] | None) -> str:
+def render(functions: Sequence[Function], platform: str, library: str | None) -> str:
     """Write the C++ of a module that calls functions.
 
     Parameters
     ----------
     functions : sequence of Function
     platform : {"cpu", "cuda"}
-    library : tuple of (str, str), or None
-        Name of the library's file and the SHA-256 of its bytes; None for functions that are bound later.
+    library : str or None
+        Name of the library's file; None for functions that are bound later.
 
     Raises
     ------
@@ -247,11 +249,9 @@ def render(functions: Sequence[Function], platform: str, library: tuple[str, str
     lines = ['#include "brainevent/detail/tvm_ffi.h"']
     owner = "nullptr"
     if library is not None:
-        file, digest = library
         lines += [
-            f"// {digest}",
-            f'BE_TVM_FFI_LIBRARY("{file}");',
-            f'static ::BE::tvm_ffi::Library {_LIBRARY}{{"{file}", be_tvm_ffi_begin, be_tvm_ffi_end}};',
+            f'BE_TVM_FFI_LIBRARY("{library}");',
+            f'static ::BE::tvm_ffi::Library {_LIBRARY}{{"{library}", be_tvm_ffi_begin, be_tvm_ffi_end}};',
         ]
         owner = f"&{_LIBRARY}"
     for function in functions:
@@ -297,8 +297,12 @@ def _entry_point(function: Function, platform: str) -> list[str]:
         described = f"::BE::tvm_ffi::describe({'*' * is_optional}{name}, be_place)"
         if is_optional:
             described = f"{name} ? {described} : ::BE::tvm_ffi::Array{{}}"
-        before.append(f"const ::BE::tvm_ffi::Array {array} = {described};")
         value = f"::BE::tvm_ffi::value({array})"
+        if function.merged and param.axes is not None and param.axes[:1] == (LEADING,):
+            before.append(f"const ::BE::tvm_ffi::Merged {array}({name}, be_place, {len(param.axes) - 1});")
+            value = f"::BE::tvm_ffi::value({array}.array())"
+        else:
+            before.append(f"const ::BE::tvm_ffi::Array {array} = {described};")
         if function.owned:
             before.append(f"const ::BE::tvm_ffi::OwnedTensor be_object_{index}({array});")
             value = f"be_object_{index}.value()"
@@ -433,13 +437,15 @@ def load_tvm_ffi(
     >>> ops.add(x, y)  # doctest: +SKIP
     """
     path = check_path(library, "library")
-    source = library_source(path, functions, platform=platform, owned=owned)
+    source, data = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    return _load(module, source, platform, options, [path.parent])
+    return load_source(module, source, platform, options, [(path.name, data)])
 
 
-def library_source(path: Path, functions: object, *, platform: object = "cpu", owned: object = False) -> str:
-    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`.
+def library_source(
+    path: Path, functions: object, *, platform: object = "cpu", owned: object = False
+) -> tuple[str, bytes]:
+    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`; return it and the library.
 
     Raises
     ------
@@ -466,9 +472,9 @@ def library_source(path: Path, functions: object, *, platform: object = "cpu", o
                 f"{path} has no TVM-FFI function {function.name!r}",
                 hints=(f"it has {', '.join(exported) or 'none'}",),
             )
-    _import_tvm_ffi("load_tvm_ffi")
+    import_tvm_ffi("load_tvm_ffi")
     typed = [with_metadata(function, _metadata(path, data, function.name)) for function in read]
-    return render(typed, str(platform), (path.name, hashlib.sha256(data).hexdigest()))
+    return render(typed, str(platform), path.name), data
 
 
 @frames.public
@@ -511,7 +517,7 @@ def tvm_ffi_function(
     SpecError
         The declaration is wrong.
     """
-    tvm_ffi = _import_tvm_ffi("tvm_ffi_function")
+    tvm_ffi = import_tvm_ffi("tvm_ffi_function")
     _check_platform(platform)
     if not isinstance(function, tvm_ffi.Function):
         raise TypeError(f"function must be a tvm_ffi.Function, not {function!r}")
@@ -520,7 +526,7 @@ def tvm_ffi_function(
     bound = process.PROCESS.only(_Bound, _Bound)
     # Each function needs a module of its own, whose text is the same in every process.
     source += f"// {bound.number(source, function)}\n"
-    module = _load(label, source, platform, {"auto_register": False, **options})
+    module = load_source(label, source, platform, {"auto_register": False, **options})
     handle = function.__chandle__()
     address = ctypes.c_void_p.from_address(handle + _CALL_OFFSET).value
     bind = ctypes.CDLL(str(module.__info__.path)).be_tvm_ffi_bind
@@ -548,14 +554,14 @@ class _Bound:
             return len(known) - 1
 
 
-def _load(
-    name: str, source: str, platform: str, options: Mapping[str, Any], folders: Sequence[Path] = ()
+def load_source(
+    name: str, source: str, platform: str, options: Mapping[str, Any], files: Sequence[tuple[str, bytes]] = ()
 ) -> CompiledModule:
+    """Load the C++ of `render` as a module, compiled with the options of `load_tvm_ffi`, with its library."""
     units = inline_units(name, source, "library")
-    ldflags, includes = (options.get(option) or () for option in ("extra_ldflags", "extra_include_paths"))
-    more = {**options, "extra_ldflags": [*ldflags, "-ldl"], "extra_include_paths": [*includes, *folders]}
+    more = {**options, "extra_ldflags": [*(options.get("extra_ldflags") or ()), "-ldl"]}
     request = (cuda_request if platform == "cuda" else cpp_request)(name, units, None, **more)
-    return process.PROCESS.load(request, load_options(name, **more))
+    return process.PROCESS.load(request._replace(files=tuple(files)), load_options(name, **more))
 
 
 def _check_platform(platform: object) -> None:
@@ -574,7 +580,7 @@ def _metadata(path: Path, data: bytes, name: str) -> str | None:
     return None if found is None else json.dumps(found)
 
 
-def _import_tvm_ffi(function: str) -> Any:
+def import_tvm_ffi(function: str) -> Any:
     """Import TVM-FFI, which loads its library into the process.
 
     Raises

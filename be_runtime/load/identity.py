@@ -140,6 +140,7 @@ def request_fields(request: BuildRequest) -> tuple[Field, ...]:
         ("sources", units),
         ("functions", _functions_text(request.functions)),
         *((name, _text(value)) for name, value in request.compile.key_items()),
+        *((f"file {name}", hashlib.sha256(data).hexdigest()) for name, data in request.files),
         ("abi", str(ABI)),
         ("ffi", FFI_CLAIM),
     )

@@ -12,6 +12,7 @@ namespace be_cuda {
 using Result = int;
 using Stream = void*;
 constexpr int kRelaxedCapture = 2;
+constexpr Result kNotSupported = 801;
 
 /// A function of the library, which becomes a pointer of its type.
 struct Symbol {
@@ -39,6 +40,9 @@ class DriverLibrary {
       problem = std::string("the NVIDIA driver is too old: it has no ") + name;
     return {address};
   }
+
+  /// Look for a function that an old driver need not have.
+  Symbol find_new(const char* name) const { return {library_ == nullptr ? nullptr : dlsym(library_, name)}; }
 
   std::string describe(Result result) const {
     const char *name = nullptr, *text = nullptr;

@@ -22,7 +22,7 @@ using Function = void*;
 
 constexpr int kMaxThreads = 0, kStaticShared = 1, kMaxDynamicShared = 8, kNonPortableCluster = 14;
 constexpr int kArchMajor = 75, kArchMinor = 76, kSharedOptin = 97;
-constexpr int kCooperative = 2, kClusterDimension = 4;
+constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
 constexpr int kJitErrorLog = 5, kJitErrorLogSize = 6;
 constexpr unsigned kDefaultDynamicShared = 48 * 1024;
 
@@ -65,6 +65,10 @@ struct Driver : be_cuda::DriverLibrary {
   Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
                            void**, void**) = find("cuLaunchKernel");
   Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**) = find("cuLaunchKernelEx");
+  /// Null before CUDA 12.
+  Result (*cuTensorMapEncodeTiled)(void* map, int type, unsigned rank, const void* data, const uint64_t* extents,
+                                   const uint64_t* strides, const unsigned* box, const unsigned* steps, int interleave,
+                                   int swizzle, int promotion, int fill) = find_new("cuTensorMapEncodeTiled");
 
   Driver() {
     if (!problem.empty()) return;
@@ -152,16 +156,19 @@ class Kernels {
 
 inline Kernels& kernels = *new Kernels;  // calls may run while the process ends
 
+/// Flags of a launch: its whole grid runs at once; it may begin before the kernel before it ends.
+constexpr int64_t kIsCooperative = 1, kIsProgrammatic = 2;
+
 /// The attribute `launch` of a call.
 struct Geometry {
   int64_t grid[3];
   int64_t block[3];
   int64_t shared_bytes;
   int64_t cluster[3];
-  int64_t is_cooperative;
+  int64_t flags;
   int64_t batch_axis;  ///< 1 or 2, the axis of the grid that a batch may use; 0 when it may use none.
 
-  bool is_plain() const { return cluster[0] * cluster[1] * cluster[2] <= 1 && !is_cooperative; }
+  bool is_plain() const { return cluster[0] * cluster[1] * cluster[2] <= 1 && flags == 0; }
 };
 
 /// Guard in which this thread may load modules while it records a command buffer.

@@ -5,7 +5,7 @@
 /// *call* describes in its attributes the kernel, the launch, and each of the kernel's parameters:
 ///
 ///   kernel  string    the content's hash
-///   launch  i64[12]   grid x y z, block x y z, dynamic shared bytes, cluster x y z, cooperative, batch axis
+///   launch  i64[12]   grid x y z, block x y z, dynamic shared bytes, cluster x y z, flags, batch axis
 ///   name    string    the kernel's name, for messages
 ///   params  i64[4 n]  for each parameter of the kernel: a `Param`
 ///
@@ -38,15 +38,19 @@ namespace {
 using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
 constexpr int64_t kMaxWords = 4096, kMaxGridY = 65535;
+constexpr int64_t kMaxBoxRank = 5, kDescriptorWords = 16, kAlignmentWords = 7;
 constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
 /// One parameter of a kernel, as the attribute `params` spells it.
 struct Param {
-  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3 };
+  enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3, kStrided = 4, kDescriptor = 5 };
   int64_t kind;
   int64_t first;   ///< The buffer's number, arguments before results; a scalar's bits.
-  int64_t second;  ///< The buffer's dimensions as the kernel sees them; unused for a scalar.
-  int64_t third;   ///< Bits of one element.
+  int64_t second;  ///< The buffer's dimensions as the kernel sees them; a descriptor has its box above the low 3 bits.
+  int64_t third;   ///< Bits of one element; a descriptor has its swizzle and its element type above the low 16 bits.
+
+  int64_t rank() const { return kind == kDescriptor ? second & 7 : second; }
+  int64_t bits() const { return third & 0xFFFF; }
 };
 
 struct Call {
@@ -108,43 +112,87 @@ bool all_results_are_empty(const XLA_FFI_CallFrame* frame) {
   return true;
 }
 
-/// Write the shape and the strides of an array whose elements lie one after the other.
-uint64_t* write_layout(uint64_t* word, const int64_t* dims, int64_t rank, int64_t stride) {
-  for (int64_t i = 0; i < rank; ++i) word[i] = static_cast<uint64_t>(dims[i]);
-  for (int64_t i = rank - 1; i >= 0; --i) {
-    word[rank + i] = static_cast<uint64_t>(stride);
-    stride *= dims[i];
+/// The values of a launch, and a pointer to each parameter of the kernel; a parameter is one value or a descriptor.
+struct Arguments {
+  uint64_t* value;
+  void** param;
+  Result result = 0;  ///< Of the descriptors.
+
+  void put(uint64_t bits) {
+    *param++ = value;
+    *value++ = bits;
   }
-  return word + 2 * rank;
-}
+  void put(const void* data) { put(reinterpret_cast<uint64_t>(data)); }
 
-/// Write Numba's arguments for an array: no owner, no parent, its size, its bytes, its shape and its strides.
-uint64_t* write_array(uint64_t* word, const void* data, const int64_t* dims, int64_t rank, int64_t item_size) {
-  *word++ = 0;
-  *word++ = 0;
-  *word++ = static_cast<uint64_t>(element_count(dims, rank));
-  *word++ = static_cast<uint64_t>(item_size);
-  *word++ = reinterpret_cast<uint64_t>(data);
-  return write_layout(word, dims, rank, item_size);
-}
+  /// Write the shape and the strides of an array whose elements lie one after the other.
+  void put_layout(const int64_t* dims, int64_t rank, int64_t stride) {
+    uint64_t* const strides = value + rank;
+    for (int64_t i = 0; i < rank; ++i) put(static_cast<uint64_t>(dims[i]));
+    for (int64_t i = 0; i < rank; ++i) put(uint64_t{0});
+    for (int64_t i = rank - 1; i >= 0; --i) {
+      strides[i] = static_cast<uint64_t>(stride);
+      stride *= dims[i];
+    }
+  }
 
-/// Write an array as MLIR's memref: the memory, where the elements begin, how far into it, the shape and the strides in
-/// elements. See https://mlir.llvm.org/docs/TargetLLVMIR/#ranked-memref-types.
-uint64_t* write_memref(uint64_t* word, const void* data, const int64_t* dims, int64_t rank) {
-  *word++ = reinterpret_cast<uint64_t>(data);
-  *word++ = reinterpret_cast<uint64_t>(data);
-  *word++ = 0;
-  return write_layout(word, dims, rank, 1);
-}
+  /// Write Numba's arguments for an array: no owner, no parent, its size, its bytes, its shape and its strides.
+  void put_array(const void* data, const int64_t* dims, int64_t rank, int64_t item_size) {
+    put(uint64_t{0});
+    put(uint64_t{0});
+    put(static_cast<uint64_t>(element_count(dims, rank)));
+    put(static_cast<uint64_t>(item_size));
+    put(data);
+    put_layout(dims, rank, item_size);
+  }
 
-/// Write a parameter: a scalar's bits, or a pointer to a buffer or a description of an array with these extents.
-inline uint64_t* write_param(uint64_t* word, const Param& param, const void* data, const int64_t* dims, int64_t rank) {
-  if (param.kind == Param::kScalar) *word = static_cast<uint64_t>(param.first);
-  else if (param.kind == Param::kPointer) *word = reinterpret_cast<uint64_t>(data);
-  else if (param.kind == Param::kMemref) return write_memref(word, data, dims, rank);
-  else return write_array(word, data, dims, rank, param.third / 8);
-  return word + 1;
-}
+  /// Write an array as MLIR's memref: the memory, where the elements begin, how far into it, the shape and the strides
+  /// in elements. See https://mlir.llvm.org/docs/TargetLLVMIR/#ranked-memref-types.
+  void put_memref(const void* data, const int64_t* dims, int64_t rank) {
+    put(data);
+    put(data);
+    put(uint64_t{0});
+    put_layout(dims, rank, 1);
+  }
+
+  /// Write an array as Triton takes a `TensorDescriptor`: a CUtensorMap, the shape, and the strides in elements.
+  void put_descriptor(const Param& described, const void* data, const int64_t* dims) {
+    constexpr int kNoInterleave = 0, kPromoteTo128Bytes = 2, kFillWithZeros = 0;
+    const unsigned steps[kMaxBoxRank] = {1, 1, 1, 1, 1};
+    uint64_t extents[kMaxBoxRank], strides[kMaxBoxRank], stride = static_cast<uint64_t>(described.bits() / 8);
+    unsigned box[kMaxBoxRank];
+    const int64_t rank = described.rank();
+    for (int64_t i = 0, axis = rank - 1; i < rank; ++i, --axis) {
+      extents[i] = static_cast<uint64_t>(dims[axis]);
+      strides[i] = stride *= extents[i];
+      box[i] = static_cast<unsigned>(described.second >> (3 + 9 * axis) & 511);
+    }
+    value = reinterpret_cast<uint64_t*>((reinterpret_cast<uintptr_t>(value) + 63) / 64 * 64);
+    const auto encode = driver().cuTensorMapEncodeTiled;
+    const int swizzle = static_cast<int>(described.third >> 16 & 255), type = static_cast<int>(described.third >> 24);
+    const Result made =
+        encode == nullptr ? be_cuda::kNotSupported
+                          : encode(value, type, static_cast<unsigned>(rank), data, extents, strides, box, steps,
+                                   kNoInterleave, swizzle, kPromoteTo128Bytes, kFillWithZeros);
+    if (made != 0) result = made;
+    *param++ = value;
+    value += kDescriptorWords;
+    put_layout(dims, rank, 1);
+  }
+
+  /// Write a parameter: a scalar's bits, or a pointer to a buffer or a description of an array with these extents.
+  void put_param(const Param& described, const void* data, const int64_t* dims, int64_t rank) {
+    switch (described.kind) {
+      case Param::kScalar: return put(static_cast<uint64_t>(described.first));
+      case Param::kPointer: return put(data);
+      case Param::kMemref: return put_memref(data, dims, rank);
+      case Param::kDescriptor: return put_descriptor(described, data, dims);
+      case Param::kStrided:  // CUDA reads the lower half of an extent or a stride of 32 bits
+        put(data);
+        return put_layout(dims, rank, 1);
+      default: return put_array(data, dims, rank, described.bits() / 8);
+    }
+  }
+};
 
 /// The values that all launches of one call share.
 struct Target {
@@ -162,12 +210,12 @@ __attribute__((cold)) XLA_FFI_Error* fail_launch(const Target& target, Result re
               "(%ld, %ld, %ld)%s",
               target.kernel->name.c_str(), driver().describe(result).c_str(), g.grid[0], g.grid[1], g.grid[2],
               g.block[0], g.block[1], g.block[2], g.shared_bytes, g.cluster[0], g.cluster[1], g.cluster[2],
-              g.is_cooperative ? "; a cooperative grid must fit on the device as a whole" : "");
+              g.flags & kIsCooperative ? "; a cooperative grid must fit on the device as a whole" : "");
 }
 
 Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const unsigned* grid, Stream stream,
                               void** params) {
-  LaunchAttribute attributes[2] = {};
+  LaunchAttribute attributes[3] = {};
   LaunchConfig config{{grid[0], grid[1], grid[2]}, {}, static_cast<unsigned>(g.shared_bytes), stream, attributes, 0};
   for (int i = 0; i < 3; ++i) config.block[i] = static_cast<unsigned>(g.block[i]);
   if (g.cluster[0] * g.cluster[1] * g.cluster[2] > 1) {
@@ -175,17 +223,23 @@ Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const uns
     attribute.id = kClusterDimension;
     for (int i = 0; i < 3; ++i) attribute.value.cluster[i] = static_cast<unsigned>(g.cluster[i]);
   }
-  if (g.is_cooperative) {
+  constexpr std::pair<int64_t, int> kFlags[] = {{kIsCooperative, kCooperative},
+                                                {kIsProgrammatic, kProgrammaticSerialization}};
+  for (const auto& [flag, id] : kFlags) {
+    if (!(g.flags & flag)) continue;
     LaunchAttribute& attribute = attributes[config.attribute_count++];
-    attribute.id = kCooperative;
+    attribute.id = id;
     attribute.value.flag = 1;
   }
   return driver().cuLaunchKernelEx(&config, kernel.function, params, nullptr);
 }
 
-/// Launch once. `words` holds the parameters, each in one word.
-XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t count, unsigned batch) {
+/// Launch once. `params` points to the kernel's parameters, and `described` is the result of its descriptors.
+XLA_FFI_Error* launch(const Target& target, int form, void** params, Result described, unsigned batch) {
   const Geometry& g = *target.call->geometry;
+  if (__builtin_expect(described != 0, 0))
+    return fail(target.frame, kInvalid, "%s: the driver makes no TMA descriptor of an array: %s",
+                target.kernel->name.c_str(), driver().describe(described).c_str());
   Loaded* loaded = target.kernel->loaded[form][target.device].load(std::memory_order_acquire);
   if (__builtin_expect(loaded == nullptr || g.shared_bytes > loaded->dynamic_shared.load(std::memory_order_relaxed),
                        0)) {
@@ -194,8 +248,6 @@ XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t c
     if (loaded != nullptr) problem = prepare(loaded, g);
     if (!problem.empty()) return fail(target.frame, kInvalid, "%s: %s", target.kernel->name.c_str(), problem.c_str());
   }
-  void** params = BE_STACK_ROOM(void*, count + 1);
-  for (int64_t i = 0; i < count; ++i) params[i] = words + i;
   unsigned grid[3];
   for (int i = 0; i < 3; ++i) grid[i] = static_cast<unsigned>(g.grid[i]);
   if (form == 1) grid[g.batch_axis] = batch;
@@ -210,7 +262,7 @@ XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t c
 
 /// Return the number of axes that `vmap` put before a buffer's own.
 int64_t batch_rank(const XLA_FFI_CallFrame* frame, const Param& param) {
-  return param.kind == Param::kScalar ? 0 : buffer_at(frame, param.first)->rank - param.second;
+  return param.kind == Param::kScalar ? 0 : buffer_at(frame, param.first)->rank - param.rank();
 }
 
 /// Return how far into a buffer the slice of a batch index begins, in slices: an axis of one element repeats it.
@@ -230,27 +282,28 @@ int64_t slice_offset(const XLA_FFI_Buffer* batched, int64_t rank, const XLA_FFI_
 XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched, int64_t rank, int form, int64_t at,
                              int64_t count) {
   uint64_t words[kMaxWords];
-  uint64_t* word = words;
+  void* params[kMaxWords];
+  Arguments arguments{words, params};
   for (const Param& param : *target.call) {
     if (param.kind == Param::kScalar) {
-      word = write_param(word, param, nullptr, nullptr, 0);
+      arguments.put_param(param, nullptr, nullptr, 0);
       continue;
     }
     const XLA_FFI_Buffer* buffer = buffer_at(target.frame, param.first);
-    const int64_t lead = buffer->rank - param.second;
+    const int64_t lead = buffer->rank - param.rank();
     const int64_t* own = buffer->dims + lead;
     char* data = static_cast<char*>(buffer->data) +
-                 slice_offset(batched, rank, buffer, lead, at) * element_count(own, param.second) * param.third / 8;
+                 slice_offset(batched, rank, buffer, lead, at) * element_count(own, param.rank()) * param.bits() / 8;
     if (param.kind == Param::kPointer || form == 0) {
-      word = write_param(word, param, data, own, param.second);
+      arguments.put_param(param, data, own, param.rank());
       continue;
     }
     int64_t dims[64];
     dims[0] = lead > 0 && buffer->dims[lead - 1] > 1 ? count : 1;
-    std::copy(own, own + param.second, dims + 1);
-    word = write_param(word, param, data, dims, param.second + 1);
+    std::copy(own, own + param.rank(), dims + 1);
+    arguments.put_param(param, data, dims, param.rank() + 1);
   }
-  return launch(target, form, words, word - words, static_cast<unsigned>(count));
+  return launch(target, form, params, arguments.result, static_cast<unsigned>(count));
 }
 
 /// Launch a batch. Its axes are the first `rank` axes of a result.
@@ -283,12 +336,12 @@ XLA_FFI_Error* check_slices(const XLA_FFI_CallFrame* frame, const Call& call) {
     const int64_t rank = batch_rank(frame, param);
     if (rank == 0) continue;
     const int64_t* dims = buffer_at(frame, param.first)->dims;
-    const int64_t elements = element_count(dims + rank, param.second);
-    if (elements * param.third % 8 != 0 && element_count(dims, rank) > 1)
+    const int64_t elements = element_count(dims + rank, param.rank());
+    if (elements * param.bits() % 8 != 0 && element_count(dims, rank) > 1)
       return fail(frame, kInvalid,
                   "%.*s: a batch has slices of %ld elements of %ld bits, which don't begin at whole "
                   "bytes; pass vmap_method='sequential', or arrays of larger elements",
-                  static_cast<int>(call.name->len), call.name->ptr, elements, param.third);
+                  static_cast<int>(call.name->len), call.name->ptr, elements, param.bits());
   }
   return nullptr;
 }
@@ -302,8 +355,11 @@ bool fits(const XLA_FFI_CallFrame* frame, const Call& call, int64_t* words) {
       ++count;
       continue;
     }
-    if (param.first < 0 || param.first >= buffers || batch_rank(frame, param) < 0 || param.second > 62) return false;
-    count += param.kind == Param::kPointer ? 1 : 7 + 2 * param.second;
+    if (param.first < 0 || param.first >= buffers || batch_rank(frame, param) < 0 || param.rank() > 62) return false;
+    const bool is_descriptor = param.kind == Param::kDescriptor;
+    if (is_descriptor && param.rank() > kMaxBoxRank) return false;
+    const int64_t own = is_descriptor ? kDescriptorWords + kAlignmentWords : 7;
+    count += param.kind == Param::kPointer ? 1 : own + 2 * param.rank();
   }
   *words = count;
   return count <= kMaxWords;
@@ -335,14 +391,14 @@ XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
 
   const Target target{frame, &call, kernel, device, stream};
   if (batched != nullptr) return launch_batch(target, batched, rank);
-  uint64_t* words = BE_STACK_ROOM(uint64_t, word_count + 1);
-  uint64_t* word = words;
+  void** params = BE_STACK_ROOM(void*, word_count + 1);
+  Arguments arguments{BE_STACK_ROOM(uint64_t, word_count + 1), params};
   for (const Param& param : call) {
     const XLA_FFI_Buffer* buffer = param.kind == Param::kScalar ? nullptr : buffer_at(frame, param.first);
-    word = buffer == nullptr ? write_param(word, param, nullptr, nullptr, 0)
-                             : write_param(word, param, buffer->data, buffer->dims, param.second);
+    if (buffer == nullptr) arguments.put_param(param, nullptr, nullptr, 0);
+    else arguments.put_param(param, buffer->data, buffer->dims, param.rank());
   }
-  return launch(target, 0, words, word - words, 1);
+  return launch(target, 0, params, arguments.result, 1);
 }
 
 XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {

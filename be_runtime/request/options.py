@@ -182,6 +182,8 @@ class BuildRequest(NamedTuple):
     compile : CompileOptions
     compute_capability : str or None
         Architectures as the author gave them; None means the devices present. Only for CUDA.
+    files : tuple of (str, bytes)
+        Names and contents of files that the assembler takes in, in the folder where it runs.
     """
 
     name: str
@@ -190,6 +192,7 @@ class BuildRequest(NamedTuple):
     functions: object
     compile: CompileOptions
     compute_capability: str | None = None
+    files: tuple[tuple[str, bytes], ...] = ()
 
 
 def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:

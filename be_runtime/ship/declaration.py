@@ -268,7 +268,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
-KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton"]
+KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton", "cutile"]
 
 _CALL = frozenset(KernelOptions.__annotations__)
 
@@ -317,7 +317,19 @@ _FORMS: Mapping[KernelLanguage, _Form] = {
         frozenset({"grid", "block", "launch_dims", "threads_per_block", "shared_mem"}),
         frozenset({"dtypes"}),
     ),
-    "triton": _Form("triton", frozenset({"grid"}), _NUMBERS | {"dtypes", "constants", "compute_capability"}, _GRID),
+    "triton": _Form(
+        "triton",
+        frozenset({"grid"}),
+        _NUMBERS | {"dtypes", "constants", "compute_capability", "launch_pdl", "block_shapes"},
+        _GRID,
+    ),
+    "cutile": _Form(
+        "cutile",
+        frozenset({"grid"}),
+        frozenset({"num_ctas", "occupancy", "opt_level", "num_worker_warps", "programmatic_dependent_launch"})
+        | {"dtypes", "constants", "compute_capability"},
+        _GRID,
+    ),
 }
 
 
@@ -326,7 +338,7 @@ class KernelTable(NamedTuple):
 
     Parameters
     ----------
-    language : {"cuda", "cubin", "numba", "numba_cuda", "triton"}
+    language : {"cuda", "cubin", "numba", "numba_cuda", "triton", "cutile"}
     source : str
         Path below the package's folder, or ``module:function`` or ``path.py:function`` of a function in Python.
     signature : str or list of str
@@ -457,12 +469,14 @@ def declared_function(name: str, table: Mapping[str, Any], package: str, root: P
             from be_runtime.kernels.numba.gpu import numba_cuda_kernel
 
             return numba_cuda_kernel(imported(name, read, package), **options)
-        case "triton":
+        case "triton" | "cutile":
+            from be_runtime.kernels.cutile import cutile_kernel
             from be_runtime.kernels.triton import triton_kernel
 
+            make = triton_kernel if read.language == "triton" else cutile_kernel
             given = dict(read.compiling)
             constants = given.pop("constants", {})
-            return triton_kernel(imported(name, read, package), **given, **options, **constants)
+            return make(imported(name, read, package), **given, **options, **constants)
 
 
 def include_paths(read: KernelTable, root: Path) -> list[str]:

@@ -13,12 +13,14 @@ from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels import cubin, launcher, raw, triton
+from be_runtime.kernels import cubin, cutile, launcher, raw, triton
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
+from be_runtime.kernels.parameters import with_constants
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.source import Bound, Code, Obtained, Variant
+from be_runtime.kernels.tile_types import Hint
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
@@ -76,8 +78,8 @@ class _BuiltCode:
     def _read(self, identity: str) -> Obtained:
         target, artifact = self._record["launcher"], self._artifact
         with reading(artifact.where):
-            digest = artifact.table.targets[target].image
-            own = launcher.launcher_of(target, lambda: artifact.library(digest))
+            row = artifact.table.targets[target]
+            own = launcher.launcher_of(target, lambda: artifact.library(row.image), platform=row.platform)
             kernel = launcher.kernel_of(identity, artifact.table.kernels[identity], artifact.image)
         return Obtained(kernel, own)
 
@@ -119,8 +121,26 @@ def _cubin_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]
 
 def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a Triton kernel."""
-    layout = triton.layout_of(record["label"], record["parameters"], record["signature"], record["num_ctas"])
-    return triton.triton_function(layout, code, record["launch"]["grid"], call_options(record["call"]))
+    options = call_options(record["call"])
+    blocks = {name: tuple(shape) for name, shape in record["blocks"].items()}
+    names, signature = record["parameters"], record["signature"]
+    layout = triton.layout_of(record["label"], names, signature, record["num_ctas"], blocks, options)
+    return triton.triton_function(layout, code, record["launch"]["grid"], options)
+
+
+def _cutile_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
+    """Return the function of a cuTile kernel."""
+    options = call_options(record["call"])
+    hints = {name: Hint(bits) for name, bits in record["bits"].items()}
+    layout = cutile.layout_of(
+        record["label"],
+        record["parameters"],
+        record["signature"],
+        hints,
+        options,
+        is_programmatic=record["is_programmatic"],
+    )
+    return cutile.tile_function(layout, code, record["launch"]["grid"], options)
 
 
 _GPU_FUNCTIONS = {
@@ -128,6 +148,7 @@ _GPU_FUNCTIONS = {
     "cubin": _cubin_function,
     "numba_cuda": _numba_cuda_function,
     "triton": _triton_function,
+    "cutile": _cutile_function,
 }
 
 
@@ -210,7 +231,7 @@ def build_function(
     wanted = parse_archs(given or ",".join(archs))
     if read.language == "cuda":
         return _raw(name, read, root, wanted, session)
-    build = _triton if read.language == "triton" else _numba_cuda
+    build = {"triton": _triton, "cutile": _cutile, "numba_cuda": _numba_cuda}[read.language]
     return build(name, read, package, root, wanted, session)
 
 
@@ -253,13 +274,40 @@ def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple
     given = {"num_warps": 4, "num_ctas": 1, **read.compiling}
     constants = given.pop("constants", {})
     given.pop("compute_capability", None)
-    kernel, layout = triton.read_kernel(function, read.signature, constants, given)
+    blocks = given.pop("block_shapes", {})
+    kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
     record = _described(read, kernel.name, names, None, root, function.fn)
-    record |= {"launch": {"grid": triton.with_constants(read.launch["grid"], constants)}, "num_ctas": layout.num_ctas}
+    record |= {"launch": {"grid": with_constants(read.launch["grid"], constants)}}
+    record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())
     made = [
         (variant, kernel.for_variant(names, variant).build(archs, session, with_ptx=True))
+        for inputs, outputs in _variants(name, read, layout.declared.signature)
+        for variant in layout.variants((*inputs, *outputs))
+    ]
+    return _launched(name, record, made, session)
+
+
+def _cutile(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
+    given = dict(read.compiling)
+    given.pop("compute_capability", None)
+    constants, is_programmatic = given.pop("constants", {}), given.pop("programmatic_dependent_launch", False)
+    kernel, layout = cutile.read_kernel(
+        imported(name, read, package),
+        read.signature,
+        constants,
+        given,
+        call_options(read.call),
+        is_programmatic=check_bool(is_programmatic, "programmatic_dependent_launch"),
+    )
+    names = [each for each, _ in layout.arguments]
+    record = _described(read, kernel.name, names, None, root, kernel.read.pyfunc)
+    record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
+    record |= {"bits": {each: hint.bits for each, hint in layout.hints.items()}, "is_programmatic": is_programmatic}
+    _cutile_function(record, _NoCode())
+    made = [
+        (variant, kernel.for_variant(names, variant).build(archs, session))
         for inputs, outputs in _variants(name, read, layout.declared.signature)
         for variant in layout.variants((*inputs, *outputs))
     ]

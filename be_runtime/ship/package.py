@@ -370,20 +370,21 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     sources = [root / source for source in declared.sources]
     refuse_links_out(f"modules.{declared.name}", root, sources, folders)
     name, functions = f"{package}.{declared.name}", declared.functions
+    files: tuple[tuple[str, bytes], ...] = ()
     if declared.is_tvm_ffi:
         from be_runtime.kernels.tvm_ffi import library_source
 
         platform = "cuda" if declared.language == "cuda" else "cpu"
-        text = library_source(sources[0], functions, platform=platform, owned=declared.owned)
+        text, data = library_source(sources[0], functions, platform=platform, owned=declared.owned)
         units, functions = inline_units(name, text, f"modules.{declared.name}"), None
-        options["extra_include_paths"] = [str(sources[0].parent)]
+        files = ((sources[0].name, data),)
         options["extra_ldflags"] = [*options.get("extra_ldflags", ()), "-ldl"]
     else:
         units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
     if declared.language == "cuda":
         options.setdefault("active", "nonzero")  # BE_ACTIVE does not change what a package computes
-    request = make(name, units, functions, **options)
+    request = make(name, units, functions, **options)._replace(files=files)
     return request, load_options(name, allow_cuda_graph=allow_cuda_graph)
 
 

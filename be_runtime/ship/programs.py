@@ -353,6 +353,6 @@ def _register(artifact: Artifact) -> None:
         if target.stages != STAGES:
             register_image_target(name, artifact, PROCESS.registry)
             continue
-        launcher = launcher_of(name, partial(artifact.library, target.image))
+        launcher = launcher_of(name, partial(artifact.library, target.image), platform=target.platform)
         for kernel, row in kernels.items():
             launcher.define(kernel_of(kernel, row, artifact.image))

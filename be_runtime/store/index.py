@@ -29,8 +29,8 @@ LARGEST_INDEX = 1 << 22
 HASH_DIGITS = 32
 """Hexadecimal digits of an image's hash in the names of its targets."""
 
-Kind = Literal["library", "cubin", "ptx", "program"]
-_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx", "program": "stablehlo"}
+Kind = Literal["library", "cubin", "ptx", "hsaco", "program"]
+_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx", "hsaco": "hsaco", "program": "stablehlo"}
 
 _LONGEST_TEXT, _MOST_TEXTS, _MOST_FOLDERS = 1024, 30_000, 100_000
 """Limits of `Inputs`. A module that includes Thrust has 9,000 texts."""
@@ -73,14 +73,14 @@ class CodeImage(NamedTuple):
 
     Parameters
     ----------
-    kind : {"library", "cubin", "ptx", "program"}
-        A program is what ``jax.export`` serializes.
+    kind : {"library", "cubin", "ptx", "hsaco", "program"}
+        An hsaco is a code object for AMD's GPUs, a program is what ``jax.export`` serializes.
     platform : str
-        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``; empty for a program.
+        JAX's name of the platform: ``"cpu"``, ``"CUDA"`` or ``"ROCM"``; empty for a program.
     size : int
         In bytes.
     archs : tuple of str
-        Architectures of its device code, such as ``"9.0"``.
+        Architectures of its device code, such as ``"9.0"`` or ``"gfx942"``.
     baseline : str
         Instruction level of its host code, such as ``"x86-64-v3"``; empty for the level of every such machine.
     """

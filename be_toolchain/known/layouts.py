@@ -99,6 +99,12 @@ CLANG_ROOT = "nvidia/cu12"
 MIN_CLANG_FOR_CUDA = 16
 """The first clang that compiles with the headers of CUDA 12: 14 and 15 fail in their texture functions."""
 
+ROCM_ROOT = "/opt/rocm"
+"""AMD's own packages of ROCm, unless ``ROCM_PATH`` names another folder."""
+
+HIP_VARIABLES = ("ROCM_PATH", "HIP_PATH", "HIP_CLANG_PATH", "DEVICE_LIB_PATH", "HIP_DEVICE_LIB_PATH", "HIP_PLATFORM")
+"""Variables that change the output of hipcc, or of clang for HIP."""
+
 SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 """Installer, Arch Linux, Debian and Ubuntu."""
 

@@ -13,8 +13,11 @@ BOUNDED = (
     "numpy",
     "numba",
     "numba-cuda-mlir",
+    "triton",
+    "cuda-tile[tileiras]",
     "warp-lang",
     "apache-tvm-ffi",
+    "nvidia-cutlass-dsl",
     "nvidia-cuda-nvcc",
     "nvidia-cuda-nvcc-cu12",
 )

@@ -5,14 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import be_runtime
 from benchmarks.gallery import PAGES, page_path
 from benchmarks.gallery.page import Run
 from tests.support.docs import build_cuda_sources
-from tests.support.examples import EXAMPLES
+from tests.support.examples import EXAMPLES, load_module
+from tests.support.kernel_calls import kernel_calls
+from tests.support.requirements import OPTIONAL
 from tests.support.runtime import environment, run_python
 
 
@@ -35,6 +40,23 @@ def test_kernels_of_the_gallery_have_the_entry_points_of_its_cpp(name: str):
     page = Run(page_path(name)).until("kernels")
     module = be_runtime.load_cuda_inline(name, page["CUDA"], auto_register=False)
     assert module.function_names == page["kernels"].function_names
+
+
+@pytest.mark.parametrize(("name", "package"), [("CUDA", "jax"), ("Triton", "triton"), ("CuTe DSL", "cutlass")])
+def test_a_norm_of_each_language_with_its_gradient_is_one_call(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip(package, reason=f"{OPTIONAL}{package}", exc_type=ImportError)
+    monkeypatch.syspath_prepend(EXAMPLES / "norms")
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # else Triton 3.9 warns
+    norm = load_module("norms/norms").load(name, 384, "bfloat16")
+    x, weight = jnp.ones((2, 3, 384), jnp.bfloat16), jnp.ones(384, jnp.bfloat16)
+
+    def slopes(x: jax.Array) -> Any:
+        return jax.vjp(jax.vmap(norm, (0, None)), x, weight)[1](x)
+
+    (call,) = kernel_calls(slopes, x)
+    assert "for each element" not in str(call.params["call"])
 
 
 @pytest.mark.full

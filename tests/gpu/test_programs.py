@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +17,7 @@ from benchmarks.gallery import PAGES
 from benchmarks.gallery.measure import operations
 from tests.support.docs import run_page
 from tests.support.examples import (
+    EXAMPLES,
     SHAPES,
     SPARSE_SHAPES,
     check_currents,
@@ -93,6 +98,16 @@ def test_the_page_about_kernels_prints_what_it_says(tmp_path: Path, monkeypatch:
     pytest.importorskip("numba_cuda_mlir", exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
     assert run_page("docs/kernels.md") > 5
+
+
+def test_a_norm_of_each_language_agrees_with_plain_jax(tmp_path: Path):
+    out = tmp_path / "norms.json"
+    small = ("--rows", "300", "--columns", "384", "--rounds", "1", "--out", str(out))
+    command = [sys.executable, str(EXAMPLES / "norms" / "norms.py"), *small]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=840)
+    assert done.returncode == 0, done.stdout + done.stderr
+    installed = [name for name, package in (("Triton", "triton"), ("CuTe DSL", "cutlass")) if find_spec(package)]
+    assert [*json.loads(out.read_text())["kernels"]] == ["CUDA", *installed, "plain JAX"]
 
 
 @pytest.mark.parametrize("name", PAGES)

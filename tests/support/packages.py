@@ -75,12 +75,17 @@ triton = "shipped.gpu.triton_kernels:described"
 signature = "arg[n]:float32 ret[n]"
 grid = "n//BLOCK"
 constants = { BLOCK = 128 }
+[kernels.row_sums]
+triton = "gpu/triton_kernels.py:row_sums"
+signature = "arg[n k]:float32 ret[n]"
+grid = "n"
+constants = { BLOCK = 1024 }
 [kernels.times]
 cubin = "scale.cubin"
 name = "scale"
 signature = "arg[... n]:float32 ret[... n] attr.by:float32=2"
-grid = "n/32"
-block = 32
+grid = 2
+block = "n/2"
 """
 
 
@@ -88,7 +93,8 @@ def write_triton_package(root: Path, arch: str) -> Path:
     """Write a package with kernels of Triton and a cubin for an architecture."""
     text = (Path(__file__).parent / "triton_kernels.py").read_text(encoding="utf-8")
     write_package(root, FILES | {"kernels.toml": TRITON_TABLES, "gpu/triton_kernels.py": text})
-    command = (str(nvcc()), "-cubin", f"-arch={arch}", "-o", "scale.cubin", "raw/scale.cu")
+    (root / "scale.cu").write_text(FILES["raw/scale.cu"].replace("void", "void __launch_bounds__(64)"))
+    command = (str(nvcc()), "-cubin", f"-arch={arch}", "-o", "scale.cubin", "scale.cu")
     subprocess.run(command, cwd=root, check=True)
     return root
 

@@ -18,7 +18,8 @@ from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.signature import read_signature
 from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import ArraySpec, Value
-from be_runtime.kernels.numba.source import check_dtypes, function_content, import_error
+from be_runtime.kernels.content import function_content
+from be_runtime.kernels.numba.source import check_dtypes, import_error
 from be_runtime.load import process, registry
 from be_runtime.load.native_library import native_library
 from be_runtime.store.index import Carried, Demand

@@ -20,8 +20,8 @@ from be_runtime import errors, own_files
 from be_runtime.compile import flags
 from be_runtime.compile.plan import BuildPlan, Edge, GeneratedFile, UnitFiles, compile_edge, link_edge
 from be_runtime.jax import port
+from be_runtime.kernels.content import function_content
 from be_runtime.kernels.numba import cpu
-from be_runtime.kernels.numba.source import function_content
 from be_runtime.load import identity, obtain, registry
 from be_runtime.load.native_library import build_library
 from be_runtime.store import cache, images, index, keys

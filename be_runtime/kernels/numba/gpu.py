@@ -20,6 +20,7 @@ from be_runtime.errors import ArgumentError, BuildError, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec, Value
 from be_runtime.kernels import launcher
+from be_runtime.kernels.content import function_content
 from be_runtime.kernels.geometry import DEFAULT_THREADS, array_param, choose_geometry
 from be_runtime.kernels.launcher import Compiled, Form, Kernel, KernelImage, Origin
 from be_runtime.kernels.numba import source
@@ -235,7 +236,7 @@ class NumbaKernel(NamedTuple):
 
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
         """Return the compiled kernel, from the cache if its content is the same in every process."""
-        content = source.function_content(self.dispatcher)
+        content = function_content(self.dispatcher)
         if content.anchors:
             images = compile_numba(self, archs, with_ptx=with_ptx)
             return Kernel(launcher.content_id(images), self.name, images)

@@ -1,31 +1,21 @@
-"""Python functions and PTX as Numba's input and output: checks, hints, and digests of a function's content.
-
-The content identifies a compiled kernel, and is the same in every process. It consists of the function's bytecode, its
-constants, the defaults of its parameters, and the values of its closure and of its global names, including the
-functions that it calls, recursively. Line numbers and file names are not part of the content, so that a moved kernel
-stays the same. The content of a function in a just-in-time compiler's wrapper (an object with ``py_func`` and
-``targetoptions``, as in Numba) includes the compiler's options.
-"""
+"""Python functions and PTX as Numba's input and output: checks and hints."""
 
 from __future__ import annotations
 
 import dis
-import enum
-import hashlib
 import importlib
 import importlib.metadata
 import inspect
 import itertools
 import re
-import sys
 import traceback
-import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels.content import NUMBA, package_of_module
 
 Function = Callable[..., Any]
 _NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
@@ -49,13 +39,6 @@ _ABOUT_NUMBERS = (", 0d, ", "<ufunc '", "object has no attribute 'dtype'")
 
 _ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
 """Numba's message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
-
-_NUMBA = frozenset({"llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"})
-_BY_NAME = _NUMBA | {"builtins", "cmath", "math", "numpy", "operator"}
-"""Packages whose classes and functions are identified by name and by the package's version."""
-
-_KIND_FLAGS = 0xFFF
-"""Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
 
 
 def import_error(function: str, package: str, error: BaseException) -> ImportError:
@@ -98,16 +81,11 @@ def explain_compilation(package: str, error: BaseException) -> str:
     The first compilation imports this code. If the kernel itself uses a name that numpy lacks, the hint is empty.
     """
     lacking = _NUMPY_LACKS.search(str(error))
-    named = [(_package(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
+    named = [(package_of_module(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
     user, frame = next((each for each in reversed(named) if each[0] != "numpy"), ("", None))
     # Numba looks up a kernel's names as values, so a name in the code of its own is its own.
-    is_numbas = lacking and frame and user in _NUMBA and lacking[1] in frame.f_code.co_names
+    is_numbas = lacking and frame and user in NUMBA and lacking[1] in frame.f_code.co_names
     return _explain(package, error) if is_numbas else ""
-
-
-def _package(module: object) -> str:
-    """Return the package in the name of a module."""
-    return str(module or "").partition(".")[0]
 
 
 def _explain(package: str, error: BaseException) -> str:
@@ -342,186 +320,3 @@ def augmented(function: Function) -> dict[str, str]:
         and operation.argrepr.endswith("=")
         and stored.opname.startswith("STORE_FAST")
     }
-
-
-class Content(NamedTuple):
-    """The identity of a function.
-
-    Parameters
-    ----------
-    digest : str
-        SHA-256 in hexadecimal digits.
-    anchors : tuple
-        Objects that are identified by their addresses, which are part of the digest. With anchors the digest is valid
-        only in this process and while they live. Nearly every kernel has none.
-    """
-
-    digest: str
-    anchors: tuple[object, ...] = ()
-
-
-def function_content(function: object) -> Content:
-    """Return the content of a function, or of a just-in-time compiler's wrapper around one.
-
-    Examples
-    --------
-    >>> def scale(by):
-    ...     return lambda x: by * x
-    >>> function_content(scale(2)) == function_content(scale(2))
-    True
-    >>> function_content(scale(2)) == function_content(scale(3))
-    False
-    """
-    walk = _Walk()
-    walk.write(sys.implementation.cache_tag or sys.version)
-    walk.visit(function)
-    return Content(walk.digest.hexdigest(), tuple(walk.anchors))
-
-
-class _Walk:
-    """One pass over all objects that a function reaches; each is visited once."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-        self.anchors: list[object] = []
-        self._seen: dict[int, int] = {}
-        self._alive: list[object] = []  # an address identifies an object only while it lives
-
-    def write(self, *parts: str | bytes) -> None:
-        """Add parts, each after its length, so that different parts give different bytes."""
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-            self.digest.update(len(data).to_bytes(8, "little") + data)
-
-    def visit(self, value: object) -> None:
-        """Add an object of any type."""
-        if value is None or isinstance(value, bool | int | float | complex | str | bytes) or value is Ellipsis:
-            self.write(type(value).__qualname__, repr(value))
-            return
-        # Equal constants may be one object in one process and two in another, so constants are always followed.
-        if not isinstance(value, tuple | frozenset | types.CodeType):
-            if id(value) in self._seen:
-                self.write("again", str(self._seen[id(value)]))
-                return
-            self._seen[id(value)] = len(self._seen)
-            self._alive.append(value)
-        self._visit_new(value)
-
-    def _visit_new(self, value: object) -> None:
-        match value:
-            case types.FunctionType():
-                self._visit_function(value)
-            case types.CodeType():
-                self._visit_code(value)
-            case types.ModuleType():
-                self.write("module", value.__name__, str(getattr(value, "__version__", "")))
-            case types.BuiltinFunctionType():
-                self.write("builtin", str(value.__module__), value.__qualname__)
-                if not isinstance(value.__self__, types.ModuleType | types.NoneType):
-                    self.visit(value.__self__)
-            case enum.Enum():
-                self.write("enum", type(value).__qualname__, value.name)
-                self.visit(value.value)
-            case tuple() | list():
-                self.write(type(value).__qualname__, str(len(value)), *getattr(value, "_fields", ()))
-                self._visit_all(value)
-            case dict():
-                self.write("dict", str(len(value)))
-                self._visit_all(part for item in value.items() for part in item)
-            case set() | frozenset():
-                self.write(type(value).__qualname__, *sorted(_alone(item) for item in value))
-            case _:
-                self._visit_other(value)
-
-    def _visit_all(self, values: Iterable[object]) -> None:
-        for value in values:
-            self.visit(value)
-
-    def _visit_other(self, value: Any) -> None:
-        """Add an object that is identified by its attributes, its name or its address."""
-        kind = type(value)
-        if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
-            self.write("compiled", kind.__module__, kind.__qualname__)
-            options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
-            texts = {
-                name: sorted(map(str, x)) if isinstance(x, set | frozenset) else [getattr(x, "__qualname__", str(x))]
-                for name, x in options.items()
-            }
-            self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
-            self.visit(value.py_func)
-        elif _package(kind.__module__) == "numpy" and hasattr(value, "tobytes"):
-            self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
-        elif isinstance(value, type) and _package(value.__module__) in _BY_NAME:
-            self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
-        elif (kind.__module__ or "").startswith(("numba.core.types", "numba_cuda_mlir.numba_cuda.types")) or (
-            _package(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
-        ):  # the text of such an object describes it completely
-            self.write("described", kind.__module__, kind.__qualname__, str(value))
-        elif _package(kind.__module__) == "numpy" and hasattr(value, "__name__"):
-            self.write("named", kind.__qualname__, value.__name__)
-        else:
-            self.anchors.append(value)
-            self.write("anchor", kind.__module__, kind.__qualname__, str(id(value)))
-
-    def _visit_function(self, function: types.FunctionType) -> None:
-        module = function.__module__ or ""
-        # Functions made by one factory have the same name.
-        if _package(module) in _BY_NAME and "<locals>" not in function.__qualname__:
-            self.write("function", module, function.__qualname__, _version(module))
-            return
-        self.write("function")
-        self._visit_code(function.__code__)
-        self.visit(function.__defaults__)
-        self.visit(function.__kwdefaults__)
-        for cell in function.__closure__ or ():
-            self.visit("an empty cell" if cell == types.CellType() else cell.cell_contents)
-        for name, *attributes in sorted(set(_global_reads(function.__code__))):
-            if name in function.__globals__:
-                self.write("global", name)
-                self._visit_read(function.__globals__[name], attributes)
-
-    def _visit_read(self, value: object, attributes: list[str]) -> None:
-        """Add a value that a function reads: an object, or an attribute of a module outside of `_BY_NAME`."""
-        while attributes and isinstance(value, types.ModuleType) and hasattr(value, attributes[0]):
-            if _package(value.__name__) in _BY_NAME:
-                break
-            name, *attributes = attributes
-            self.write("attribute", name)
-            value = getattr(value, name)
-        self.visit(value)
-
-    def _visit_code(self, code: types.CodeType) -> None:
-        self.write("code", code.co_code, code.co_exceptiontable)
-        kind = code.co_flags & _KIND_FLAGS
-        self.write(*(str(number) for number in (code.co_argcount, code.co_kwonlyargcount, kind)))
-        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
-            self.write(str(len(names)), *names)
-        self.write(str(len(code.co_consts)))
-        self._visit_all(code.co_consts)
-
-
-def _alone(value: object) -> bytes:
-    """Digest one member of a set by itself, since a set has no order."""
-    walk = _Walk()
-    walk.visit(value)
-    return walk.digest.digest()
-
-
-def _version(module: str) -> str:
-    """Return the version of a module's package."""
-    return str(getattr(sys.modules.get(_package(module)), "__version__", ""))
-
-
-def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """Yield each global name that a code object or one inside it reads, with the attributes read from it."""
-    read: list[str] = []
-    for instruction in dis.get_instructions(code):
-        if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            read.append(instruction.argval)
-            continue
-        if read:
-            yield tuple(read)
-        read = [instruction.argval] if instruction.opname == "LOAD_GLOBAL" else []
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _global_reads(constant)

@@ -83,6 +83,35 @@ inline Array describe(const Tensor& tensor, const Place& place) {
           0};
 }
 
+/// A tensor with its leading axes as one, and `kept` further axes.
+class Merged {
+ public:
+  Merged(const Tensor& tensor, const Place& place, int kept) : array_(describe(tensor, place)) {
+    const int64_t* end = tensor.shape_ptr() + tensor.ndim();
+    int64_t stride = 1;
+    for (int i = kept; i > 0; --i) {
+      extents_[i] = *--end;
+      strides_[i] = stride;
+      stride *= extents_[i];
+    }
+    extents_[0] = 1;
+    while (end != tensor.shape_ptr()) extents_[0] *= *--end;
+    strides_[0] = stride;
+    array_.ndim = kept + 1;
+    array_.shape = extents_;
+    array_.strides = strides_;
+  }
+  Merged(const Merged&) = delete;
+  Merged& operator=(const Merged&) = delete;
+
+  const Array& array() const { return array_; }
+
+ private:
+  Array array_;
+  int64_t extents_[kMaxDim + 1];
+  int64_t strides_[kMaxDim + 1];
+};
+
 inline Any none() { return {kNone, 0, {0}}; }
 inline Any value(const Array& array) {
   Any any{kArrayPointer, 0, {0}};
@@ -382,7 +411,7 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
 
 }  // namespace BE::tvm_ffi
 
-/// Take the bytes of a library, which the assembler searches in the folders of headers, into this module.
+/// Take the bytes of a library, which lies where the assembler runs, into this module.
 #define BE_TVM_FFI_LIBRARY(file)                                                                     \
   __asm__(                                                                                           \
       ".pushsection .rodata\n.balign 16\n.hidden be_tvm_ffi_begin\n.globl be_tvm_ffi_begin\n"        \

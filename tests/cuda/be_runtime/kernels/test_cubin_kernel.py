@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 import subprocess
 from collections.abc import Callable
@@ -231,10 +232,18 @@ def test_files_that_hold_no_kernel_are_refused(files: Files, tmp_path: Path):
             function(file)
 
 
-def test_an_unknown_form_of_parameters_is_refused(files: Files):
+def test_the_newer_form_of_parameters(files: Files):
+    """The form of kernels that fetch descriptors: the size is a number of its own."""
+
+    def newer(match: re.Match[bytes]) -> bytes:
+        start, flags = struct.unpack("<8sI", match[1])
+        return b"\x04\x45\x0c\x00" + struct.pack("<8sHH", start, flags >> 18, 0x400)
+
     data = files.cubins["sm_90"].read_bytes()
-    with pytest.raises(ArgumentError, match="a form that is not known here"):
-        function(data.replace(b"\x04\x17\x0c\x00", b"\x04\x45\x0c\x00"))
+    code, found = (read_code(each, "k.cubin") for each in (data, re.sub(rb"(?s)\x04\x17\x0c\x00(.{12})", newer, data)))
+    assert found.data != code.data
+    for name in code.kernels:
+        assert kernel_facts(found, name) == kernel_facts(code, name)
 
 
 def read_all(data: bytes) -> bool:

@@ -1,11 +1,10 @@
 """Triton kernels, compiled and lowered without a device."""
 
-# ruff: noqa: ANN001 - Triton finds the types of a kernel's parameters
+# ruff: noqa: ANN001, N803 - Triton finds the types of a kernel's parameters
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, triton_kernel
+from be_runtime import ArgumentError, BuildError, export, triton_kernel
+from be_runtime.kernels.geometry import descriptor_param
+from be_runtime.kernels.launcher import archs_of
+from be_runtime.store import artifact
 from tests.support.cuda import run_json
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
@@ -23,6 +25,19 @@ import triton.language as tl  # noqa: E402
 
 from tests.support.triton_kernels import add, described  # noqa: E402
 
+
+@triton.jit
+def product(a, b, c, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A matrix product with tensor descriptors that the caller makes."""
+    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for at in range(0, k, BK):
+        total = tl.dot(a.load([i, at]), b.load([at, j]), total)
+    c.store([i, j], total)
+
+
+BLOCKS = {"a": ("BM", "BK"), "b": ("BK", "BN"), "c": (64, 64)}
+HALF = np.zeros((256, 128), np.float16)
 ADD = "arg[n] arg[n] ret[n] attr.scale:float32"
 X = np.zeros(4000, np.float32)
 
@@ -67,10 +82,82 @@ def test_memory_that_triton_wants_is_from_xla():
     assert attributes(equation)["params"].reshape(-1, 4)[3].tolist() == [0, 2, 1, 8]
 
 
+@pytest.mark.parametrize(
+    ("asked", "archs"), [("8.0,9.0", ("8.0", "8.0+PTX", "9.0a")), ("9.0", ("9.0a",)), (None, ("9.0a",))]
+)
+def test_an_exported_program_has_the_architectures_that_are_asked_for(tmp_path: Path, asked: Any, archs: Any):
+    call = function()
+    made = export(jax.jit(lambda x: call(x, x, scale=2)), X, platforms=["cuda"], archs=asked)
+    path = made.save(tmp_path / "program.be")
+    (row,) = artifact.unpack(path.read_bytes(), str(path)).table.kernels.values()
+    assert archs_of(row) == archs
+
+
 def test_vmap_is_one_call():
     call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32")
     (equation,) = kernel_calls(jax.vmap(lambda x: call(x, x, scale=2)), np.stack([X, X]))
     assert [str(var.aval) for var in equation.outvars] == ["float32[2,4000]"]
+
+
+def product_of(**options: Any) -> Any:
+    defaults: dict[str, Any] = {
+        "grid": ("ceil(m/BM)", "ceil(n/BN)"),
+        "block_shapes": BLOCKS,
+        "BM": 64,
+        "BN": 64,
+        "BK": 32,
+    }
+    signature = options.pop("signature", "arg[m k] arg[k n] ret[m n]:float32")
+    return triton_kernel(product, signature, **{"compute_capability": "sm_90", **defaults, **options})
+
+
+def test_descriptors_have_boxes_and_types_of_the_compiled_code():
+    (equation,) = kernel_calls(product_of(), HALF, HALF.T)
+    found = attributes(equation)["params"].reshape(-1, 4).tolist()
+    # Of 128 bytes at most in a row, which are swizzled: 32 halves of 64 bytes, 64 of 128, 32 floats of 128
+    boxes = [((64, 32), 16, 2, 6), ((32, 64), 16, 3, 6), ((64, 32), 32, 3, 7)]
+    assert found[:3] == [list(descriptor_param(at, *each)) for at, each in enumerate(boxes)]
+    assert found[3:] == [[2, 128, 0, 0], [2, 0, 0, 0], [2, 0, 0, 0]]
+
+
+def test_descriptors_that_can_not_be_made_are_refused():
+    for options, message in (
+        ({"block_shapes": {"k": (1,)}}, "product: block_shapes has 'k'; the arrays are a, b, c"),
+        ({"block_shapes": {"a": ("BX", 32)}}, r"block_shapes has \('BX', 32\) for a"),
+        ({"block_shapes": {"a": ()}}, r"block_shapes has \(\) for a"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            product_of(**options)
+    for blocks, b, message in (
+        (BLOCKS | {"b": (32,)}, HALF.T, r"b is float16\[128,256\], and its block shape has 1 axis"),
+        (BLOCKS, np.zeros((128, 12), np.float16), "b is .* whose rows are no multiples of 16 bytes"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            kernel_calls(product_of(block_shapes=blocks), HALF, b)
+    copy = triton_kernel(copied, "arg[... n] ret[... n]", grid=1, block_shapes={"x": (16,)}, compute_capability="sm_90")
+    with pytest.raises(ArgumentError, match=r"(?s)slices of a batch would not begin at .*vmap_method='sequential'"):
+        kernel_calls(copy, X[:17])
+    with pytest.raises(BuildError, match=r"takes descriptors \(a, b, c\), which need compute capability 9.0 or later"):
+        kernel_calls(product_of(compute_capability="sm_80"), HALF, HALF.T)
+
+
+@triton.jit
+def copied(x, out):
+    tl.store(out + tl.arange(0, 16), x.load([0]))
+
+
+def test_a_kernel_may_begin_before_the_one_before_it_ends():
+    (equation,) = kernel_calls(lambda x: function(launch_pdl=True)(x, x, scale=2), X)
+    assert attributes(equation)["launch"].tolist() == [4, 1, 1, 128, 1, 1, 0, 1, 1, 1, 2, 0]
+
+
+def test_slices_of_a_batch_may_begin_anywhere():
+    ids = []
+    for signature in (ADD, ADD.replace("[n]", "[... n]")):
+        call = function(signature=signature)
+        (equation,) = kernel_calls(lambda x, call=call: call(x, x, scale=2), X[:301])
+        ids.append(attributes(equation)["kernel"])
+    assert ids[0] != ids[1], "one may read whole words at once"
 
 
 @triton.jit
@@ -139,13 +226,6 @@ def test_a_second_process_compiles_nothing(tmp_path: Path):
     code = f"import runpy, sys; sys.path.append({place!r}); runpy.run_path({str(program)!r})"
     answers = [run_json(code, word) for word in ("first", "again")]
     assert answers[0] == answers[1]
-
-
-def test_triton_keeps_nothing_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    kernel_calls(lambda x: function(BLOCK=64)(x, x, scale=2), X)
-    assert not (tmp_path / "triton").exists()
-    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
 
 
 def test_what_does_not_fit_is_refused():

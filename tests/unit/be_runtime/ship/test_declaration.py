@@ -121,6 +121,31 @@ def test_a_kernels_table_has_the_options_of_the_public_function(tmp_path: Path):
     assert declaration.declared_function("scale", RAW, "p", tmp_path).__name__ == "scale"
 
 
+TRITON: dict[str, Any] = {"signature": "arg[n] ret[n]", "grid": "ceil(n/BLOCK)", "constants": {"BLOCK": 64}}
+
+
+def test_a_function_in_python_is_named_by_a_path_of_the_package_or_by_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "of_paths" / "sub").mkdir(parents=True)
+    (tmp_path / "of_paths" / "sub" / "ops.py").write_text("def add():\n    return 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for source in ("./sub/ops.py:add", "of_paths.sub.ops:add"):
+        read = declaration.read_table("add", TRITON | {"triton": source, "num_warps": 8, "dtypes": ["float16"]})
+        assert (read.language, read.launch) == ("triton", {"grid": "ceil(n/BLOCK)"})
+        assert read.compiling == {"constants": {"BLOCK": 64}, "num_warps": 8}
+        assert [each.name for each in read.dtypes] == ["float16"]
+        assert declaration.imported("add", read, "of_paths")() == 7
+
+
+def test_a_cubin_s_table_has_the_options_of_the_public_function():
+    table = RAW | {"cubin": "k.cubin", "name": "scale", "cooperative": True}
+    del table["source"]
+    read = declaration.read_table("k", table)
+    assert (read.language, read.source) == ("cubin", "k.cubin")
+    assert read.compiling == {"name": "scale", "cooperative": True}
+
+
 def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def require_refused(kind: type[Exception], words: str, table: dict[str, Any]) -> Any:
         session: Any = None
@@ -145,6 +170,9 @@ def test_cuda_code_is_not_built_for_no_architecture(tmp_path: Path):
     signature = 'signature = "arg[n] ret[n]"\ngrid = 1\nblock = 32'
     (tmp_path / "kernels.toml").write_text(f'[kernels.scale]\nsource = "scale.cu"\n{signature}')
     with pytest.raises(ArgumentError, match=r"p declares CUDA code \(scale\) and no architecture to build it for"):
+        build.build_package(package_store.Package("p", tmp_path))
+    (tmp_path / "kernels.toml").write_text(f'[kernels.scale]\ncubin = "scale.cubin"\n{signature}')
+    with pytest.raises(ArgumentError, match=r"scale.cubin' can't be read"):
         build.build_package(package_store.Package("p", tmp_path))
 
 

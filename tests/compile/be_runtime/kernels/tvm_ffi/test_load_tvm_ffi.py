@@ -13,6 +13,7 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, SpecError
+from be_runtime.kernels.tvm_ffi import Function, Word, load_source, render
 from be_runtime.ship.declaration import parse_declaration
 from tests.compile.be_runtime.processes import python
 from tests.support.requirements import OPTIONAL
@@ -69,6 +70,14 @@ int __tvm_ffi_twice(void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny*
   }
   const DLTensor *x = args[0].v_ptr, *y = args[1].v_ptr;
   for (int64_t i = 0; i < x->shape[0]; ++i) ((float*)y->data)[i] = 2 * ((const float*)x->data)[i];
+  return 0;
+}
+int __tvm_ffi_layout(void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {
+  const DLTensor *x = args[0].v_ptr, *y = args[1].v_ptr;
+  int32_t* out = y->data;
+  *out++ = x->ndim;
+  for (int i = 0; i < x->ndim; ++i) *out++ = x->shape[i];
+  for (int i = 0; i < x->ndim; ++i) *out++ = x->strides[i];
   return 0;
 }
 """
@@ -326,3 +335,10 @@ def test_a_wrong_table_of_a_package_is_named(line: str, match: str):
     text = f'[modules.plain]\ntvm_ffi = "libplain.so"\nfunctions = {{}}\n{line}\n'
     with pytest.raises(ArgumentError, match=match):
         parse_declaration(text, "kernels.toml", lambda _path: False)
+
+
+def test_leading_axes_may_be_one_axis_of_the_tensor(plain: Path):
+    function = Function("layout", (Word("arg[... m n]:float32"), Word("ret[8]:int32")), merged=True)
+    ops = load_source("layout", render([function], "cpu", plain.name), "cpu", {}, [(plain.name, plain.read_bytes())])
+    for shape, leading in (((3, 4), 1), ((2, 3, 4), 2), ((5, 2, 3, 4), 10)):
+        assert ops.layout(jnp.zeros(shape)).tolist()[:7] == [3, leading, 3, 4, 12, 4, 1]

@@ -70,7 +70,7 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], defined: dict[str, Ker
     for number, image in enumerate(defined[numbers["kernel"]].images):
         data = folder / f"image{number}"
         data.write_bytes(image.data)
-        arch = image.arch.major * 10 + image.arch.minor
+        arch = image.cuda_arch.major * 10 + image.cuda_arch.minor
         row = {"arch": arch, "is_ptx": image.is_ptx, "form": int(image.form), "entry": image.entry}
         images.append(row | {"data": str(data)})
     arguments = []

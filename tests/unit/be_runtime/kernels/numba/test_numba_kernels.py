@@ -18,6 +18,7 @@ import be_runtime
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.arrays import ArraySpec
+from be_runtime.kernels.content import function_content
 from be_runtime.kernels.numba import source as source_module
 from be_runtime.kernels.numba.cpu import MESSAGE_SIZE, check_count, report, signature_of
 from be_runtime.kernels.numba.gpu import MLIR, check_words
@@ -25,7 +26,6 @@ from be_runtime.kernels.numba.source import (
     augmented,
     direct_writes,
     explain_compilation,
-    function_content,
     hints,
     import_error,
     numpy_mismatch,
@@ -359,7 +359,7 @@ def test_numpy_s_own_things_are_known_by_name_and_what_it_makes_by_content():
 
 def test_the_same_in_every_process():
     code = (
-        "import sys; from be_runtime.kernels.numba.source import function_content\n"
+        "import sys; from be_runtime.kernels.content import function_content\n"
         "namespace = {'__name__': 'defined_by_a_test'}; exec(sys.argv[1], namespace)\n"
         "print(function_content(namespace['kernel']).digest)"
     )

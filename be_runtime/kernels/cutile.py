@@ -1,0 +1,505 @@
+"""`cutile_kernel`: compile a function of ``@ct.kernel``, and launch it without Python on XLA's stream."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.function import ArrayFunction, ArrayKernel
+from be_runtime.call.resolve import Resolved
+from be_runtime.errors import ArgumentError, BuildError
+from be_runtime.frames import public
+from be_runtime.jax.arrays import ArraySpec, Value
+from be_runtime.kernels import launcher
+from be_runtime.kernels.content import function_content
+from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
+from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
+from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
+from be_runtime.kernels.parameters import (
+    Argument,
+    check_constants,
+    grid_geometry,
+    is_aligned,
+    match_arguments,
+    split_axes,
+    takes_slices,
+    with_constants,
+)
+from be_runtime.kernels.sizes import Size, read_sizes
+from be_runtime.kernels.source import Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
+from be_runtime.kernels.tile_types import (
+    LARGEST,
+    Array,
+    Constant,
+    Hint,
+    array_type,
+    constraint_of,
+    scalar_type,
+    sizes_of,
+)
+from be_runtime.load.identity import Field, own_code_digest
+from be_runtime.load.registry import Session
+from be_runtime.request.options import check_arch_list, check_bool, note
+from be_runtime.signature.model import Role
+from be_runtime.store.keys import make_key
+from be_toolchain.arch import Arch
+from be_toolchain.errors import ArchError, ToolchainError
+from be_toolchain.find.devices import probe_devices
+from be_toolchain.known.versions import version_key
+from be_toolchain.machine.system import System
+
+_INSTALL = "pip install 'brainevent-toolchain[cutile]'"
+_OLDEST, _TOO_NEW = (1, 7), (2,)
+"""Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
+_DRIVER = "13.0"
+"""CUDA release of the first driver that runs cuTile's kernels."""
+_BY_NAME = ("cuda",)
+"""Package whose functions are identified by name and version, see `function_content`."""
+_SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
+"""Beginnings of the variables that change the code."""
+_RELEASE = re.compile(r"release \d+\.\d+, V([\d.]+)")
+_TARGET = re.compile(r"=(sm_\d+)\b")
+
+
+class TileKernel(NamedTuple):
+    """A cuTile function with all that it is compiled for.
+
+    Parameters
+    ----------
+    function : cuda.tile.kernel
+    read : AnnotatedFunction
+        The Python function, its parameters and their annotations, as cuTile reads them.
+    parameters : tuple of (str, Constant, Array or str)
+        The name of each parameter and its type; a text is the type of a number.
+    """
+
+    function: Any
+    read: Any
+    parameters: tuple[tuple[str, Constant | Array | str], ...] = ()
+
+    @classmethod
+    def of(cls, function: Any, hints: Mapping[str, int]) -> TileKernel:
+        """Describe a function of ``@ct.kernel`` with some of cuTile's options in place of the decorator's."""
+        chosen = function.replace_hints(**hints)
+        return cls(chosen, chosen._annotated_function)  # noqa: SLF001 - cuTile has no public name for it
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(self.read.pyfunc.__name__)
+
+    def for_variant(self, names: Sequence[str], variant: Variant) -> TileKernel:
+        """Return the kernel for the types of its arguments."""
+        types: dict[str, Constant | Array | str] = dict(self.parameters)
+        for name, text in zip(names, variant, strict=True):
+            types[name] = Array.parse(text) if text.startswith("[") else text
+        return self._replace(parameters=tuple((name, types[name]) for name in self.annotations))
+
+    def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:  # noqa: ARG002
+        """Return the compiled kernel, from the cache or compiled now; cuTile has no PTX."""
+        import cuda.tile as ct
+
+        check_driver(session.system)
+        compiler = (ct.__version__, find_assembler(session.system).version)
+        content, environ = function_content(self.read.pyfunc, _BY_NAME), session.system.environ
+
+        def compile_now(_staging: object) -> Compiled:
+            return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
+
+        if content.anchors:
+            images = compile_now(None).images
+            return Kernel(launcher.content_id(images), self.name, images)
+        options = repr(self.function._compiler_options)  # noqa: SLF001 - the decorator's have no public name
+        fields: tuple[Field, ...] = (
+            *(("name", self.name), ("content", content.digest), ("options", options)),
+            ("parameters", [f"{name}: {each!r}" for name, each in self.parameters]),
+            *(("compiler", compiler), ("archs", [arch.sm for arch in archs])),
+            ("host", session.system.machine),  # the driver runs a part of the code there, before a launch
+            ("settings", [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith(_SETTINGS)]),
+        )
+        return launcher.obtain_kernel(
+            make_key("cutile", *fields, ("generator", own_code_digest())),
+            Origin(make_key("cutile", *fields)),
+            compile_now,
+            self.name,
+            session,
+        )
+
+    @property
+    def constants(self) -> tuple[tuple[str, Any], ...]:
+        """The constants by name."""
+        return tuple((name, each.value) for name, each in self.parameters if isinstance(each, Constant))
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The annotation of each parameter of the function."""
+        return dict(zip(self.read.pysig.parameters, self.read.parameter_annotations, strict=True))
+
+
+@public
+def cutile_kernel(
+    function: Any,
+    signature: str | Sequence[str],
+    *,
+    grid: Size,
+    num_ctas: int | None = None,
+    occupancy: int | None = None,
+    opt_level: int | None = None,
+    num_worker_warps: int | None = None,
+    programmatic_dependent_launch: bool = False,
+    compute_capability: str | Sequence[str] | None = None,
+    outs: Any = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    random: bool = False,
+    **constants: Any,
+) -> ArrayFunction:
+    """Make a cuTile kernel callable from JAX, launched natively on XLA's stream.
+
+    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call; the cache keeps the
+    machine code.
+
+    Parameters
+    ----------
+    function : cuda.tile.kernel
+        A function decorated with ``@ct.kernel``.
+    signature : str or sequence of str
+        One token for each parameter that is no constant, in the function's order, see `be_runtime.cubin_kernel`. A
+        parameter with the name of an axis of an input, such as ``n``, has no token: it gets the axis's extent.
+    grid : int, str, tuple of int or str, or callable
+        Number of tile blocks, see `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
+    num_ctas, occupancy, opt_level, num_worker_warps : int, optional
+        cuTile's options, in place of the decorator's.
+    programmatic_dependent_launch : bool
+        True for a kernel that may begin before the previous kernel ends, and waits by
+        ``ct.grid_dependency_control_wait``.
+    compute_capability : str or list of str, optional
+        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
+    outs, vmap_method, input_output_aliases, has_side_effect, ordered, random
+        See `be_runtime.cuda_kernel`.
+    **constants
+        Values of the function's ``ct.Constant`` parameters. Other parameters may be constants, too.
+
+    Returns
+    -------
+    callable
+        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs.
+
+    Raises
+    ------
+    ImportError
+        ``cuda.tile`` is not installed, or not a release from 1.7 on, below 2.
+    ArgumentError
+        The tokens don't fit the function's parameters, or `function` is not one of ``@ct.kernel``.
+    ToolchainError
+        At a call: there is no ``tileiras``, it is too old for the architecture, or the driver is too old.
+    BuildError
+        At a call: cuTile refuses the kernel.
+
+    Examples
+    --------
+    >>> add = cutile_kernel(  # doctest: +SKIP
+    ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
+    ... )
+    """
+    options = check_options(locals())
+    hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}
+    is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
+    kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
+    code = TileCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
+    content = function_content(kernel.read.pyfunc, _BY_NAME)
+    note(f"cutile {kernel.name} {content.digest} {kernel.parameters}")
+    return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
+
+
+def tile_function(layout: TileLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
+    """Make the function of JAX arrays of a cuTile kernel from any source of code; see `cutile_kernel`."""
+    label, signature = layout.label, layout.declared.signature
+    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, grid_geometry))
+    source.sizes.check(options.outs)
+    doc, numbers = f"The cuTile kernel {label}; see `be_runtime.cutile_kernel`.", signature.with_role(Role.ATTR)
+    return ArrayFunction(ArrayKernel(label, label, doc, signature, source, numbers, by_slice=True), options)
+
+
+def read_kernel(
+    function: Any,
+    signature: object,
+    constants: Mapping[str, Any],
+    hints: Mapping[str, int | None],
+    options: Options,
+    *,
+    is_programmatic: bool,
+) -> tuple[TileKernel, TileLayout]:
+    """Check the arguments of `cutile_kernel` that describe a kernel, and return the kernel without types.
+
+    Parameters
+    ----------
+    hints : mapping of str to int or None
+        cuTile's options.
+    options : Options
+        Options of the calls.
+    """
+    _check_function(function)
+    base = TileKernel.of(function, {name: value for name, value in hints.items() if value is not None})
+    params, nodes = base.read.pysig.parameters, base.annotations
+    marked = {name for name, node in nodes.items() if getattr(node, "constant", False)}
+    defaults = {name: params[name].default for name in marked if params[name].default is not params[name].empty}
+    given = {**defaults, **constants}
+    wanted = marked | ({*given} & {*params})
+    check_constants(base.name, wanted, (), given)
+    names = [name for name in params if name not in wanted]
+    for name in names:
+        if getattr(nodes[name], "KIND", "leaf") != "leaf" or nodes[name].list is not None:
+            hint = "declare each array as a parameter of its own, or pass constants by keyword"
+            raise ArgumentError(f"{base.name}: {name} is a tuple or a list, which has no token", hints=(hint,))
+    known = {name: Hint.of(nodes[name]) for name in names}
+    kernel = base._replace(parameters=tuple((name, Constant(value)) for name, value in given.items()))
+    return kernel, layout_of(base.name, names, signature, known, options, is_programmatic=is_programmatic)
+
+
+def _check_function(function: Any) -> None:
+    """Check that cuTile is of a known release, and that a function is one of ``@ct.kernel``."""
+    try:
+        import cuda.tile as ct
+    except ImportError as error:
+        problem = f"cutile_kernel needs cuTile (cuda.tile), which can't be imported: {error}"
+        raise ImportError(f"{problem}\nhint: {_INSTALL}") from error
+    if not _OLDEST <= version_key(ct.__version__) < _TOO_NEW:
+        known = f"cuda-tile from {'.'.join(map(str, _OLDEST))} on, below {_TOO_NEW[0]}"
+        raise ImportError(f"cutile_kernel needs {known}, and {ct.__version__} is installed\nhint: {_INSTALL}")
+    if not isinstance(function, ct.kernel):
+        raise ArgumentError(f"function must be decorated with @ct.kernel, not {function!r}")
+
+
+def layout_of(
+    label: str,
+    names: Sequence[str],
+    signature: object,
+    hints: Mapping[str, Hint],
+    options: Options,
+    *,
+    is_programmatic: bool,
+) -> TileLayout:
+    """Give each parameter that is no constant its token or its axis."""
+    declared = declare(label, signature)
+    arguments = match_arguments(label, names, declared)
+    may_be_slice = takes_slices(options, declared.signature)
+    return TileLayout(label, declared, arguments, hints, may_be_slice, is_programmatic)
+
+
+class TileLayout(NamedTuple):
+    """The arguments of a cuTile kernel.
+
+    Parameters
+    ----------
+    label : str
+    declared : Declared
+    arguments : tuple of Argument
+    hints : mapping of str to Hint
+    may_be_slice : bool
+        True if an array of a call may be a slice of a batch, which may begin anywhere.
+    is_programmatic : bool
+    """
+
+    label: str
+    declared: Declared
+    arguments: tuple[Argument, ...]
+    hints: Mapping[str, Hint]
+    may_be_slice: bool
+    is_programmatic: bool
+
+    def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
+        """Bind the parameters to the buffers, extents and scalars of a call."""
+        specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
+        shared = [(source, len(call.inputs) + target) for source, target in call.aliases]
+        params: list[LaunchParam] = []
+        groups: dict[str, tuple[str, ...]] = {}
+        for name, param in self.arguments:
+            if param is None:
+                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
+            elif param.role is Role.ATTR:
+                params.append(scalar_of(scalars[name]))
+            else:
+                at = next(rest)
+                groups[name] = tuple(
+                    f"memory{pair[0]}" for pair in shared if at in pair and {*pair} <= {*self.declared.order}
+                )
+                params.append(strided_param(at, specs[at].ndim, specs[at].dtype.bits))
+        aligned = [is_aligned(spec, may_be_slice=self.may_be_slice) for spec in specs]
+        exact = self.types(specs, call.values, aligned, groups)
+        one = self.types(specs, call.values, [all(aligned)] * len(aligned), groups)
+        general = tuple(each if isinstance(each, str) else each.general.text for each in one)
+        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        return Bound(tuple(params), tuple(map(_text, exact)), general, extents)
+
+    def types(
+        self,
+        specs: Sequence[ArraySpec],
+        values: Mapping[str, int],
+        aligned: Sequence[bool],
+        groups: Mapping[str, tuple[str, ...]],
+    ) -> tuple[Array | str, ...]:
+        """Return the types of the arguments for some arrays and extents of axes.
+
+        Parameters
+        ----------
+        aligned : sequence of bool
+            For each array, whether it begins at a multiple of 16 bytes.
+        groups : mapping of str to tuple of str
+            Names for the memory that arrays share.
+        """
+        is_split, rest = bool(split_axes(self.declared.signature)), iter(self.declared.order)
+        types: list[Array | str] = []
+        for name, param in self.arguments:
+            if param is None:
+                is_wide = values.get(name, 0) > LARGEST or self.hints[name].bits == 64
+                types.append("int64" if is_wide else "int32")
+            elif param.role is Role.ATTR:
+                assert param.dtype is not None, "declare() raises for a scalar without a type"
+                types.append(scalar_type(f"{self.label}: {name}", param.dtype.name))
+            else:
+                at, label = next(rest), f"{self.label}: {name}"
+                made = array_type(label, specs[at], self.hints[name], is_aligned=aligned[at], is_split=is_split)
+                types.append(made._replace(alias_groups=groups.get(name, ())))
+        return tuple(types)
+
+    def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
+        """Return the variants to build for arrays of any extents: addresses are divisible by 16, or are not.
+
+        Raises
+        ------
+        ArgumentError
+            Extents or strides are constants of the code, so that it can't be built ahead of time.
+        """
+        static = [name for name, hint in self.hints.items() if hint.static_shape or hint.static_stride]
+        if static:
+            raise ArgumentError(f"{self.label}: {static[0]} has constant extents or strides, which only a call knows")
+        made = [self.types(specs, {}, [is_aligned] * len(specs), {}) for is_aligned in (True, False)]
+        return tuple(
+            tuple(each if isinstance(each, str) else each.general.text for each in types)
+            for types in (made if self.may_be_slice else made[:1])
+        )
+
+    def fit(self, launch: Launch, _kernel: Kernel, _call: Resolved) -> Launch:
+        """Return the launch; a tile block is a block of one thread, and the driver chooses the threads by the code."""
+        return launch.with_geometry(is_programmatic=self.is_programmatic)
+
+
+def _text(each: Array | str) -> str:
+    return each if isinstance(each, str) else each.text
+
+
+class TileCode(CompiledCode):
+    """The images of a kernel for each combination of types.
+
+    Parameters
+    ----------
+    kernel : TileKernel
+        Kernel without types.
+    arguments : tuple of Argument
+    asked : str or None
+        See `CompiledCode`.
+    """
+
+    def __init__(self, kernel: TileKernel, arguments: Sequence[Argument], asked: str | None) -> None:
+        super().__init__(asked)
+        self._kernel, self._names = kernel, [name for name, _ in arguments]
+
+    def compilable(self, _call: Resolved, variant: Variant) -> TileKernel:
+        """Return the kernel for the types of a call."""
+        return self._kernel.for_variant(self._names, variant)
+
+
+def check_driver(system: System) -> None:
+    """Check that the driver of this machine, if there is one, runs cuTile's kernels.
+
+    Raises
+    ------
+    ToolchainError
+    """
+    driver = probe_devices(system).driver_version
+    if driver is not None and version_key(driver) < version_key(_DRIVER):
+        raise ToolchainError(
+            f"cuTile's kernels need a driver for CUDA {_DRIVER} or later, and the driver here is for CUDA {driver}",
+            hints=("install a driver of release 580 or later",),
+        )
+
+
+class Assembler(NamedTuple):
+    """The program ``tileiras``, by which cuTile makes machine code.
+
+    Parameters
+    ----------
+    version : str
+    archs : tuple of Arch
+        Its architectures.
+    """
+
+    version: str
+    archs: tuple[Arch, ...]
+
+
+def find_assembler(system: System) -> Assembler:
+    """Find the ``tileiras`` that cuTile uses.
+
+    Raises
+    ------
+    ToolchainError
+        There is none, or it doesn't run.
+    """
+    from cuda.tile._compile import _find_compiler_bin
+
+    try:
+        path = _find_compiler_bin().path
+    except FileNotFoundError as error:
+        one_release = "nvidia-cuda-tileiras, nvidia-cuda-nvcc and nvidia-nvvm must be of one release of CUDA"
+        raise ToolchainError(f"cutile_kernel needs tileiras: {error}", hints=(_INSTALL, one_release)) from error
+    version, usage = system.run_all(((path, "--version"), (path, "--help")))
+    found = _RELEASE.search(version.stdout)
+    if found is None:
+        said = version.problem or version.stdout + version.stderr
+        raise ToolchainError(f"{path} does not print its version: {said.strip()}", hints=(_INSTALL,))
+    return Assembler(found[1], tuple(map(Arch.parse, _TARGET.findall(usage.stdout))))
+
+
+def compile_cutile(kernel: TileKernel, arch: Arch, system: System) -> KernelImage:
+    """Compile a kernel for an architecture, with or without a device.
+
+    Raises
+    ------
+    ArchError
+        ``tileiras`` is too old for the architecture.
+    BuildError
+        cuTile refuses the kernel, or its code has other parameters than expected.
+    """
+    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+    assembler = find_assembler(system)
+    if arch.base not in assembler.archs:
+        raise ArchError(
+            f"tileiras {assembler.version} can't compile {kernel.name} for {arch.sm}; its architectures are "
+            f"{', '.join(each.sm for each in assembler.archs)}",
+            hints=("install the newest release: pip install -U 'cuda-toolkit[nvcc,nvvm,tileiras]'",),
+        )
+    written = io.BytesIO()
+    try:
+        constraints = [constraint_of(each) for _, each in kernel.parameters]
+        signature = KernelSignature(constraints, CallingConvention.cutile_python_v2(), symbol=kernel.name)
+        export_kernel(kernel.function, [signature], written, gpu_code=arch.base.sm, output_format="cubin")
+    except Exception as error:
+        # cuTile's own errors, and any others that its passes raise because of the author's code.
+        raise BuildError(f"cuTile can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error
+    code = read_code(written.getvalue(), f"{kernel.name} by cuTile")
+    found = kernel_facts(code, kernel.name).sizes
+    expected = tuple(size for _, each in kernel.parameters for size in sizes_of(each))
+    if found != expected:
+        raise BuildError(
+            f"{kernel.name} has parameters of {found} bytes in the code of tileiras {assembler.version}, and "
+            f"parameters of {expected} bytes are expected"
+        )
+    return KernelImage(code.arch, kernel.name, code.data)

@@ -1,0 +1,125 @@
+"""Parameters of a Python function that a compiler traces to a kernel: constants, tokens, and extents of axes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.call.attributes import Options
+from be_runtime.call.compiled_function import default_method
+from be_runtime.call.resolve import CallSignature
+from be_runtime.errors import ArgumentError
+from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec
+from be_runtime.kernels.cubin import Declared
+from be_runtime.kernels.geometry import Geometry, explicit_geometry
+from be_runtime.signature.model import Param, Role, axis_names
+from be_toolchain.terminal import many
+
+DIVISIBLE = 16
+"""Divisor of addresses, strides in bytes, and numbers that compilers specialize for; XLA aligns each buffer to more."""
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+
+
+class Argument(NamedTuple):
+    """A parameter of the function that is no constant.
+
+    Parameters
+    ----------
+    name : str
+    param : Param or None
+        Its token; None for the extent of the axis of its name.
+    """
+
+    name: str
+    param: Param | None
+
+
+def check_constants(label: str, wanted: Collection[str], optional: Collection[str], constants: Collection[str]) -> None:
+    """Check the names of constants that an author gives.
+
+    Parameters
+    ----------
+    wanted, optional : collection of str
+        Parameters that are constants, and those among them that have a default.
+    constants : collection of str
+
+    Raises
+    ------
+    ArgumentError
+        A constant is missing or unknown.
+    """
+    lacking, unknown = {*wanted} - {*optional} - {*constants}, {*constants} - {*wanted}
+    if lacking or unknown:
+        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
+        raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
+
+
+def match_arguments(label: str, names: Sequence[str], declared: Declared) -> tuple[Argument, ...]:
+    """Give each parameter that is no constant, in the function's order, its token or its axis.
+
+    Raises
+    ------
+    ArgumentError
+        The tokens don't fit the parameters.
+    """
+    axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
+    numbers = {param.name for param in declared.params if param.role is Role.ATTR}
+    by_axis = {name for name in names if name in axes and name not in numbers}
+    tokens = iter(declared.params)
+    found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
+    if len(names) - len(by_axis) != len(declared.params):
+        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
+        raise ArgumentError(
+            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
+            f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
+            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
+        )
+    for name, param in found:
+        if param is not None and param.role is Role.ATTR and param.name != name:
+            raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
+    return found
+
+
+def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
+    """Replace the names of whole constants in a text, or in each of several, by their values.
+
+    Examples
+    --------
+    >>> with_constants(("ceil(n/BLOCK)", "m"), {"BLOCK": 64})
+    ('ceil(n/64)', 'm')
+    """
+    if isinstance(grid, tuple | list):
+        return tuple(with_constants(each, constants) for each in grid)
+    if not isinstance(grid, str):
+        return grid
+    whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
+    return _NAME.sub(lambda match: whole.get(match[0], match[0]), grid)
+
+
+def grid_geometry(grid: object, *, is_empty: bool) -> Geometry:
+    """Make a geometry whose block the compiler chooses."""
+    return explicit_geometry(grid, 1, is_empty=is_empty)
+
+
+def split_axes(signature: CallSignature) -> tuple[str, ...]:
+    """Return the axes that may be shorter on one device than in the trace."""
+    return axis_names(rule.axes for rule in signature.with_role(Role.PARALLEL) + signature.with_role(Role.REDUCE))
+
+
+def takes_slices(options: Options, signature: CallSignature) -> bool:
+    """Return whether ``vmap`` may pass slices of larger arrays; a loop of XLA passes arrays of their own."""
+    return default_method(options, signature).vmap_method in BATCHING_METHODS
+
+
+def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
+    """Return whether an array begins at a multiple of 16 bytes, also as a slice of a batch.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> spec = ArraySpec(BY_NAME["float32"], (301,))
+    >>> is_aligned(spec, may_be_slice=True), is_aligned(spec, may_be_slice=False)
+    (False, True)
+    """
+    return not may_be_slice or spec.size * spec.dtype.bits % (8 * DIVISIBLE) == 0

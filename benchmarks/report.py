@@ -39,12 +39,34 @@ def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine
     >>> origin([{**sides, "ours": {"count": 5}}], {"date": "2026-11-22"}, machine)
     'Medians of 1 to 5 runs on A GPU, jax 0.11.2, 2026-11-22.'
     """
-    counts = sorted({each[side]["count"] for each in figures for side in ("ours", "theirs")})
+    counts = sorted({each[side]["count"] for each in figures for side in ("ours", "theirs") if each[side]})
     where = machine["gpu"] or f"{machine['cores']} cores of {machine['cpu']}"
     told = f"on {where}, jax {machine['jax']}, {run['date']}."
     if counts == [1]:
         return f"Single runs {told} Differences of a few percent are noise."
     return f"Medians of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs {told}"
+
+
+def compared_cells(figure: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return a figure of a results file as cells: label, our median, the baseline and its median, the ratio.
+
+    The ratio of a single pair has no interval.
+
+    Examples
+    --------
+    >>> ratio = {"value": 0.25, "low": 0.2, "high": 0.31}
+    >>> ours, theirs = {"count": 7, "median": 1.0}, {"count": 7, "median": 4.0}
+    >>> compared_cells({"label": "a build", "baseline": "nvcc", "ours": ours, "theirs": theirs, "ratio": ratio})
+    ('a build', '1.00 s', 'nvcc: 4.00 s', '0.25 [0.20, 0.31]')
+    >>> compared_cells({"label": "a load", "baseline": None, "ours": ours, "theirs": None, "ratio": None})
+    ('a load', '1.00 s', '', '')
+    """
+    theirs, ratio = figure["theirs"], figure["ratio"]
+    baseline = f"{figure['baseline']}: {duration(theirs['median'])}" if theirs else ""
+    between = f"{ratio['value']:.2f}" if ratio else ""
+    if ratio and figure["ours"]["count"] > 1:
+        between += f" [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+    return figure["label"], duration(figure["ours"]["median"]), baseline, between
 
 
 def goal_text(figure: Figure) -> str:

@@ -15,6 +15,7 @@ author = "the authors of brainevent-toolchain"
 version = release = __version__
 
 extensions = [
+    "benchmark_tables",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",

@@ -23,6 +23,15 @@ PAGES = (
         "docs/settings.md",
     ),
     *("docs/transforms.md", "docs/tuning.md", "docs/tutorial-cpp.md"),
+    *(
+        "docs/from-cupy.md",
+        "docs/from-pallas.md",
+        "docs/from-pybind11.md",
+        "docs/how-it-works.md",
+        "docs/performance.md",
+        "docs/troubleshooting.md",
+        "docs/why.md",
+    ),
 )
 FIRST = ("README.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
 """What a newcomer reads."""

@@ -171,3 +171,13 @@ def test_whatever_pages_link_to_has_a_page():
     linked = {"examples/sparse.py", "examples/mykernels/conda/recipe.yaml", "benchmarks/kernels/large.cu"}
     assert {*repository_links.PAGES, *linked} <= {str(each) for each in found}
     assert "literalinclude" in found[PurePosixPath("examples/sparse.py")]
+
+
+def test_tables_of_figures_name_rows_that_their_file_has():
+    table = re.compile(r"^```{benchmark-table} (\S+)\n:rows: (.+)\n(?::label: (.+)\n)?```$", re.MULTILINE)
+    found = [each for page in DOCS.glob("*.md") for each in table.findall(page.read_text(encoding="utf-8"))]
+    assert found
+    for file, rows, label in found:
+        figures = json.loads(read(file))["figures"]
+        named = [each["row"] for each in figures if each["label"].startswith(label)]
+        assert {*rows.split()} <= {*named}, (file, rows, label)

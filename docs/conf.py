@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 
 from be_toolchain import __version__  # noqa: E402
+from release.links import read_repository  # noqa: E402
 
 project = "brainevent-toolchain"
 author = "the authors of brainevent-toolchain"
@@ -60,18 +61,24 @@ html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_favicon = "static/icon.svg"
+html_js_files = [("site.js", {"defer": "defer"})]
+html_logo = html_favicon = "static/icon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # as the reader's system
 html_theme_options = {
     "home_page_in_toc": True,
+    "logo": {"text": project},
     "navbar_persistent": [],  # the sidebar has the search
-    "show_navbar_depth": 1,
-    "show_toc_level": 2,
+    "show_navbar_depth": 0,  # groups are closed, but for the page's own
+    "show_toc_level": 1,
+    "extra_footer": f"<p>Version {version}, Apache License 2.0</p>",
     "use_download_button": False,
     "use_fullscreen_button": False,
 }
+if repository := read_repository((HERE.parent / "pyproject.toml").read_text(encoding="utf-8")):
+    html_theme_options |= {"repository_url": repository, "path_to_docs": "docs"}
+    html_theme_options |= dict.fromkeys(("use_repository_button", "use_edit_page_button", "use_issues_button"), True)
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

@@ -16,6 +16,7 @@ from release.feedstock import recipe_version
 from release.problems import ReleaseError
 
 REMAINING = (
+    "name the public repository in pyproject.toml, [tool.be-release]; until then README on an index has no links",
     "push the tag: the release workflow builds from it, and uploads what it built",
     "sign: the workflow attests where the files were built, which needs GitHub's identity service",
     "upload to PyPI, through a trusted publisher that the project's owner has to set up once",

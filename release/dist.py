@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from be_toolchain import __version__
+from release.links import write_links
 from release.native import platform_wheel
 from release.problems import ReleaseError
 
@@ -75,6 +77,7 @@ def build(root: Path, out: Path, epoch: int, machines: Sequence[str] = ()) -> tu
         folder = Path(name)
         tree = folder / "tree"
         copy_sources(root, tree)
+        write_links(tree, __version__)
         made = _run_build("--sdist", tree, folder / "sdist", epoch)
         sdist = out / made.name
         sdist.write_bytes(normalize_sdist(made.read_bytes(), epoch))

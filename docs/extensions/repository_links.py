@@ -25,6 +25,10 @@ PLACE = PurePosixPath("generated/repository")
 """Where they lie on the site, below docs/."""
 
 
+HEAD = "---\norphan: true\nno-search: true\n---\n\n"
+"""The head of their sources: outside of navigation, unless a page lists them, and of search."""
+
+
 def find_target(link: str, page: PurePosixPath, root: Path) -> PurePosixPath | None:
     """Find the file of the repository outside of docs/ that a link on a page leads to; none if there is none.
 
@@ -73,7 +77,7 @@ def find_linked(pages: Iterable[PurePosixPath], root: Path) -> dict[PurePosixPat
         is_page = page.suffix == ".md"
         text = (root / page).read_text(encoding="utf-8") if is_page else ""
         if page.parts[0] != "docs":
-            found[page] = rewrite_links(text, page, root) if is_page else _show(page, root)
+            found[page] = HEAD + (rewrite_links(text, page, root) if is_page else _show(page, root))
         links = LINK.findall(text) if is_page else _names(root / page)
         base = page if is_page else page / "any"
         targets = {target for link in links if (target := find_target(link, base, root)) is not None} - seen
@@ -90,7 +94,7 @@ def _names(path: Path) -> tuple[str, ...]:
 
 def _show(target: PurePosixPath, root: Path) -> str:
     """The page of a file, which shows it, or of a folder, which lists it."""
-    head = f"---\norphan: true\n---\n\n# {target.name}\n\n`{target}` is in the repository.\n\n"
+    head = f"# {target.name}\n\n`{target}` is in the repository.\n\n"
     if (root / target).is_dir():
         return head + "".join(f"- [{name}]({page_of(target / name)})\n" for name in _names(root / target))
     up = "../" * (len(PLACE.parts) + len(target.parts))

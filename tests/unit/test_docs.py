@@ -22,8 +22,9 @@ from be_runtime.settings import Settings
 from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
 from be_toolchain.settings import RUNTIME, SEARCH, Setting
+from benchmarks import bars, report
 from docs.words import prose
-from release import constraints
+from release import constraints, links
 from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
@@ -148,7 +149,7 @@ def test_the_page_of_versions_says_what_ci_tests_and_which_releases_work_togethe
 
 
 def test_the_doctests_of_the_extensions_pass():
-    results = [doctest.testmod(module) for module in (repository_links, prose)]
+    results = [doctest.testmod(module) for module in (repository_links, prose, links)]
     assert all(each.attempted and not each.failed for each in results)
 
 
@@ -181,3 +182,39 @@ def test_tables_of_figures_name_rows_that_their_file_has():
         figures = json.loads(read(file))["figures"]
         named = [each["row"] for each in figures if each["label"].startswith(label)]
         assert {*rows.split()} <= {*named}, (file, rows, label)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_pages_have_figures_of_the_results(page: str):
+    text = read(page)
+    h100 = json.loads(read("benchmarks/results/h100.json"))
+    assert bars.bar_chart(h100, "cold build, CUDA") == bars.PICTURE.read_text(), "python -m benchmarks.bars"
+    assert "pictures/builds.svg" in text
+    summary = read("docs/gallery/figures/summary.inc")
+    rows = [[each.strip() for each in line.strip("|").split("|")[1:]] for line in summary.splitlines()[2:]]
+    cpu, gpu = ([float(end) for row in rows for end in row[place].split(" to ")] for place in (0, 1))
+    ends = [f"{end:g}" for end in (min(gpu), max(gpu), min(cpu), max(cpu))]
+    assert re.search(rf"{ends[0]} to\s+{ends[1]}\b.*{ends[2]}\s+to\s+{ends[3]}\b", text, re.DOTALL)
+    if page == "docs/index.md":
+        times = {
+            (each["label"], each["baseline"]): tuple(each[side]["median"] for side in ("ours", "theirs"))
+            for each in h100["figures"]
+            if each["row"] in {"peers", "calls"} and each["theirs"]
+        }
+        build = times["cold build, CUDA", "handler on ffi.h"]
+        call = times["call, GPU, graphs on, unrolled", "handler on ffi.h"]
+        torch = times["cold build, CUDA", "torch 2.11.0"]
+        shown = [report.duration(seconds).replace("us", "µs") for seconds in (*build, torch[1], *call)]
+        assert [each for each in shown if each not in text] == []
+
+
+def test_a_built_readme_has_links_that_hold_anywhere(tmp_path: Path):
+    for name in ("README.md", "pyproject.toml"):
+        (tmp_path / name).write_text(read(name).replace('repository = ""', 'repository = "https://x.org/a/b"'))
+    links.write_links(tmp_path, "1.2")
+    readme = (tmp_path / "README.md").read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", readme)
+    assert "https://x.org/a/b/raw/v1.2/docs/pictures/builds.svg" in targets
+    assert [each for each in targets if not each.startswith("https://")] == []
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Source"] == "https://x.org/a/b"

@@ -1,0 +1,54 @@
+"""The bar chart of README and of the site's first page: ``python -m benchmarks.bars`` writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .report import duration, origin
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "h100.json"
+PICTURE = ROOT / "docs" / "pictures" / "builds.svg"
+OURS, THEIRS, INK = "#2a9d8f", "#8d99a6", "#78828e"
+"""They are seen on white and on black alike; the background is transparent."""
+_NAMES, _WIDTH, _ROW = 150, 480, 22
+
+
+def bar_chart(results: Mapping[str, Any], label: str) -> str:
+    """Return an SVG of the medians of a label of the row `peers`, ours first, then from the fastest to the slowest."""
+    figures = [each for each in results["figures"] if (each["row"], each["label"]) == ("peers", label)]
+    theirs = {each["baseline"]: each["theirs"]["median"] for each in figures}
+    bars = [("be_runtime", figures[0]["ours"]["median"]), *sorted(theirs.items(), key=lambda bar: bar[1])]
+    return _draw(
+        bars, f"First load of a new vector-add ({label}). {origin(figures, results['run'], results['machine'])}"
+    )
+
+
+def _draw(bars: Sequence[tuple[str, float]], title: str) -> str:
+    """Draw horizontal bars from zero on, with a time behind each."""
+    most = max(seconds for _, seconds in bars)
+    width, height = _NAMES + _WIDTH + 70, _ROW * len(bars) + 30
+    spoken = ", ".join(f"{name} {duration(seconds)}" for name, seconds in bars)
+    style = f'font-family="sans-serif" font-size="13" fill="{INK}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {style}>',
+        f"<title>{escape(f'{title} {spoken}')}</title>",
+    ]
+    for place, (name, seconds) in enumerate(bars):
+        top, long = _ROW * place, max(2, round(_WIDTH * seconds / most))
+        color = THEIRS if place else OURS
+        lines += [
+            f'<text x="{_NAMES - 8}" y="{top + 15}" text-anchor="end">{escape(name)}</text>',
+            f'<rect x="{_NAMES}" y="{top + 3}" width="{long}" height="{_ROW - 6}" rx="2" fill="{color}"/>',
+            f'<text x="{_NAMES + long + 6}" y="{top + 15}">{duration(seconds)}</text>',
+        ]
+    lines.append(f'<text x="4" y="{height - 6}" font-size="11">{escape(title)}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(bar_chart(json.loads(RESULTS.read_text(encoding="utf-8")), "cold build, CUDA"), encoding="utf-8")

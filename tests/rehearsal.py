@@ -264,7 +264,7 @@ def test_an_upgrade_keeps_programs_running_and_an_uninstall_leaves_nothing(user:
     user.runs("readme.py")
     results = re.compile(r"^2 \* .*$", re.MULTILINE)
     assert results.findall(user.types("python old_demo.py --without-training")) == results.findall(old) != []
-    assert "first" in user.types(told("python -m be_runtime cache list"))
+    assert "decay" in user.types(told("python -m be_runtime cache list"))
     assert "builds can work here" in user.types(DOCTOR)
 
     assert user.files

@@ -15,7 +15,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "h100.json"
 PICTURE = ROOT / "docs" / "pictures" / "builds.svg"
 OURS, THEIRS, INK = "#2a9d8f", "#8d99a6", "#78828e"
 """They are seen on white and on black alike; the background is transparent."""
-_NAMES, _WIDTH, _ROW = 150, 480, 22
+_NAMES, _WIDTH, _ROW = 205, 430, 22
 
 
 def bar_chart(results: Mapping[str, Any], label: str) -> str:
@@ -23,20 +23,19 @@ def bar_chart(results: Mapping[str, Any], label: str) -> str:
     figures = [each for each in results["figures"] if (each["row"], each["label"]) == ("peers", label)]
     theirs = {each["baseline"]: each["theirs"]["median"] for each in figures}
     bars = [("be_runtime", figures[0]["ours"]["median"]), *sorted(theirs.items(), key=lambda bar: bar[1])]
-    return _draw(
-        bars, f"First load of a new vector-add ({label}). {origin(figures, results['run'], results['machine'])}"
-    )
+    measured = origin(figures, results["run"], results["machine"])
+    return _draw(bars, (f"Time of the first load of a new vector-add ({label}).", measured))
 
 
-def _draw(bars: Sequence[tuple[str, float]], title: str) -> str:
-    """Draw horizontal bars from zero on, with a time behind each."""
+def _draw(bars: Sequence[tuple[str, float]], notes: Sequence[str]) -> str:
+    """Draw horizontal bars from zero on, with a time behind each, and notes below them."""
     most = max(seconds for _, seconds in bars)
-    width, height = _NAMES + _WIDTH + 70, _ROW * len(bars) + 30
+    width, height = _NAMES + _WIDTH + 70, _ROW * len(bars) + 16 * len(notes) + 12
     spoken = ", ".join(f"{name} {duration(seconds)}" for name, seconds in bars)
     style = f'font-family="sans-serif" font-size="13" fill="{INK}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {style}>',
-        f"<title>{escape(f'{title} {spoken}')}</title>",
+        f"<title>{escape(' '.join((*notes, spoken)))}</title>",
     ]
     for place, (name, seconds) in enumerate(bars):
         top, long = _ROW * place, max(2, round(_WIDTH * seconds / most))
@@ -46,7 +45,8 @@ def _draw(bars: Sequence[tuple[str, float]], title: str) -> str:
             f'<rect x="{_NAMES}" y="{top + 3}" width="{long}" height="{_ROW - 6}" rx="2" fill="{color}"/>',
             f'<text x="{_NAMES + long + 6}" y="{top + 15}">{duration(seconds)}</text>',
         ]
-    lines.append(f'<text x="4" y="{height - 6}" font-size="11">{escape(title)}</text>')
+    for place, note in enumerate(reversed(notes)):
+        lines.append(f'<text x="4" y="{height - 6 - 16 * place}" font-size="12">{escape(note)}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 

@@ -89,7 +89,7 @@ def test_devices_exchange_currents_or_gradients_alone(sparse: Any, split: str, e
 )
 def test_a_page_prints_what_it_says(page: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    with_cpp = page != "docs/index.md"  # its part for laptops calls C++, which takes arrays of the CPU
+    with_cpp = page != "docs/index.md"  # its C++ takes arrays of the CPU
     assert run_page(page, with_cpp=with_cpp) > 0
 
 

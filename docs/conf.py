@@ -77,8 +77,8 @@ html_theme_options = {
     "use_fullscreen_button": False,
 }
 if repository := read_repository((HERE.parent / "pyproject.toml").read_text(encoding="utf-8")):
-    html_theme_options |= {"repository_url": repository, "path_to_docs": "docs"}
-    html_theme_options |= dict.fromkeys(("use_repository_button", "use_edit_page_button", "use_issues_button"), True)
+    html_theme_options |= {"repository_url": repository, "repository_provider": "github", "path_to_docs": "docs"}
+    html_theme_options |= dict.fromkeys(("use_repository_button", "use_issues_button"), True)
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

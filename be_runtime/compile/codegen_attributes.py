@@ -6,6 +6,7 @@ A number that every call passes needs only a row of the table. All others need s
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Iterator, Sequence
@@ -220,7 +221,9 @@ def _number(value: float | str, dtype: DType) -> str:
         return f"0x{_raw_bits(number, dtype):04x}"
     if isinstance(number, float):
         special = {"inf": "__builtin_inf()", "-inf": "-__builtin_inf()", "nan": '__builtin_nan("")'}
-        suffix = "f" if dtype.size_bytes == 4 else ""
+        suffix = ""
+        if dtype.size_bytes == 4:
+            number, suffix = ctypes.c_float(number).value, "f"  # compilers warn of a number that is rounded
         return special.get(str(number)) or f"{number.hex()}{suffix}"
     if dtype.kind == "bool":
         return str(bool(number)).lower()

@@ -196,7 +196,7 @@ def export(who: str, source: str) -> dict[str, Any]:
 def exported(who: str, source: str) -> dict[str, Any]:
     import jax
 
-    if source == "tvm_ffi":
+    if source in ("cute", "tvm_ffi"):
         import tvm_ffi  # noqa: F401 - the library that it was built with
     if who == "ours":
         import be_runtime

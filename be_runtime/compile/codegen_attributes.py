@@ -6,7 +6,6 @@ A number that every call passes needs only a row of the table. All others need s
 
 from __future__ import annotations
 
-import ctypes
 import math
 import struct
 from collections.abc import Iterator, Sequence
@@ -223,7 +222,9 @@ def _number(value: float | str, dtype: DType) -> str:
         special = {"inf": "__builtin_inf()", "-inf": "-__builtin_inf()", "nan": '__builtin_nan("")'}
         suffix = ""
         if dtype.size_bytes == 4:
-            number, suffix = ctypes.c_float(number).value, "f"  # compilers warn of a number that is rounded
+            suffix = "f"
+            if abs(number) < 2.0**128:  # compilers warn of a number that they have to round
+                (number,) = struct.unpack("f", struct.pack("f", number))
         return special.get(str(number)) or f"{number.hex()}{suffix}"
     if dtype.kind == "bool":
         return str(bool(number)).lower()

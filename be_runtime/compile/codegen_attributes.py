@@ -223,7 +223,7 @@ def _number(value: float | str, dtype: DType) -> str:
         suffix = ""
         if dtype.size_bytes == 4:
             suffix = "f"
-            if abs(number) < 2.0**128:  # compilers warn of a number that they have to round
+            if abs(number) <= float.fromhex("0x1.fffffep+127"):  # compilers warn of a number that they have to round
                 (number,) = struct.unpack("f", struct.pack("f", number))
         return special.get(str(number)) or f"{number.hex()}{suffix}"
     if dtype.kind == "bool":

@@ -1,4 +1,4 @@
-"""The command line ``python -m be_runtime``, and the outcomes of its commands."""
+"""The command line ``python -m be_runtime``, also called ``be-runtime``, and the outcomes of its commands."""
 
 from __future__ import annotations
 
@@ -115,6 +115,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return WORKS
+    if not sys.flags.safe_path and "" not in sys.path:
+        sys.path.append("")  # a script named be-runtime imports no modules of the working folder; `python -m` does
     name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
     module, function = COMMANDS[name].split(".")
     try:

@@ -195,4 +195,4 @@ def run_explain(arguments: argparse.Namespace) -> Answer:
         text = explain(arguments.code)
     except ValueError as error:
         raise ArgumentError(str(error), hints=("pass the code at the end of an error's text",)) from None
-    return Answer(text, {"code": arguments.code.upper(), "text": text})
+    return Answer(text, {"code": arguments.code.upper(), "text": text}, is_markdown=True)

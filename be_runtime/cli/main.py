@@ -12,7 +12,7 @@ from be_runtime.cli.parser import build_parser
 from be_runtime.errors import BeRuntimeError
 from be_toolchain.cli.guard import guarded
 from be_toolchain.errors import ToolchainError
-from be_toolchain.terminal import WORKS, hand_over, say
+from be_toolchain.terminal import WORKS, hand_over, say, say_markdown
 
 SCHEMA = 1
 """Version of the JSON: it rises if a field changes its meaning."""
@@ -32,11 +32,14 @@ class Answer(NamedTuple):
         Fields of the JSON.
     code : int
         Exit code.
+    is_markdown : bool
+        Whether the text is Markdown.
     """
 
     text: str
     data: dict[str, object]
     code: int = WORKS
+    is_markdown: bool = False
 
 
 def refusal(error: BeRuntimeError | ToolchainError) -> Answer:
@@ -49,6 +52,8 @@ def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
     """Print an outcome, to standard error if the command raised an error, and return its exit code."""
     if as_json:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
+    elif answer.is_markdown:
+        say_markdown(answer.text)
     else:
         say(answer.text, sys.stderr if "problem" in answer.data else None)
     return answer.code

@@ -14,7 +14,7 @@ from be_toolchain.cli.guard import guarded
 from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
-from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say
+from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say, say_markdown
 from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain
 
 
@@ -206,7 +206,10 @@ def _run(argv: Sequence[str] | None, system: System) -> int:
 def _explain(code: str | None) -> int:
     """Print a code's section of the page of errors; all codes without one."""
     try:
-        say(list_titles() if code is None else explain(code))
+        if code is None:
+            say(list_titles())
+        else:
+            say_markdown(explain(code))
     except ValueError as error:
         say(str(error), file=sys.stderr)
         return USAGE_ERROR

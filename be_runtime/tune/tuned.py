@@ -95,7 +95,8 @@ class Tuned:
         device = timing.describe_device()
         kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # printing compiles nothing
         if not kept:
-            return f"{self.name}, not tuned yet: {many(len(self.configs), 'configuration')}, first {name_of(self.configs[0])}"
+            count = many(len(self.configs), "configuration")
+            return f"{self.name}, not tuned yet: {count}, first {name_of(self.configs[0])}"
         heads = ("sizes", "configuration", "us", "us of the first", "device")
         rows = [(row.bucket, name_of(row.config), f"{row.us:.2f}", f"{row.first_us:.2f}", row.device) for row in kept]
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"

@@ -391,5 +391,5 @@ def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_f
 def test_the_summary_of_a_build_counts_in_english(modules: list[str], names: list[str], said: str):
     image = CodeImage("cubin", "CUDA", 1)
     reports = tuple(build.PartReport(name, "cuda", 1.0, 1) for name in names)
-    table = Index(machine="x86_64", images={"a": image, "b": image}, modules=dict.fromkeys(modules, {}))
+    table = Index(machine="x86_64", images={"a": image, "b": image}, modules={key: {} for key in modules})
     assert build.Built(Path("p"), table, reports).summary == said

@@ -17,7 +17,9 @@ _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 _SHORT_LINES, _WIDEST = 16, 240
 """Limits for the lines of output that an error's text shows in full, and for the characters of a line."""
 
-_SURROUNDS_AN_ERROR = r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
+_SURROUNDS_AN_ERROR = (
+    r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
+)
 """Lines of g++, clang and nvcc around an error that say no more than the error."""
 
 _QUOTED = 160

@@ -138,6 +138,19 @@ def say(text: object, file: TextIO | None = None) -> None:
     print(f"{printable(str(text))}\n", end="", file=file)  # at once: other threads may print too
 
 
+def say_error(text: object) -> None:
+    """Print an error on standard error; on a terminal, it begins in red."""
+    import sys
+
+    if not sys.stderr.isatty():
+        say(f"error: {text}", sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text("error:", "bold red"), Text(printable(str(text))), soft_wrap=True)
+
+
 def say_markdown(text: str) -> None:
     """Print Markdown: laid out in color on a terminal, and wrapped elsewhere."""
     import sys

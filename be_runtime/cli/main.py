@@ -12,7 +12,7 @@ from be_runtime.cli.parser import build_parser
 from be_runtime.errors import BeRuntimeError
 from be_toolchain.cli.guard import guarded
 from be_toolchain.errors import ToolchainError
-from be_toolchain.terminal import WORKS, hand_over, say, say_markdown
+from be_toolchain.terminal import WORKS, hand_over, say, say_error, say_markdown
 
 SCHEMA = 1
 """Version of the JSON: it rises if a field changes its meaning."""
@@ -54,8 +54,10 @@ def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
     elif answer.is_markdown:
         say_markdown(answer.text)
+    elif "problem" in answer.data:
+        say_error(answer.text)
     else:
-        say(answer.text, sys.stderr if "problem" in answer.data else None)
+        say(answer.text)
     return answer.code
 
 

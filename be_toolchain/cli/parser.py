@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from be_toolchain import __version__
-from be_toolchain.terminal import USAGE_ERROR
+from be_toolchain.terminal import USAGE_ERROR, say_error
 
 PROGRAM = "python -m be_toolchain"
 
@@ -34,8 +34,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """See `argparse.ArgumentParser.error`."""
+        import textwrap
+
         self.print_usage(sys.stderr)
-        self.exit(USAGE_ERROR, f"{self.prog}: error: {message}\n")
+        say_error(textwrap.fill(message, 80, initial_indent=" " * len("error: ")).lstrip())
+        self.exit(USAGE_ERROR)
 
 
 def build_parser() -> argparse.ArgumentParser:

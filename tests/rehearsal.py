@@ -32,7 +32,7 @@ AUTHORS_EXTRAS = {"dev", "docs", "packaging", "test"}
 
 PAGES = "\n".join(path.read_text() for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "docker/README.md"))
 DOCTOR = "python -m be_toolchain doctor"
-IMPORTS = "import jax, jax.numpy as jnp, be_runtime as brainevent\n"
+IMPORTS = "import jax, jax.numpy as jnp, be_runtime\n"
 """What a page has imported above the example."""
 DEMO = "python demo.py --without-training"
 

@@ -220,7 +220,11 @@ def _number(value: float | str, dtype: DType) -> str:
         return f"0x{_raw_bits(number, dtype):04x}"
     if isinstance(number, float):
         special = {"inf": "__builtin_inf()", "-inf": "-__builtin_inf()", "nan": '__builtin_nan("")'}
-        suffix = "f" if dtype.size_bytes == 4 else ""
+        suffix = ""
+        if dtype.size_bytes == 4:
+            suffix = "f"
+            if abs(number) <= float.fromhex("0x1.fffffep+127"):  # compilers warn of a number that they have to round
+                (number,) = struct.unpack("f", struct.pack("f", number))
         return special.get(str(number)) or f"{number.hex()}{suffix}"
     if dtype.kind == "bool":
         return str(bool(number)).lower()

@@ -24,6 +24,7 @@ from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, Resolved, resolve
 from be_runtime.dtypes import DType
 from be_runtime.frames import public
+from be_runtime.jax.arrays import ArraySpec
 from be_runtime.jax.calls import Derivative
 from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import declare
@@ -203,19 +204,17 @@ def cute_kernel(
     >>> add(x, y)  # doctest: +SKIP
     """
     options, graph = check_options(locals()), check_bool(allow_cuda_graph, "allow_cuda_graph")
-    _check_function(function)
     asked = check_arch_list(compute_capability, "compute_capability")
-    label = str(function.__name__)
-    words = [word for _, word in split_words(signature)] if isinstance(signature, str) else signature
-    taken = declare(label, words).params
-    called = CallSignature(label, parse_spec([*words], function=label), function.__doc__)
-    kernel = describe(function, taken, constants, divisible or {}, compile_options)
+    kernel, called = read_kernel(function, signature, constants, divisible or {}, compile_options)
+    label = kernel.name
     note(f"cute {kernel.content()} {kernel.tokens} {kernel.divisible} {kernel.options}")
     loaded = Memo[CompiledModule]()
 
     def find(call: Resolved) -> Targets:
         session = PROCESS.session()
-        typed, arch = _of_call(kernel, called, call), _choose_arch(label, asked, session)
+        check_divisible(label, kernel.divisible, call.values)
+        typed = with_types(kernel, array_dtypes(called, call.inputs, call.results))
+        arch = _choose_arch(label, asked, session)
         module = loaded.get((typed.tokens, arch), lambda: load_cute(typed, arch, session, allow_cuda_graph=graph))
         return ModuleInfo.of(module).entry_point(label)[1]()
 
@@ -259,6 +258,30 @@ class CuteFunction(KernelFunction[..., Any]):
 
         run.__name__ = run.__qualname__ = self.__name__
         return run
+
+
+def called_signature(label: str, signature: Any, doc: str | None) -> CallSignature:
+    """Read the signature of the calls of a function.
+
+    Raises
+    ------
+    SpecError
+        A token is wrong.
+    """
+    words = [word for _, word in split_words(signature)] if isinstance(signature, str) else signature
+    declare(label, words)
+    return CallSignature(label, parse_spec([*words], function=label), doc or "")
+
+
+def read_kernel(
+    function: Any, signature: object, constants: Mapping[str, Any], divisible: Mapping[str, Any], compile_options: str
+) -> tuple[CuteKernel, CallSignature]:
+    """Check the arguments of `cute_kernel` that describe a kernel; return the kernel without types, and its calls."""
+    _check_function(function)
+    label = str(function.__name__)
+    called = called_signature(label, signature, function.__doc__)
+    taken = declare(label, [*render_spec(called.params)]).params
+    return describe(function, taken, constants, divisible, compile_options), called
 
 
 def _check_function(function: Any) -> None:
@@ -348,15 +371,24 @@ def with_types(kernel: CuteKernel, dtypes: Sequence[DType]) -> CuteKernel:
     return kernel._replace(params=params)
 
 
-def _of_call(kernel: CuteKernel, signature: CallSignature, call: Resolved) -> CuteKernel:
-    """Return the kernel for a call, whose extents must have their divisors."""
-    for axis, divisor in kernel.divisible.items():
-        extent = call.values.get(axis)
+def check_divisible(label: str, divisible: Mapping[str, int], values: Mapping[str, int]) -> None:
+    """Check that the extents of a call have their divisors.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    for axis, divisor in divisible.items():
+        extent = values.get(axis)
         if isinstance(extent, int) and extent % divisor:
-            raise errors.ArgumentError(f"{kernel.name}: {axis} is {extent}, which is no multiple of {divisor}")
-    specs = {Role.ARG: iter(call.inputs), Role.RET: iter(call.results)}
+            raise errors.ArgumentError(f"{label}: {axis} is {extent}, which is no multiple of {divisor}")
+
+
+def array_dtypes(signature: CallSignature, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> list[DType]:
+    """Return the dtypes of the arrays of a call in the function's order, of an array in place once."""
+    specs = {Role.ARG: iter(inputs), Role.RET: iter(results)}
     arrays = [(param, next(specs[param.role])) for param in signature.params if param.role in specs]
-    return with_types(kernel, [spec.dtype for param, spec in arrays if not (param.in_place and param.role is Role.ARG)])
+    return [spec.dtype for param, spec in arrays if not (param.in_place and param.role is Role.ARG)]
 
 
 def _choose_arch(label: str, asked: str | None, session: Session) -> Arch:

@@ -268,7 +268,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
-KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton", "cutile"]
+KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton", "cutile", "cute"]
 
 _CALL = frozenset(KernelOptions.__annotations__)
 
@@ -330,6 +330,11 @@ _FORMS: Mapping[KernelLanguage, _Form] = {
         | {"dtypes", "constants", "compute_capability"},
         _GRID,
     ),
+    "cute": _Form(
+        "cute",
+        frozenset(),
+        frozenset({"dtypes", "constants", "compute_capability", "divisible", "compile_options", "allow_cuda_graph"}),
+    ),
 }
 
 
@@ -338,7 +343,7 @@ class KernelTable(NamedTuple):
 
     Parameters
     ----------
-    language : {"cuda", "cubin", "numba", "numba_cuda", "triton", "cutile"}
+    language : {"cuda", "cubin", "numba", "numba_cuda", "triton", "cutile", "cute"}
     source : str
         Path below the package's folder, or ``module:function`` or ``path.py:function`` of a function in Python.
     signature : str or list of str
@@ -477,6 +482,12 @@ def declared_function(name: str, table: Mapping[str, Any], package: str, root: P
             given = dict(read.compiling)
             constants = given.pop("constants", {})
             return make(imported(name, read, package), **given, **options, **constants)
+        case "cute":
+            from be_runtime.kernels.cute import cute_kernel
+
+            given = dict(read.compiling)
+            constants = given.pop("constants", {})
+            return cute_kernel(imported(name, read, package), **given, **options, **constants)
 
 
 def include_paths(read: KernelTable, root: Path) -> list[str]:

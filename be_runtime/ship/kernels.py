@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.call.compiled_function import Targets
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.kernels import cubin, cutile, launcher, raw, triton
+from be_runtime.kernels import cubin, cute, cutile, launcher, raw, triton
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
@@ -21,6 +22,7 @@ from be_runtime.kernels.parameters import with_constants
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.source import Bound, Code, Obtained, Variant
 from be_runtime.kernels.tile_types import Hint
+from be_runtime.load.module import ModuleInfo
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Session
@@ -37,7 +39,7 @@ from be_runtime.ship.declaration import (
 from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.index import reading
+from be_runtime.store.index import Demand, reading
 from be_toolchain.arch import Arch, parse_archs
 
 
@@ -56,6 +58,9 @@ def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[...
         return cpu.host_array_function(
             record["name"], record["parameters"], record["doc"], source, record["signature"], options
         )
+    if record["language"] == "cute":
+        called = cute.called_signature(record["label"], record["signature"], record["doc"])
+        return cute.CuteFunction(called, _BuiltLibraries(record, artifact, called).find, call_options(record["call"]))
     return _GPU_FUNCTIONS[record["language"]](record, _BuiltCode(record, artifact))
 
 
@@ -178,6 +183,28 @@ class _BuiltHostSource(cpu.HostSource):
         return str(target)
 
 
+class _BuiltLibraries:
+    """The libraries of a CuTe DSL function for combinations of dtypes."""
+
+    def __init__(self, record: Mapping[str, Any], artifact: Artifact, called: CallSignature) -> None:
+        self._record, self._artifact, self._called = record, artifact, called
+        self._built = {tuple(row["types"]): row["target"] for row in record["variants"]}
+        self._registered = launcher.Memo[str]()
+
+    def find(self, call: Resolved) -> Targets:
+        """Return the target for a call, which is registered at its first one."""
+        cute.check_divisible(self._record["label"], self._record["divisible"], call.values)
+        types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
+        if types not in self._built:
+            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in self._built])
+        return (("cuda", self._registered.get(types, lambda: self._register(self._built[types]))),)
+
+    def _register(self, target: str) -> str:
+        with reading(self._artifact.where):
+            register_image_target(target, self._artifact, PROCESS.registry)
+        return target
+
+
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
     return ArgumentError(
         f"{label} was not built for {asked}; it was built for {' and '.join(built)}",
@@ -231,7 +258,7 @@ def build_function(
     wanted = parse_archs(given or ",".join(archs))
     if read.language == "cuda":
         return _raw(name, read, root, wanted, session)
-    build = {"triton": _triton, "cutile": _cutile, "numba_cuda": _numba_cuda}[read.language]
+    build = {"triton": _triton, "cutile": _cutile, "cute": _cute, "numba_cuda": _numba_cuda}[read.language]
     return build(name, read, package, root, wanted, session)
 
 
@@ -312,6 +339,32 @@ def _cutile(name: str, read: KernelTable, package: str, root: Path, archs: tuple
         for variant in layout.variants((*inputs, *outputs))
     ]
     return _launched(name, record, made, session)
+
+
+def _cute(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
+    given, function = dict(read.compiling), imported(name, read, package)
+    constants, divisible = given.pop("constants", {}), given.get("divisible", {})
+    allow_cuda_graph = check_bool(given.get("allow_cuda_graph", True), "allow_cuda_graph")
+    options = given.get("compile_options", "")
+    kernel, called = cute.read_kernel(function, read.signature, constants, divisible, options)
+    if len(archs) > 1:
+        raise ArgumentError(
+            f"kernels.{name} would be built for {', '.join(arch.sm for arch in archs)}, and CuTe DSL makes code for "
+            "one architecture",
+            hints=("name one in compute_capability",),
+        )
+    record = _described(read, kernel.name, [*kernel.params], called.doc, root, function) | {"divisible": divisible}
+    images: launcher.Images = {}
+    targets, variants = {}, []
+    for inputs, outputs in _variants(name, read, called):
+        dtypes = cute.array_dtypes(called, inputs, outputs)
+        arch = cute.accelerated(archs[0])
+        module = cute.load_cute(cute.with_types(kernel, dtypes), arch, session, allow_cuda_graph=allow_cuda_graph)
+        made = ModuleInfo.of(module).carry(kernel.name, Demand(""))
+        images |= made.images
+        targets[made.target] = made.row
+        variants.append({"types": [dtype.name for dtype in dtypes], "target": made.target})
+    return Part(images, targets, functions={name: record | {"variants": variants}})
 
 
 def _numba_cuda(

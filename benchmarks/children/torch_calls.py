@@ -18,7 +18,7 @@ import be_runtime
 import be_runtime.torch
 from benchmarks.stats import alternating
 
-DECLARED = "arg[n]:float32 arg[n]:float32 ret[n]:float32"
+DECLARED = ["arg[n]:float32", "arg[n]:float32", "ret[n]:float32"]
 OWN = """void add(tvm::ffi::TensorView x, tvm::ffi::TensorView y, tvm::ffi::TensorView z) {
   for (int64_t i = 0; i < z.numel(); ++i)
     static_cast<float*>(z.data_ptr())[i] =

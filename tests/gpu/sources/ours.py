@@ -98,5 +98,6 @@ def write_package(source: str, folder: Path) -> None:
         built = folder / "tvm"
         built.mkdir()
         shutil.copy(library(built), package / "libaxpy.so")
+    if source in ("cute", "tvm_ffi"):
         lines.insert(0, "import tvm_ffi")
     (package / "__init__.py").write_text("\n".join(lines) + "\n")

@@ -22,9 +22,9 @@ FAULTS = {
     "read_outside": "read outside of an array",
     "race": "race in shared memory",
     "thread_race": "race of threads",
-    "uninitialised_read": "uninitialised read",
-    "uninitialised_local": "uninitialised local array",
-    "launch_unchecked": "launch whose error nobody checks",
+    "uninitialised_read": "read of uninitialized memory",
+    "uninitialised_local": "read of an uninitialized local array",
+    "launch_unchecked": "failed launch that nothing checks",
     "wrong_dtype": "wrong element type",
     "wrong_shape": "wrong shape",
     "misaligned": "misaligned access",
@@ -32,13 +32,14 @@ FAULTS = {
     "input_write": "write to an input",
     "host_memory": "host memory on the device",
     "stack_overflow": "stack overflow in host code",
-    "index_outside": "index outside, through `at`",
+    "index_outside": "index out of bounds, through `at`",
     "not_a_number": "NaN",
     "never_written": "elements that are never written",
 }
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
 HEAD = (
-    "| fault | CPU: found by | without us | H200: found by | without us | compute-sanitizer alone |\n"
+    "| fault | CPU: found by | CPU: program alone | H200: found by | H200: program alone "
+    "| H200: compute-sanitizer alone |\n"
     "|---|---|---|---|---|---|\n"
 )
 LABELS = {

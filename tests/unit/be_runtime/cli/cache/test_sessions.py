@@ -96,7 +96,7 @@ def test_the_page_shows_every_command():
     page = (Path(__file__).parents[5] / "docs" / "caching.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m be_runtime (cache .*)", page, re.MULTILINE)
     shown = [parser.build_parser().parse_args(shlex.split(line, comments=True)).subcommand for line in lines]
-    assert sorted(f"cache {name}" for name in shown) == sorted(name for name in cli.COMMANDS if "cache " in name)
+    assert sorted({f"cache {name}" for name in shown}) == sorted(name for name in cli.COMMANDS if "cache " in name)
 
 
 EACH = (

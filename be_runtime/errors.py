@@ -17,6 +17,11 @@ _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 _SHORT_LINES, _WIDEST = 16, 240
 """Limits for the lines of output that an error's text shows in full, and for the characters of a line."""
 
+_SURROUNDS_AN_ERROR = (
+    r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
+)
+"""Lines of g++, clang and nvcc around an error that say no more than the error."""
+
 _QUOTED = 160
 """Number of characters at each end of a shortened message."""
 
@@ -174,6 +179,7 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
         self.further = further
 
     def _text(self) -> str:
+        import re
         import shlex
 
         parts = [self.message]
@@ -182,7 +188,9 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
         parts.extend(f"hint: {hint}" for hint in self.hints)
         if self.command:
             parts.append(f"command: {shlex.join(self.command)}")
-        if self.output.strip() and self.output.strip() != self.first_error.strip():
+        shown = {line.strip() for line in self.first_error.splitlines()}
+        rest = [line for line in self.output.splitlines() if line.strip() not in shown]
+        if not all(re.match(_SURROUNDS_AN_ERROR, line) for line in rest):
             parts.append(self._shown_output())
         return "\n".join(parts)
 

@@ -19,7 +19,7 @@ from be_runtime.frames import filtering
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
 from be_toolchain.errors import ToolchainError
-from be_toolchain.terminal import printable
+from be_toolchain.terminal import many, printable
 
 
 class CellOptions(NamedTuple):
@@ -119,7 +119,7 @@ def error_html(error: BeRuntimeError | ToolchainError) -> str:
     if isinstance(error, BuildError):
         if error.output.strip():
             lines = error.output.strip().splitlines()
-            parts.append(_folded(f"output of the compiler, {len(lines)} lines", "\n".join(lines)))
+            parts.append(_folded(f"output of the compiler, {many(len(lines), 'line')}", "\n".join(lines)))
         if error.command:
             parts.append(_folded("command", shlex.join(error.command)))
     return f"<div>{''.join(parts)}</div>"

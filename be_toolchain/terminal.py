@@ -138,6 +138,61 @@ def say(text: object, file: TextIO | None = None) -> None:
     print(f"{printable(str(text))}\n", end="", file=file)  # at once: other threads may print too
 
 
+def say_error(text: object) -> None:
+    """Print an error on standard error; on a terminal, it begins in red."""
+    import sys
+
+    if not sys.stderr.isatty():
+        say(f"error: {text}", sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text("error:", "bold red"), Text(printable(str(text))), soft_wrap=True)
+
+
+def say_markdown(text: str) -> None:
+    """Print Markdown: laid out in color on a terminal, and wrapped elsewhere."""
+    import sys
+
+    if not sys.stdout.isatty():
+        say(wrap_markdown(text))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(highlight=False).print(Markdown(text))
+
+
+def wrap_markdown(text: str, width: int = 80) -> str:
+    r"""Wrap the paragraphs and lists of Markdown; tables and code keep their lines.
+
+    Examples
+    --------
+    >>> print(wrap_markdown("one two three\n- four five\n\n```\nsix  seven\n```", width=9))
+    one two
+    three
+    - four
+      five
+    <BLANKLINE>
+    ```
+    six  seven
+    ```
+    """
+    import re
+    import textwrap
+
+    kept = re.compile(r"(^```.*?^```\n*|^[|#][^\n]*\n*|\n{2,}|\n(?=- ))", re.MULTILINE | re.DOTALL)
+    return "".join(
+        part
+        if place % 2
+        else textwrap.fill(
+            part, width, subsequent_indent="  " * part.startswith("- "), break_long_words=False, break_on_hyphens=False
+        )
+        for place, part in enumerate(kept.split(text))
+    )
+
+
 def hand_over(text: str) -> None:
     """Print a text for programs, which get it unchanged; a terminal gets it escaped."""
     import sys

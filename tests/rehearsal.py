@@ -291,7 +291,8 @@ def test_conda(release: Path, tmp_path_factory: pytest.TempPathFactory):
         (user.home / "readme.py").write_text(README.code)
         shutil.copy2(ROOT / "examples" / "demo.py", user.home)
         assert user.types("be-toolchain --version") == f"be_toolchain {next_version()}\n"
-        (compilers,) = re.findall(r".*C\+\+ compiler.*" if driver is None else r".*CUDA toolkit.*", user.types(DOCTOR))
+        part = r"C\+\+ compiler" if driver is None else "CUDA toolkit"
+        (compilers,) = re.findall(rf".*{part}.*(?:\n .*)*", user.types(DOCTOR))
         assert str(prefix.path) in compilers
         user.runs("readme.py")
         user.types(DEMO)

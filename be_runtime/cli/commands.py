@@ -37,15 +37,12 @@ def run_build(arguments: argparse.Namespace) -> Answer:
     archs = None if arguments.archs is None else arguments.archs.split(",")
     tell = (lambda _report: None) if arguments.json else _print_report
     built = build_package(package, archs=archs, out=arguments.out, tell=tell)
-    images = built.table.images
-    total = size_text(sum(image.size for image in images.values()))
-    names = len({each.name for each in built.reports})
     return Answer(
-        f"{built.folder}: {total}, modules and kernels: {names}, images: {len(images)}",
+        f"{built.folder}: {size_text(built.size)}, {built.summary}",
         {
             "folder": str(built.folder),
             "parts": [report._asdict() for report in built.reports],
-            "images": {digest: image._asdict() for digest, image in images.items()},
+            "images": {digest: image._asdict() for digest, image in built.table.images.items()},
             "targets": sorted(built.table.targets),
         },
     )
@@ -195,4 +192,4 @@ def run_explain(arguments: argparse.Namespace) -> Answer:
         text = explain(arguments.code)
     except ValueError as error:
         raise ArgumentError(str(error), hints=("pass the code at the end of an error's text",)) from None
-    return Answer(text, {"code": arguments.code.upper(), "text": text})
+    return Answer(text, {"code": arguments.code.upper(), "text": text}, is_markdown=True)

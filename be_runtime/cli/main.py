@@ -1,4 +1,4 @@
-"""The command line ``python -m be_runtime``, and the outcomes of its commands."""
+"""The command line ``python -m be_runtime``, also called ``be-runtime``, and the outcomes of its commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from be_runtime.cli.parser import build_parser
 from be_runtime.errors import BeRuntimeError
 from be_toolchain.cli.guard import guarded
 from be_toolchain.errors import ToolchainError
-from be_toolchain.terminal import WORKS, hand_over, say
+from be_toolchain.terminal import WORKS, hand_over, say, say_error, say_markdown
 
 SCHEMA = 1
 """Version of the JSON: it rises if a field changes its meaning."""
@@ -32,11 +32,14 @@ class Answer(NamedTuple):
         Fields of the JSON.
     code : int
         Exit code.
+    is_markdown : bool
+        Whether the text is Markdown.
     """
 
     text: str
     data: dict[str, object]
     code: int = WORKS
+    is_markdown: bool = False
 
 
 def refusal(error: BeRuntimeError | ToolchainError) -> Answer:
@@ -49,8 +52,12 @@ def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
     """Print an outcome, to standard error if the command raised an error, and return its exit code."""
     if as_json:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
+    elif answer.is_markdown:
+        say_markdown(answer.text)
+    elif "problem" in answer.data:
+        say_error(answer.text)
     else:
-        say(answer.text, sys.stderr if "problem" in answer.data else None)
+        say(answer.text)
     return answer.code
 
 
@@ -115,6 +122,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return WORKS
+    if not sys.flags.safe_path and "" not in sys.path:
+        sys.path.append("")  # a script named be-runtime imports no modules of the working folder; `python -m` does
     name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
     module, function = COMMANDS[name].split(".")
     try:

@@ -9,8 +9,8 @@ from typing import Any
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser, add_explain
 
-_NAME_OR_DIGEST = "a name, or the first 4 or more digits of a digest that list shows"
-_PACKAGE = "a package or its folder (default: the only one below this folder)"
+_NAME_OR_DIGEST = "choose an entry by its name, or by the first 4 or more digits of a digest that list prints"
+_PACKAGE = "name a package or its folder (default: the only package below this folder)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
@@ -39,12 +39,16 @@ def _add_stubs(commands: _Commands) -> None:
     stubs = _add(
         commands,
         "stubs",
-        "write the functions of kernels for type checkers and editors",
-        "Write a .pyi file with the functions of a module of kernels. Its source is read, not compiled; a Python "
-        "module is imported.",
+        "write a stub of a module's functions for type checkers and editors",
+        "Write a .pyi file with the functions of a module of kernels. The command reads C++ and CUDA sources without "
+        "compiling them, and imports a Python module.",
     )
-    stubs.add_argument("source", metavar="FOLDER_OR_MODULE", help="a folder or file of C++ or CUDA, or a Python module")
-    stubs.add_argument("--output", type=Path, metavar="FILE", help="the .pyi file (default: beside the source)")
+    stubs.add_argument(
+        "source",
+        metavar="FOLDER_OR_MODULE",
+        help="read this folder or file of C++ or CUDA, or import this Python module",
+    )
+    stubs.add_argument("--output", type=Path, metavar="FILE", help="write this .pyi file (default: beside the source)")
 
 
 def _add_build(commands: _Commands) -> None:
@@ -52,14 +56,16 @@ def _add_build(commands: _Commands) -> None:
         commands,
         "build",
         "compile the kernels of a package ahead of time",
-        "Compile everything that a package's kernels.toml declares into one folder, which needs no compiler where it "
-        "is loaded.",
+        "Compile all kernels that a package's kernels.toml declares into one folder. Machines that load the folder "
+        "need no compiler.",
     )
     build.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
     build.add_argument(
-        "--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared ones)"
+        "--archs",
+        metavar="LIST",
+        help="compile for these GPU architectures, such as 8.0,9.0,12.0 (default: the declared ones)",
     )
-    build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")
+    build.add_argument("--out", type=Path, metavar="DIR", help="write this folder (default: _kernels in the package)")
 
 
 def _add_show(commands: _Commands) -> None:
@@ -67,11 +73,14 @@ def _add_show(commands: _Commands) -> None:
         commands,
         "show",
         "list the kernels in an exported program, a package or a wheel",
-        "List what was built ahead of time: targets, machine code and its machines. The bytes of the code are checked, "
-        "and nothing is loaded.",
+        "List the targets and the machine code that were built ahead of time, and the machines that they are for. The "
+        "command compares the code with its hashes, and loads nothing.",
     )
     show.add_argument(
-        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or a package's name or folder"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="read this exported program or wheel, or the package of this name or folder",
     )
 
 
@@ -84,12 +93,22 @@ def _add_report(commands: _Commands) -> None:
         "hottest loop, and the seconds of the build's phases.",
     )
     report.add_argument(
-        "source", metavar="FILE", help="a .cu, .cc or .so file, a folder of sources, or a package's name or folder"
+        "source",
+        metavar="FILE",
+        help="read this .cu, .cc or .so file or folder of sources, or the package of this name or folder",
     )
-    report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: the GPUs here)")
-    report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
     report.add_argument(
-        "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
+        "--arch",
+        metavar="LIST",
+        help="compile for these GPU architectures, such as 8.0,9.0 (default: the GPUs of this machine)",
+    )
+    report.add_argument(
+        "--blocks", metavar="LIST", help="compute the occupancy for blocks of so many threads, such as 128,256"
+    )
+    report.add_argument(
+        "--loops",
+        action="store_true",
+        help="list the loops of C++ that the compiler vectorized, and the loops that it could not vectorize",
     )
 
 
@@ -100,7 +119,9 @@ def _add_trace(commands: _Commands) -> None:
         "list the phases of loads by their time",
         "List the phases and commands of each load in a file that BE_TRACE named, the longest first.",
     )
-    trace.add_argument("file", type=Path, metavar="FILE", help="the file that BE_TRACE named")
+    trace.add_argument(
+        "file", type=Path, metavar="FILE", help="read this file, which BE_TRACE named while modules were loaded"
+    )
 
 
 def _add_tune(commands: _Commands) -> None:
@@ -124,27 +145,39 @@ def _add_cmake_dir(commands: _Commands) -> None:
     )
 
 
+class _WithModule(argparse.HelpFormatter):
+    """Help in which an option that takes all further words shows the first one."""
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        text = super()._format_args(action, default_metavar)
+        return f"{default_metavar} {text}" if action.nargs == argparse.REMAINDER and action.option_strings else text
+
+
 def _add_check(commands: _Commands) -> argparse.ArgumentParser:
     check = _add(
         commands,
         "check",
-        "find faults of kernels while a program runs",
+        "run a program, and report the faults of its kernels",
         "Run a Python program in checked mode, then under the compiler's sanitizers, valgrind and compute-sanitizer "
         "where they are installed, and report the faults of its kernels with their lines.",
     )
-    check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+    check.formatter_class = _WithModule
+    check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json]\n       (SCRIPT | -m MODULE) [ARGUMENT ...]"
     check.epilog = (
-        "exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not here, 3 internal error, "
-        "64 invalid arguments"
+        "exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not installed, "
+        "3 internal error, 64 invalid arguments"
     )
     check.add_argument(
         "--tools",
         metavar="LIST",
-        help="of guard, asan, tsan, valgrind, memcheck, racecheck, initcheck (default: all that are here)",
+        help="run only these tools, separated by commas: guard, asan, tsan, valgrind, memcheck, racecheck, initcheck "
+        "(default: every installed tool)",
     )
-    check.add_argument("--timeout", type=float, metavar="S", help="stop a run of the program after so many seconds")
-    check.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
-    check.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    check.add_argument("--timeout", type=float, metavar="S", help="stop each run of the program after S seconds")
+    check.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, help="run a module with its arguments, as python -m does"
+    )
+    check.add_argument("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="run a script with its arguments")
     return check
 
 
@@ -154,7 +187,7 @@ def _add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
         commands,
         "cache",
         "list, explain, check and remove compiled kernels",
-        "Work with the cache of compiled kernels.",
+        "List, explain, check and remove the compiled kernels in the cache.",
     )
     below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for add in (_add_cache_shows, _add_cache_removals, _add_cache_carriers):
@@ -166,10 +199,15 @@ def _add_cache_shows(commands: _Commands) -> None:
     """Add the commands that print entries."""
     listed = _add(commands, "list", "list compiled modules and kernels", "List modules and kernels, newest first.")
     listed.add_argument("name", nargs="?", metavar="NAME", help="list only the entries of this name")
-    _add_all(listed, "list parts of builds and of the toolchain too")
-    show = _add(commands, "show", "print all about one entry", "Print what an entry was made of, when, where and why.")
+    _add_all(listed, "also list parts of builds and of the toolchain")
+    show = _add(
+        commands,
+        "show",
+        "print all about one entry",
+        "Print an entry's sources, compilers and options, and when and why it was built.",
+    )
     show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
-    show.add_argument("--files", action="store_true", help="list every file that it was made from")
+    show.add_argument("--files", action="store_true", help="list every file that the entry was made from")
     why = _add(
         commands,
         "why",
@@ -183,8 +221,8 @@ def _add_cache_shows(commands: _Commands) -> None:
         commands,
         "verify",
         "compare every file with its hash",
-        "Hash all that was compiled, and all that it was compiled from. A load trusts sizes and times instead. The "
-        "exit code is 1 if something is damaged and stays.",
+        "Compare every compiled file, and every file that it was compiled from, with its hash. A load compares only "
+        "sizes and times. The exit code is 1 if a damaged entry stays in the cache.",
     )
     verify.add_argument("name", nargs="?", metavar="NAME", help="check only the entries of this name")
     verify.add_argument("--remove", action="store_true", help="remove damaged entries")
@@ -195,24 +233,31 @@ def _add_cache_removals(commands: _Commands) -> None:
     prune = _add(
         commands,
         "prune",
-        "remove old entries until the cache is small enough",
-        "Remove entries that were not used for long, then the least recently used until the rest is small enough. Each "
-        "build does a little of it.",
+        "remove entries until the cache is small enough",
+        "Remove entries that were not used for a long time, then the least recently used entries until the cache is "
+        "small enough. Each build does a part of this work.",
     )
     prune.add_argument(
-        "--stale", action="store_true", help="also remove entries that no load can use: headers or compilers changed"
+        "--stale",
+        action="store_true",
+        help="also remove entries that no load can use because headers or compilers changed",
     )
     prune.add_argument(
-        "--max-size", type=_count, metavar="MIB", help="the size that is left (default: BE_CACHE_MAX_SIZE_MIB)"
+        "--max-size", type=_count, metavar="MIB", help="keep at most this size (default: BE_CACHE_MAX_SIZE_MIB)"
     )
     prune.add_argument(
-        "--max-age", type=_count, metavar="DAYS", help="days since the last use (default: BE_CACHE_MAX_AGE_DAYS)"
+        "--max-age",
+        type=_count,
+        metavar="DAYS",
+        help="remove entries whose last use was longer ago (default: BE_CACHE_MAX_AGE_DAYS)",
     )
     clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or those of one name.")
     clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
-    _add_all(clear, "remove entries of the toolchain too")
+    _add_all(clear, "also remove entries of the toolchain")
     for parser in (prune, clear):
-        parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="list the entries that the command would remove, and remove none"
+        )
 
 
 def _add_cache_carriers(commands: _Commands) -> None:
@@ -224,32 +269,36 @@ def _add_cache_carriers(commands: _Commands) -> None:
         "Write compiled modules and kernels to one file. A machine with the same compilers imports it, and compiles "
         "none of them.",
     )
-    export.add_argument("file", type=Path, metavar="FILE", help="the file to write")
-    export.add_argument("names", nargs="*", metavar="NAME", help="modules and kernels (default: all)")
+    export.add_argument("file", type=Path, metavar="FILE", help="write this file")
+    export.add_argument("names", nargs="*", metavar="NAME", help="write only these modules and kernels (default: all)")
     imported = _add(
         commands,
         "import",
         "read a file that export wrote",
-        "Keep the entries of a file for the next load that would compile them. Their code runs in your programs: "
+        "Keep the entries of a file. A load takes them instead of compiling. Their code runs in your programs: "
         "import only files that you trust.",
     )
-    imported.add_argument("file", type=Path, metavar="FILE", help="a file that export wrote")
+    imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which export wrote")
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="the key, or the absolute path of a file with keys, that must have signed it "
+        help="require a signature by this key, or by a key in the file of this absolute path "
         "(default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
     keygen = _add(
         commands,
         "keygen",
         "make a pair of keys",
-        "Write a key that signs entries to a file, and print the public key that checks them.",
+        "Write a private key, which signs entries, to a file, and print the public key, which checks signatures.",
     )
-    keygen.add_argument("--out", type=Path, metavar="FILE", help="the private key's file (default: be-cache.key)")
-    sign = _add(commands, "sign", "sign a file of entries", "Sign a file of export, or one file of a remote cache.")
-    sign.add_argument("file", type=Path, metavar="FILE", help="the file, which is replaced by a signed one")
-    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the private key's file")
+    keygen.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the private key to this file (default: be-cache.key)"
+    )
+    sign = _add(
+        commands, "sign", "sign a file of entries", "Sign a file that export wrote, or one file of a remote cache."
+    )
+    sign.add_argument("file", type=Path, metavar="FILE", help="replace this file by a signed one")
+    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="sign with the private key in this file")
 
 
 def _add_all(parser: argparse.ArgumentParser, meaning: str) -> None:

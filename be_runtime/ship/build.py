@@ -22,6 +22,7 @@ from be_runtime.ship.package_store import KERNELS, MISSING, Package, Part, recor
 from be_runtime.store import artifact, cache, images
 from be_runtime.store.index import Demand, ImageTarget, Index, ModuleRecord, target_name
 from be_toolchain.arch import parse_archs
+from be_toolchain.terminal import many
 
 _WITHOUT_ARCHS = {"numba", "cubin"}
 """Sources of kernels that are not built for an architecture of the caller's choice."""
@@ -57,6 +58,19 @@ class Built(NamedTuple):
     folder: Path
     table: Index
     reports: tuple[PartReport, ...]
+
+    @property
+    def summary(self) -> str:
+        """The numbers of modules, kernels and images."""
+        modules = {name_of(key) for key in self.table.modules}
+        kernels = {each.name for each in self.reports} - modules
+        counts = ((modules, "module"), (kernels, "kernel"), (self.table.images, "image"))
+        return ", ".join(many(len(found), noun) for found, noun in counts if found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the images."""
+        return sum(image.size for image in self.table.images.values())
 
 
 def build_package(

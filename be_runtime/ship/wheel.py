@@ -339,11 +339,7 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
         See `build_package`.
     """
     built = build.build_package(package, archs=options.archs, out=folder)
-    total = sum(image.size for image in built.table.images.values())
-    terminal.say(
-        f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len({each.name for each in built.reports})}",
-        sys.stderr,
-    )
+    terminal.say(f"{package.name}: {built.size / 2**20:.1f} MiB, {built.summary}", sys.stderr)
 
 
 def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:

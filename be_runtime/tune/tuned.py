@@ -23,7 +23,7 @@ from be_runtime.tune import timing, winners
 from be_runtime.tune.timing import Check, Trials
 from be_runtime.tune.winners import Config, TunedDevice, Winner, merged, name_of
 from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.terminal import table
+from be_toolchain.terminal import many, table
 
 Function = Callable[..., Any]
 Maker = Callable[..., Function]
@@ -95,7 +95,8 @@ class Tuned:
         device = timing.describe_device()
         kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # printing compiles nothing
         if not kept:
-            return f"{self.name}, not tuned yet: {len(self.configs)} configurations, first {name_of(self.configs[0])}"
+            count = many(len(self.configs), "configuration")
+            return f"{self.name}, not tuned yet: {count}, first {name_of(self.configs[0])}"
         heads = ("sizes", "configuration", "us", "us of the first", "device")
         rows = [(row.bucket, name_of(row.config), f"{row.us:.2f}", f"{row.first_us:.2f}", row.device) for row in kept]
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"

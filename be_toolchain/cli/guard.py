@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from be_toolchain.terminal import INTERNAL, INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE, say
+from be_toolchain.terminal import INTERNAL, INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE, say, say_error
 
 
 def guarded(run: Callable[[], int], package: str) -> int:
@@ -42,7 +42,7 @@ def guarded(run: Callable[[], int], package: str) -> int:
                 os.dup2(silence, stream.fileno())  # or Python's own flush at exit would fail
         if isinstance(error, BrokenPipeError):
             return READER_GONE
-        say(f"can't write: {error}", sys.stderr)
+        say_error(f"can't write: {error}")
         return NOT_WRITTEN
     except KeyboardInterrupt:
         say("interrupted", file=sys.stderr)

@@ -23,7 +23,7 @@ from be_toolchain.machine.files import (
     store_dir,
 )
 from be_toolchain.machine.system import System
-from be_toolchain.terminal import INTERRUPTED_BY_USER, WORKS, say
+from be_toolchain.terminal import INTERRUPTED_BY_USER, WORKS, say, say_error
 
 FAILED = 1
 """The exit code of an installation that was not possible."""
@@ -64,7 +64,7 @@ def _report_failure(error: KeyboardInterrupt | ToolchainError, *, as_json: bool)
         problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
         say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
     else:
-        say(f"{error.code}: {error}", file=sys.stderr)
+        say_error(f"{error.code}: {error}")
     return FAILED
 
 

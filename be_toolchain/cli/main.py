@@ -14,7 +14,7 @@ from be_toolchain.cli.guard import guarded
 from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
-from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say
+from be_toolchain.terminal import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS, hand_over, say, say_error, say_markdown
 from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain
 
 
@@ -206,9 +206,12 @@ def _run(argv: Sequence[str] | None, system: System) -> int:
 def _explain(code: str | None) -> int:
     """Print a code's section of the page of errors; all codes without one."""
     try:
-        say(list_titles() if code is None else explain(code))
+        if code is None:
+            say(list_titles())
+        else:
+            say_markdown(explain(code))
     except ValueError as error:
-        say(str(error), file=sys.stderr)
+        say_error(error)
         return USAGE_ERROR
     return WORKS
 
@@ -233,12 +236,12 @@ def _which(part: str, system: System) -> int:
     try:
         toolchain = resolve(ToolchainRequest(need_cuda=part != "cxx"), system=system)
     except ToolchainError as error:
-        say(f"{error.code}: {error}", file=sys.stderr)
+        say_error(f"{error.code}: {error}")
         return NO_CXX if part == "cxx" else NO_CUDA
     compiler, toolkit = toolchain.cxx, toolchain.cuda
     path = compiler and compiler.path if part == "cxx" else toolkit and _find_part(toolkit, part)
     if path is None:
-        say(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
+        say_error(f"the CUDA toolkit in use has no {part}")
         return NO_CUDA
     hand_over(str(path))
     return WORKS
@@ -268,9 +271,9 @@ def _env(shell: str, system: System) -> int:
     try:
         found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system, warn_of))
     except ToolchainError as error:
-        say(f"{error.code}: {error}", file=sys.stderr)
+        say_error(f"{error.code}: {error}")
         return NO_CXX
     hand_over(render_variables(shell_variables(found.toolchain, system.environ), shell))
     if found.problem is not None:
-        say(f"{found.problem.code}: {found.problem}", file=sys.stderr)
+        say_error(f"{found.problem.code}: {found.problem}")
     return NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from be_toolchain import __version__
-from be_toolchain.terminal import USAGE_ERROR
+from be_toolchain.terminal import USAGE_ERROR, say_error
 
 PROGRAM = "python -m be_toolchain"
 
@@ -34,8 +34,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """See `argparse.ArgumentParser.error`."""
+        import textwrap
+
         self.print_usage(sys.stderr)
-        self.exit(USAGE_ERROR, f"{self.prog}: error: {message}\n")
+        say_error(textwrap.fill(message, 80, initial_indent=" " * len("error: ")).lstrip())
+        self.exit(USAGE_ERROR)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -55,17 +58,23 @@ def _add_doctor(commands: _Commands) -> None:
     """Add the command ``doctor``."""
     doctor = commands.add_parser(
         "doctor",
-        help="report what was found and what to do next",
-        description="Report what was found, where, and what to do next.",
+        help="report the compilers of this machine, and the next steps",
+        description="Report the compilers, CUDA toolkits and GPUs of this machine, and the next steps.",
         epilog="exit codes: 0 everything works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
         "64 invalid arguments, 74 the report can't be written",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
-    doctor.add_argument("--verbose", action="store_true", help="list every place that was searched")
+    doctor.add_argument(
+        "--verbose", action="store_true", help="also list every searched place and every part of the CUDA toolkit"
+    )
     doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
-    doctor.add_argument("--fix", action="store_true", help="show what would repair the toolchain, ask, and do it")
-    doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
-    doctor.add_argument("--wheels", type=Path, metavar="FOLDER", help="with --fix: downloaded wheels")
+    doctor.add_argument(
+        "--fix", action="store_true", help="print the steps that repair the toolchain, ask, and do them"
+    )
+    doctor.add_argument("--yes", action="store_true", help="do not ask before --fix changes something")
+    doctor.add_argument(
+        "--wheels", type=Path, metavar="FOLDER", help="let --fix install the wheels in this folder, instead of an index"
+    )
 
 
 def _add_install(commands: _Commands) -> None:
@@ -73,14 +82,24 @@ def _add_install(commands: _Commands) -> None:
     install = commands.add_parser(
         "install",
         help="install a CUDA toolkit or a C++ compiler",
-        description="Show what would be installed and why, ask, then install it.",
+        description="Print the plan and the reasons for it, ask, then install.",
         epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
     )
-    install.add_argument("--cuda", metavar="VERSION", help="13.0, 13.0.2 or auto (default: auto)")
-    install.add_argument("--into", choices=("env", "managed"), help="this environment, or a folder of its own")
-    install.add_argument("--host-compiler", action="store_true", help="a C++ compiler from PyPI, for C++ kernels")
-    install.add_argument("--wheels", type=Path, metavar="FOLDER", help="downloaded wheels, instead of an index")
-    install.add_argument("--dry-run", action="store_true", help="show the plan and exit")
+    install.add_argument(
+        "--cuda", metavar="VERSION", help="install this release, such as 13.0, 13.0.2 or auto (default: auto)"
+    )
+    install.add_argument(
+        "--into",
+        choices=("env", "managed"),
+        help="install into this environment (env), or into a folder of its own (managed)",
+    )
+    install.add_argument(
+        "--host-compiler", action="store_true", help="install a C++ compiler from PyPI, for C++ kernels"
+    )
+    install.add_argument(
+        "--wheels", type=Path, metavar="FOLDER", help="install the wheels in this folder, instead of an index"
+    )
+    install.add_argument("--dry-run", action="store_true", help="print the plan and exit")
     install.add_argument("--json", action="store_true", help="print the plan and its outcome as JSON")
     install.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -88,13 +107,15 @@ def _add_install(commands: _Commands) -> None:
 def _add_store(commands: _Commands) -> None:
     """Add the commands ``list``, ``use``, ``remove`` and ``prune``."""
     listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
-    listed.add_argument("--json", action="store_true", help="print them as JSON")
-    listed.add_argument("--names", action="store_true", help="print only their names, without reading them")
+    listed.add_argument("--json", action="store_true", help="print the toolchains as JSON")
+    listed.add_argument("--names", action="store_true", help="print only names, without reading the toolchains")
     listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
     use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
-    use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")
-    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove one.")
-    remove.add_argument("version", help="a name that list prints")
+    use.add_argument(
+        "version", help=f"name a toolchain, such as 13.0, 13.0.2 or cuda-13.0.2; {NONE} clears the preference"
+    )
+    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove a managed toolchain.")
+    remove.add_argument("version", help="name a toolchain as list prints it")
     prune = commands.add_parser(
         "prune",
         help="remove the remains of interrupted installations, and superseded patch versions",
@@ -106,22 +127,33 @@ def _add_store(commands: _Commands) -> None:
 
 def _add_queries(commands: _Commands) -> None:
     """Add the commands ``which``, ``env`` and ``completion``."""
-    which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
-    which.add_argument("part", choices=("cxx", *PARTS), help="cxx is the C++ compiler, host is nvcc's")
+    which = commands.add_parser(
+        "which",
+        help="print the path of a compiler",
+        description="Print the path of a compiler, or of a part of the CUDA toolkit.",
+    )
+    which.add_argument(
+        "part",
+        metavar="PART",
+        choices=("cxx", *PARTS),
+        help=f"name one of {', '.join(('cxx', *PARTS))}; cxx is the C++ compiler, host is nvcc's host compiler",
+    )
     env = commands.add_parser(
         "env",
         help="print variables that make other tools use the same toolchain",
         description="Print variables that make torch, CMake, CuPy and a plain nvcc use the same toolchain.",
         epilog=f'use it as: eval "$({PROGRAM} env --shell bash)"',
     )
-    env.add_argument("--shell", choices=(*SHELLS, "json"), default="bash", help="the output's syntax (default: bash)")
+    env.add_argument(
+        "--shell", choices=(*SHELLS, "json"), default="bash", help="print in this shell's syntax (default: bash)"
+    )
     completion = commands.add_parser(
         "completion",
         help="print a script that completes be-toolchain's commands in a shell",
         description="Print a script that completes the commands and options of be-toolchain in a shell.",
         epilog='use it as: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
     )
-    completion.add_argument("shell", choices=SHELLS, help="the shell")
+    completion.add_argument("shell", choices=SHELLS, help="name the shell")
 
 
 def add_explain(commands: _Commands) -> None:
@@ -131,5 +163,5 @@ def add_explain(commands: _Commands) -> None:
         help="print the causes and remedies of an error's code",
         description="Print the causes and remedies of an error's code. Without a code, list all codes.",
     )
-    code = "the code at the end of an error's text, such as BE301 or TC301"
+    code = "name the code at the end of an error's text, such as BE301 or TC301"
     explain.add_argument("code", metavar="CODE", nargs="?", help=code)

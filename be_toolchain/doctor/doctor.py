@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 REPORT_SCHEMA = 1
 """Raised whenever a field of `Report.to_json` changes its meaning."""
+
+_WIDEST = 120
+"""Columns of the lines of findings, unless a word such as a path is longer."""
 
 Status = Literal["ok", "note", "warn", "fail"]
 
@@ -149,10 +153,14 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
     width = max(len(finding.subject) for finding in report.findings)
     lines = [heading()]
     for finding in report.findings:
-        message = finding.message.replace("\n", f"\n{'':<4}  {'':<{width}}  ")
-        lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {message}")
-        if finding.next_step:
-            lines.append(f"{'':<4}  {'':<{width}}  next: {finding.next_step}")
+        rows = [*finding.message.split("\n"), *([f"next: {finding.next_step}"] if finding.next_step else [])]
+        rows = [
+            part
+            for row in rows
+            for part in textwrap.wrap(row, _WIDEST - width - 8, break_long_words=False, break_on_hyphens=False) or [""]
+        ]
+        lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {rows[0]}")
+        lines += [f"{'':<4}  {'':<{width}}  {row}" for row in rows[1:]]
     lines.extend(f"\n{problem.code}: {problem}" for problem in report.explained)
     if verbose:
         lines.extend(render_probe_lists(report))
@@ -350,9 +358,9 @@ def _report_toolkit(toolkit: CudaToolkit) -> Iterator[Remark]:
     """Report the toolkit, its parts and its host compiler."""
     text = f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})"
     yield Remark("ok", "CUDA toolkit", text)
-    known = ", ".join(f"{part.name} {part.version}" for part in toolkit.components if part.version)
     unknown = ", ".join(part.name for part in toolkit.components if not part.version)
-    text = f"all of one release: {known}" + (f"; version not recorded: {unknown}" if unknown else "")
+    text = f"{toolkit.release} ({many(len(toolkit.components), 'part')})"
+    text += f"; version not recorded: {unknown}" if unknown else ""
     yield Remark("ok", "components", text)
     yield _report_host(toolkit.compiler)
     if toolkit.archs:

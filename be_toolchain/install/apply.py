@@ -34,6 +34,7 @@ from be_toolchain.known.versions import release_of, version_key
 from be_toolchain.machine.files import INTERRUPTED, find_store
 from be_toolchain.machine.system import System, distribution_of, host_package
 from be_toolchain.settings import parse_preferences
+from be_toolchain.terminal import many
 
 _CUDA_WHEELS = frozenset(row.pip for row in layouts.COMPONENTS)
 
@@ -205,14 +206,14 @@ def _require_intact(plan: InstallPlan, site: Path) -> None:
     wrong = _find_damage(plan, site)
     if wrong:
         shown = "\n".join(f"  {text}" for text in wrong[:5])
-        raise InstallError(f"{len(wrong)} installed files differ from the wheels\n{shown}")
+        raise InstallError(f"{many(len(wrong), 'installed file')} not as in the wheels\n{shown}")
 
 
 def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer, say: Say) -> Path:
     """Build a toolchain beside the others and publish it by one rename."""
     with store.stage() as work:
         tree = work / "tree"
-        say(f"downloading and unpacking {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
+        say(f"downloading and unpacking {many(len(plan.wheels), 'wheel')} (about {plan.download_mb} MB)")
         installer.install_tree(_write_requirements(plan, work), tree, work)
         say("verifying every file")
         _require_intact(plan, tree)
@@ -250,7 +251,7 @@ def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
     before = _installed(site)
     with make_workplace() as work:
         requirements = _write_requirements(plan, work)
-        say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
+        say(f"downloading {many(len(plan.wheels), 'wheel')} (about {plan.download_mb} MB)")
         installer.download(requirements, work)
         say("replacing the environment's wheels")
         marker.write_text(json.dumps(record), encoding="utf-8")

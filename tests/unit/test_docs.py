@@ -19,6 +19,7 @@ import be_toolchain
 from be_runtime.cli.main import main as runtime_main
 from be_runtime.errors import BeRuntimeError
 from be_runtime.settings import Settings
+from be_toolchain.cli.main import explain
 from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
 from be_toolchain.settings import RUNTIME, SEARCH, Setting
@@ -28,6 +29,7 @@ from release import constraints, links
 from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
+from tests.support.terminals import Terminal
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SETTINGS = (DOCS / "settings.md").read_text(encoding="utf-8")
@@ -87,6 +89,24 @@ def test_the_text_of_an_error_names_the_section_with_its_cause_and_remedy(
     assert section.startswith(f"`{kind.__name__}`: ")
     assert re.search(r"\n\*\*Cause\.\*\* .*\n\*\*Remedy\.\*\* ", section, re.DOTALL)
     assert "\n## " not in section
+
+
+@pytest.mark.parametrize("package", ["be_runtime", "be_toolchain"])
+def test_explain_fits_a_terminal_and_a_pipe(
+    package: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert COMMANDS[package](["explain", "BE101"]) == 0
+    piped = capfd.readouterr().out
+    assert max(map(len, piped.splitlines())) <= 80
+    assert piped.split() == explain("BE101").split()
+    monkeypatch.setenv("COLUMNS", "50")
+    with capfd.disabled(), Terminal() as terminal, terminal.file() as file:
+        monkeypatch.setattr("sys.stdout", file)
+        assert COMMANDS[package](["explain", "BE101"]) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text)
+    assert shown != terminal.text
+    assert not [mark for mark in ("**Cause", "```") if mark in shown]
+    assert max(map(len, shown.splitlines())) <= 50
 
 
 @pytest.mark.parametrize(("package", "status"), [("be_runtime", 1), ("be_toolchain", 64)])

@@ -152,8 +152,9 @@ def test_a_fresh_environment_compiles_and_runs_a_kernel(python: Path, tmp_path: 
     for command in ((python, "-m", "be_toolchain"), (python.with_name("be-toolchain"),)):
         done = run(*command, "doctor", "--json", cwd=tmp_path, **environ)
         assert json.loads(done.stdout)["schema"] == 1, done.stdout + done.stderr
-    done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)  # what an error says to run
-    assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr
+    for command in ((python, "-m", "be_runtime"), (python.with_name("be-runtime"),)):
+        done = run(*command, "explain", "be301", cwd=tmp_path)  # what an error says to run
+        assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr
 
 
 @pytest.mark.full

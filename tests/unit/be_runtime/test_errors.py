@@ -33,6 +33,12 @@ def test_the_output_of_compilers_is_in_the_field_and_in_the_text_if_it_is_short(
     assert NOISE in error.output
     assert str(BuildError("failed", output="one\ntwo\n", first_error="one")) == SHORT
     assert "output" not in str(BuildError("failed", output="one\n", first_error="one"))
+    frame = "In file included from src/m.cc:1:\nm: In function 'void f()':\n{}\n\n1 error generated.\n"
+    first = "m:1:1: error: one\n    1 | one;\n      | ^"
+    assert "output" not in str(BuildError("failed", output=frame.format(first), first_error=first))
+    assert "m:2:1: warning: two" in str(
+        BuildError("failed", output=frame.format(f"{first}\nm:2:1: warning: two"), first_error=first)
+    )
     assert len(str(BuildError("failed", output="x" * 10_000))) < 500, "few lines that fill a screen"
     assert len(str(BuildError("failed", output=NOISE)).splitlines()) < 20
 

@@ -58,6 +58,8 @@ def test_it_says_what_the_project_and_its_wheel_say():
     assert wanted <= set(requirements(BASE, "host"))
     included = {pattern.partition("/")[0] for pattern in RECIPE["source"]["filter"]["include"]}
     assert included == set(SOURCES)
+    programs = {f"be-{name}": f"be_{name}.cli.main:main" for name in ("runtime", "toolchain")}
+    assert PROJECT["scripts"] == programs
     entries = OUTPUTS[BASE]["build"]["python"]["entry_points"]
     assert entries == [f"{name} = {value}" for name, value in PROJECT["scripts"].items()]
 

@@ -61,6 +61,7 @@ def test_the_first_error_comes_first_and_the_next_load_works(tmp_cache: Path):
     assert lines[1] == first
     assert "full output:" in lines
     assert any(line.startswith("command: ") and "-fvisibility=hidden" in line for line in lines)
+    assert {each.filename for each in traceback.extract_tb(error.__traceback__)} == {__file__}
     assert "During handling" not in "".join(traceback.format_exception(error))
     assert not libraries(tmp_cache)
     assert not [path for path in tmp_cache.rglob("*") if path.suffix in {".cc", ".o", ".d", ".ninja"}]

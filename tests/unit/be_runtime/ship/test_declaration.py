@@ -14,6 +14,7 @@ from be_runtime.request.options import with_active
 from be_runtime.ship import build, declaration, kernels, package_store, wheel
 from be_runtime.ship import setuptools as hook
 from be_runtime.ship.package import refuse_links_out, request_of
+from be_runtime.store.index import CodeImage, Index
 from tests.support.hostile_files import refused_at_once
 
 MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encoding="utf-8")
@@ -378,3 +379,17 @@ def test_the_platform_with_the_most_systems(images: list[wheel.Needs], tag: str)
 def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_flag(image: wheel.Needs, words: str):
     with pytest.raises(ArgumentError, match=f"modules.blas of p {words}"):
         wheel.platform_tag({"modules.blas of p": image}, "x86_64", POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("modules", "names", "said"),
+    [
+        (["ops:cpp", "ops:cuda"], ["ops", "ops", "scale"], "1 module, 1 kernel, 2 images"),
+        (["ops", "more"], ["ops", "more"], "2 modules, 2 images"),
+    ],
+)
+def test_the_summary_of_a_build_counts_in_english(modules: list[str], names: list[str], said: str):
+    image = CodeImage("cubin", "CUDA", 1)
+    reports = tuple(build.PartReport(name, "cuda", 1.0, 1) for name in names)
+    table = Index(machine="x86_64", images={"a": image, "b": image}, modules={key: {} for key in modules})
+    assert build.Built(Path("p"), table, reports).summary == said

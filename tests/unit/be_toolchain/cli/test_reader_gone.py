@@ -57,7 +57,7 @@ def test_closed_streams_change_no_verdict(words: str, tmp_path: Path):
 def test_a_full_disk_is_no_defect(words: str, unbuffered: str, tmp_path: Path):
     with Path("/dev/full").open("w") as full:
         process = start(tmp_path, words, out=full, PYTHONUNBUFFERED=unbuffered)
-    assert process.communicate()[1] == "can't write: [Errno 28] No space left on device\n"
+    assert process.communicate()[1] == "error: can't write: [Errno 28] No space left on device\n"
     assert process.returncode == NOT_WRITTEN
 
 

@@ -54,9 +54,9 @@ def test_refused(row: Row):
 def test_the_doctor_says_why_each_place_won_or_lost_and_what_to_do(row: Row):
     assert bool(row.verdict) != bool(row.code)
     report = examined(row.name)
-    text = render_report(report, verbose=True)
-    assert [part for part in row.doctor if part not in text] == []
-    assert [part for part in row.silent if part in text] == []
+    text = " ".join(render_report(report, verbose=True).split())
+    assert [part for part in row.doctor if " ".join(part.split()) not in text] == []
+    assert [part for part in row.silent if " ".join(part.split()) in text] == []
     usual = {"TC301": 2, "TC102": 2, "": 0}.get(row.code, 1)
     assert report.exit_code == (usual if row.exit is None else row.exit) or (row.cxx and row.exit is None)
     for _, probes in report.probes:

@@ -77,7 +77,7 @@ def test_a_file_that_is_damaged_at_its_end_leaves_nothing_and_one_that_is_no_exp
     for content in (bytes(whole), b"", b"hello", b"PK\x03\x04cut"):
         path.write_bytes(content)
         said = shell.run("cache import TMP/kernels.be")
-        assert said.startswith("BE101: TMP/kernels.be is ")
+        assert said.startswith("error: BE101: TMP/kernels.be is ")
         assert said.endswith("[1]\n")
         if content != whole:
             assert "TMP/kernels.be is no export of the cache, or is damaged" in said

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "faults", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
 LEFT_OUT = pytest.StashKey[int]()
+collect_ignore = [] if importlib.util.find_spec("triton") else ["support/triton_kernels.py"]
+
 NUMBA_DOCTESTS = frozenset({"be_runtime/kernels/numba/cpu.py"})
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/load/module.py", *NUMBA_DOCTESTS})
 

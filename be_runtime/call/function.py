@@ -226,16 +226,21 @@ class ArrayFunction(RuledFunction):
             return self._run(described, arrays, attributes, converted)
 
         def run(*arrays: Any) -> Any:
-            args = signature.with_role(Role.ARG) if signature is not None and self._kernel.by_slice else ()
+            if signature is None or not self._kernel.by_slice:
+                return call(*arrays)
+            label, args = self.__qualname__, signature.with_role(Role.ARG)
+            given = [as_argument(label, number, each, takes_many=False) for number, each in enumerate(arrays)]
             has_leading = [LEADING in (param.axes or ()) for param in args]
-            depths = {
-                getattr(array, "ndim", 0) - len(param.axes or ()) + 1
-                for param, array, has in zip(args, arrays, has_leading, strict=False)
-                if has
-            }
-            if len(depths) != 1 or len(arrays) != len(args):
-                return call(*arrays)  # it has no leading axes, or is refused
-            return port.over_leading_axes(call, depths.pop(), has_leading)(*arrays)
+            rows = zip(args, given, has_leading, strict=False)
+            depths = {array.ndim - len(param.axes or ()) + 1 for param, array, has in rows if has and array is not None}
+            if len(depths) != 1 or len(given) != len(args) or depths == {0}:
+                return call(*given)  # it has no leading axes, or is refused
+            if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
+                raise ArgumentError(
+                    f"{label}: an argument has leading axes, and a result is declared without",
+                    hints=("begin the axes of each result with '...', or call it under jax.vmap",),
+                )
+            return port.over_leading_axes(call, depths.pop(), has_leading)(*given)
 
         run.__name__ = run.__qualname__ = self.__name__
         every = {**self._defaults, **attributes}

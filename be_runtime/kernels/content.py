@@ -192,7 +192,10 @@ class _Walk:
                     made = value.__reduce_ex__(2)
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
+                if isinstance(made, str) and not hasattr(value, "__wrapped__"):
+                    return False  # a name says nothing of the content
                 self.write("object")
+                self.visit(getattr(value, "__wrapped__", None))
                 # A name, or a function, its arguments, the state, and iterators over items.
                 parts = (made,) if isinstance(made, str) else (*made[:3], *(part and tuple(part) for part in made[3:5]))
                 self._visit_all(parts)
@@ -211,6 +214,8 @@ class _Walk:
         self._visit_code(code)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
+        if self._with_objects:
+            self.visit(dict(sorted(getattr(function, "__annotations__", {}).items())))
         if hasattr(function, "__wrapped__"):  # cuTile compiles that in place of the wrapper
             self.visit(function.__wrapped__)
         for cell in function.__closure__ or ():
@@ -261,6 +266,8 @@ def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
     """Yield each global name that a code object or one inside it reads, with the attributes read from it."""
     read: list[str] = []
     for instruction in dis.get_instructions(code):
+        if instruction.opname == "EXTENDED_ARG":  # the next one has a large argument
+            continue
         if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             read.append(instruction.argval)
             continue

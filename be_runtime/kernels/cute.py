@@ -43,6 +43,7 @@ from be_runtime.signature.model import Param, Role, axis_names
 from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
 from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import many
 
 if TYPE_CHECKING:
@@ -484,6 +485,10 @@ class _LibraryRecipe(NamedTuple):
         return obtain.shareable(self.key, self.session)
 
 
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time: CuTe DSL's session is of the process."""
+
+
 def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
     """Compile a function for an architecture, with or without a device.
 
@@ -507,8 +512,8 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
 
     options = f"--enable-tvm-ffi --gpu-arch {arch.sm} {kernel.options}"
     try:
-        made = cutlass.cute.compile(kernel.function, *_fake_arguments(kernel), options=options)
-        with TemporaryDirectory() as folder:
+        with _COMPILING, TemporaryDirectory() as folder:
+            made = cutlass.cute.compile(kernel.function, *_fake_arguments(kernel), options=options)
             path = Path(folder, _OBJECT)
             made.export_to_c(str(path), kernel.name, export_only_tvm_ffi_symbols=True)
             return path.read_bytes()

@@ -62,6 +62,9 @@ _COMPILING = ThreadLock()
 """Allows one compilation at a time: the folder of Triton's cache is of the process."""
 
 
+_SETTINGS = ("TRITON_", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "LLVM_", "MLIR_")
+"""Beginnings of the variables that change the code."""
+
 Blocks = Mapping[str, tuple[int, ...]]
 """The block shape of each parameter that is a tensor descriptor."""
 
@@ -102,13 +105,14 @@ class TritonKernel(NamedTuple):
         import triton
 
         environ = session.system.environ
-        settings = [f"{each}={environ[each]}" for each in sorted(environ) if each.startswith("TRITON_")]
+        names = (each for each in environ if each.startswith(_SETTINGS) and "CACHE" not in each)
+        settings = [f"{each}={environ[each]}" for each in sorted(names)]
         fields: tuple[Field, ...] = (
             *(("name", self.name), ("source", self.function.cache_key), ("triton", triton.__version__)),
             *(("types", [f"{name}: {text}" for name, text in self.types]), ("aligned", self.aligned)),
-            ("constants", [f"{name}={getattr(value, 'cache_key', repr(value))}" for name, value in self.constants]),
+            ("constants", [f"{name}={_constant_text(value)}" for name, value in self.constants]),
             ("options", [f"{name}={value!r}" for name, value in self.options]),
-            *(("archs", [arch.sm for arch in archs]), ("settings", [s for s in settings if "CACHE" not in s])),
+            *(("archs", [arch.sm for arch in archs]), ("settings", settings)),
         )
         return launcher.obtain_kernel(
             make_key("triton", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
@@ -195,7 +199,7 @@ def triton_kernel(
     kernel, layout = read_kernel(function, signature, constants, given, block_shapes or {}, options)
     code = TritonCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
     note(f"triton {function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
-    return triton_function(layout, code, with_constants(grid, constants), options)
+    return triton_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
 
 def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
@@ -229,8 +233,9 @@ def read_kernel(
     _check_function(function)
     label = str(function.__name__)
     wanted = {param.name for param in function.params if param.is_constexpr}
-    optional = {param.name for param in function.params if param.is_constexpr and param.has_default}
-    check_constants(label, wanted, optional, constants)
+    defaults = {param.name: param.default for param in function.params if param.is_constexpr and param.has_default}
+    check_constants(label, wanted, defaults, constants)
+    constants = {**defaults, **constants}
     names = [param.name for param in function.params if not param.is_constexpr]
     blocks = {
         name: tuple(constants.get(each, each) if isinstance(each, str) else each for each in shape)
@@ -419,6 +424,13 @@ class TritonCode(CompiledCode):
         return self._kernel.for_variant(self._names, variant)
 
 
+def _constant_text(value: Any) -> str:
+    """Describe a constant by its content, functions among its parts too."""
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(_constant_text, value))})"
+    return str(getattr(value, "cache_key", repr(value)))
+
+
 def _type(label: str, dtype: str) -> str:
     if dtype not in _TYPES:
         raise ArgumentError(f"{label}: Triton has no type for {dtype}")
@@ -467,8 +479,7 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
 
     names = [name for name, _ in kernel.types]
     attrs = {(names.index(name),): [["tt.divisibility", DIVISIBLE]] for name in kernel.aligned}
-    constants = {p.name: p.default for p in kernel.function.params if p.is_constexpr and p.has_default}
-    source = ASTSource(kernel.function, dict(kernel.types), {**constants, **dict(kernel.constants)}, attrs)
+    source = ASTSource(kernel.function, dict(kernel.types), dict(kernel.constants), attrs)
     try:
         target = GPUTarget("cuda", arch.major * 10 + arch.minor, 32)
         with _COMPILING, tempfile.TemporaryDirectory(prefix="be-triton-") as folder, triton.knobs.cache.scope():

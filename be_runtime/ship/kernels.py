@@ -305,7 +305,7 @@ def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple
     kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
     record = _described(read, kernel.name, names, None, root, function.fn)
-    record |= {"launch": {"grid": with_constants(read.launch["grid"], constants)}}
+    record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
     record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())
     made = [

@@ -172,6 +172,12 @@ def test_leading_axes_of_a_call_are_a_batch():
     (mapped,) = kernel_calls(jax.vmap(jax.vmap(lambda x: call(x, x, scale=2))), x)
     assert [str(var.aval) for var in direct.outvars] == ["float32[2,3,4000]"]
     assert direct.params == mapped.params
+    (listed,) = kernel_calls(lambda: call([[1.0] * 300] * 2, [[1.0] * 300] * 2, scale=2))
+    assert [str(var.aval) for var in listed.outvars] == ["float32[2,300]"]
+    assert attributes(listed)["launch"][0] == 1, "a launch for each row"
+    one = function(signature="arg[... n] arg[... n] ret[n]:float32 attr.scale:float32")
+    with pytest.raises(ArgumentError, match="a result is declared without"):
+        jax.eval_shape(lambda x: one(x, x, scale=2), x)
     with pytest.raises(ArgumentError, match="argument 1"):
         jax.eval_shape(lambda x: call(x, x[0], scale=2), x)
 
@@ -226,6 +232,35 @@ def test_a_second_process_compiles_nothing(tmp_path: Path):
     code = f"import runpy, sys; sys.path.append({place!r}); runpy.run_path({str(program)!r})"
     answers = [run_json(code, word) for word in ("first", "again")]
     assert answers[0] == answers[1]
+
+
+@triton.jit
+def apply(x, out, F: tl.constexpr, BLOCK: tl.constexpr = 64):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, F[0](tl.load(x + i)))
+
+
+@triton.jit
+def once(x):
+    return x
+
+
+@triton.jit
+def twice(x):
+    return x + x
+
+
+def test_defaults_and_functions_among_constants_are_part_of_a_kernel(monkeypatch: pytest.MonkeyPatch):
+    def id_of(**constants: Any) -> Any:
+        call = triton_kernel(apply, "arg[n] ret[n]:float32", grid="ceil(n/BLOCK)", **constants)
+        (equation,) = kernel_calls(call, X[:64])
+        return attributes(equation)["kernel"]
+
+    ids = [id_of(F=(once,)), id_of(F=(twice,)), id_of(F=(twice,), BLOCK=128), id_of(F=(twice,), BLOCK=64)]
+    assert len({*ids}) == 3
+    assert ids[1] == ids[3], "a default that is written out is no other constant"
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
+    assert id_of(F=(once,)) not in ids
 
 
 def test_what_does_not_fit_is_refused():

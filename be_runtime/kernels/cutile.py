@@ -20,6 +20,7 @@ from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
     Argument,
+    VariantCode,
     check_constants,
     grid_geometry,
     is_aligned,
@@ -29,7 +30,7 @@ from be_runtime.kernels.parameters import (
     with_constants,
 )
 from be_runtime.kernels.sizes import Size, read_sizes
-from be_runtime.kernels.source import Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
+from be_runtime.kernels.source import Bound, Code, GpuSource, Launch, Variant, scalar_of
 from be_runtime.kernels.tile_types import (
     LARGEST,
     Array,
@@ -211,7 +212,7 @@ def cutile_kernel(
     hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}
     is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
-    code = TileCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
+    code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
     content = function_content(kernel.read.pyfunc, _BY_NAME)
     note(f"cutile {kernel.name} {content.digest} {kernel.parameters}")
     return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
@@ -392,27 +393,6 @@ class TileLayout(NamedTuple):
 
 def _text(each: Array | str) -> str:
     return each if isinstance(each, str) else each.text
-
-
-class TileCode(CompiledCode):
-    """The images of a kernel for each combination of types.
-
-    Parameters
-    ----------
-    kernel : TileKernel
-        Kernel without types.
-    arguments : tuple of Argument
-    asked : str or None
-        See `CompiledCode`.
-    """
-
-    def __init__(self, kernel: TileKernel, arguments: Sequence[Argument], asked: str | None) -> None:
-        super().__init__(asked)
-        self._kernel, self._names = kernel, [name for name, _ in arguments]
-
-    def compilable(self, _call: Resolved, variant: Variant) -> TileKernel:
-        """Return the kernel for the types of a call."""
-        return self._kernel.for_variant(self._names, variant)
 
 
 def check_driver(system: System) -> None:

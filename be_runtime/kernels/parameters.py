@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from be_runtime.call.attributes import Options
 from be_runtime.call.compiled_function import default_method
-from be_runtime.call.resolve import CallSignature
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec
 from be_runtime.kernels.cubin import Declared
 from be_runtime.kernels.geometry import Geometry, explicit_geometry
+from be_runtime.kernels.source import Compilable, CompiledCode, Variant
 from be_runtime.signature.model import Param, Role, axis_names
 from be_toolchain.terminal import many
 
@@ -123,3 +124,30 @@ def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
     (False, True)
     """
     return not may_be_slice or spec.size * spec.dtype.bits % (8 * DIVISIBLE) == 0
+
+
+class Typable(Protocol):
+    """A kernel without types."""
+
+    def for_variant(self, names: Sequence[str], variant: Variant) -> Compilable:
+        """Return the kernel for the types of its arguments."""
+
+
+class VariantCode(CompiledCode):
+    """The images of a kernel for each combination of types.
+
+    Parameters
+    ----------
+    kernel : Typable
+    arguments : tuple of Argument
+    asked : str or None
+        See `CompiledCode`.
+    """
+
+    def __init__(self, kernel: Typable, arguments: Sequence[Argument], asked: str | None) -> None:
+        super().__init__(asked)
+        self._kernel, self._names = kernel, [name for name, _ in arguments]
+
+    def compilable(self, _call: Resolved, variant: Variant) -> Compilable:
+        """Return the kernel for the types of a call."""
+        return self._kernel.for_variant(self._names, variant)

@@ -21,6 +21,7 @@ from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
     DIVISIBLE,
     Argument,
+    VariantCode,
     check_constants,
     grid_geometry,
     is_aligned,
@@ -30,7 +31,7 @@ from be_runtime.kernels.parameters import (
     with_constants,
 )
 from be_runtime.kernels.sizes import Size, read_sizes
-from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, CompiledCode, GpuSource, Launch, Variant, scalar_of
+from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, GpuSource, Launch, Variant, scalar_of
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, check_bool, note
@@ -197,7 +198,7 @@ def triton_kernel(
     given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
     given |= {"launch_pdl": True} if check_bool(launch_pdl, "launch_pdl") else {}
     kernel, layout = read_kernel(function, signature, constants, given, block_shapes or {}, options)
-    code = TritonCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
+    code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
     note(f"triton {function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
     return triton_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
@@ -401,27 +402,6 @@ class TritonLayout(NamedTuple):
             params=(*params, hidden, scalar_param(bytes(8))),
             scratch=scratch,
         )
-
-
-class TritonCode(CompiledCode):
-    """The images of a kernel for each combination of types and divisible numbers.
-
-    Parameters
-    ----------
-    kernel : TritonKernel
-        Kernel without types.
-    arguments : tuple of Argument
-    asked : str or None
-        See `CompiledCode`.
-    """
-
-    def __init__(self, kernel: TritonKernel, arguments: Sequence[Argument], asked: str | None) -> None:
-        super().__init__(asked)
-        self._kernel, self._names = kernel, [name for name, _ in arguments]
-
-    def compilable(self, _call: Resolved, variant: Variant) -> TritonKernel:
-        """Return the kernel for the types of a call."""
-        return self._kernel.for_variant(self._names, variant)
 
 
 def _constant_text(value: Any) -> str:

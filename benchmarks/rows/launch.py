@@ -79,6 +79,8 @@ def _calls(bench: Bench, cache: Path, *, with_numba: bool) -> Iterator[Figure]:
         runs = [bench.child("launches.py", str(job), cache=cache, **variables) for _ in range(counts.processes)]
         for form, (shown, baselines) in FORMS.items():
             samples = {name: tuple(value for run in runs for value in run[form][name]) for name in runs[0][form]}
+            if form == "host" and state == "off":
+                continue
             pairs = [(name, *pair) for name, goals in baselines.items() for pair in goals.items()]
             for name, baseline, goal in pairs:
                 if name in samples and baseline in samples:

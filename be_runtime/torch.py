@@ -88,10 +88,9 @@ class TorchArrays:
         """Return a tensor that a kernel can take: itself, or a copy."""
         if not isinstance(array, self._tensor):
             return array
-        is_fit = array.is_contiguous() and array.data_ptr() % 16 == 0 and not array.is_conj() and not array.is_neg()
-        return (
-            array if is_fit else array.clone(memory_format=self._torch.contiguous_format).resolve_conj().resolve_neg()
-        )
+        plain = array.resolve_conj().resolve_neg().contiguous()
+        is_fake = type(array) is not self._tensor or self._torch.compiler.is_compiling()
+        return plain if is_fake or plain.data_ptr() % 16 == 0 else plain.clone()
 
     def parts(self, array: Any) -> ArrayParts:
         """Return address, shape and strides."""
@@ -118,7 +117,8 @@ class TorchFunction(ForeignFunction):
         super().__init__(export, TorchArrays(self._platform))
         self._torch, self._is_compiling = torch, torch.compiler.is_compiling
         self._function, self._fast = function, None
-        self._operator = _operator(self)
+        self._operator, self._ruled = _operator(self), _ruled()
+        self._derived = _derived_operator(self)
         self._plain = frozenset([torch.Tensor, torch.nn.Parameter])
         if find_spec("tvm_ffi") is not None:
             import tvm_ffi
@@ -146,7 +146,7 @@ class TorchFunction(ForeignFunction):
             return self._differentiable(self._as_tensors(given), attributes)
         if route == "derivative" and not self._is_compiling() and self._plain.issuperset(map(type, given)):
             return self.run(given, plan)
-        return self._by_operator(self._as_tensors(given), attributes)
+        return self._by_operator(self._operator, self._as_tensors(given), attributes)
 
     def route(self, given: Sequence[Any]) -> str:
         """Return how a call is made: empty, ``"operator"`` for tensors of other classes, or ``"derivative"``."""
@@ -190,35 +190,44 @@ class TorchFunction(ForeignFunction):
             return tvm_ffi.dtype(made.name)
         return made
 
-    def _by_operator(self, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """Call the operator, which PyTorch's modes, programs and classes of tensors understand."""
-        found = iter(self._operator(list(given), repr(attributes)))
+    def _by_operator(self, operator: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """Call an operator, which PyTorch's modes, programs and classes of tensors understand."""
+        found = iter(operator(list(given), repr(attributes)))
         want = attributes.get(WANT, ())
         asked = asked_results(self.__qualname__, self._rets, None, (want,) if isinstance(want, str) else want)
         every = [next(found) if is_asked else None for is_asked in asked]
         return every[0] if len(every) == 1 else tuple(every)
 
     def _differentiable(self, given: list[Any], attributes: dict[str, Any]) -> Any:
-        """Call the function inside ``torch.autograd``, by the rules that it has now."""
+        """Call the function inside ``torch.autograd``."""
+        forward = self._function.derivative.forward
+        if self._is_compiling() and (forward is None or forward.is_kernel):
+            return self._by_operator(self._derived, given, attributes)
+        given += [None] * (len(self._args) - len(given))  # the rules see optional inputs that the call leaves out
+        return self._ruled.apply(self.ruled(given, attributes), *given)
+
+    def ruled(self, given: Sequence[Any], attributes: dict[str, Any]) -> _Call:
+        """Return a call with the rules that the function has now.
+
+        Raises
+        ------
+        ArgumentError
+            An input requires a gradient, and the function has no rule for it.
+        """
         label, rules = self.__qualname__, self._function.derivative
         every = {**attributes, **with_defaults(self._attrs, attributes)}
-        given += [None] * (len(self._args) - len(given))  # the rules see optional inputs that the call leaves out
         forward, backward = (
             None if rule is None else rule.bound(label, every, None) for rule in (rules.forward, rules.backward)
         )
         transposes = {index: rule.bound(label, every, None) for index, rule in rules.transposes}
-        moving = [i for i, each in enumerate(given) if each is not None and each.requires_grad]
+        moving = [index for index, each in enumerate(given) if each is not None and each.requires_grad]
         if backward is None and not transposes.keys() >= set(moving):
             where = f" with respect to argument {moving[0]}" if transposes else ""
             raise ArgumentError(
                 f"{label} has no derivative{where}, but an argument requires one",
-                hints=(
-                    "give it a rule by defvjp or deftranspose",
-                    "or pass x.detach(), or call it under torch.no_grad()",
-                ),
+                hints=("give it a rule by defvjp", "or pass x.detach(), or call it under torch.no_grad()"),
             )
-        call = _Call(self, attributes, len(self._rets), forward, backward, transposes)
-        return _ruled().apply(call, *given)
+        return _Call(self, attributes, len(self._rets), moving, forward, backward, transposes)
 
 
 class _Call(NamedTuple):
@@ -227,6 +236,7 @@ class _Call(NamedTuple):
     function: TorchFunction
     attributes: dict[str, Any]
     results: int
+    moving: Sequence[int]
     forward: BoundRule | None
     backward: BoundRule | None
     transposes: Mapping[int, BoundRule]
@@ -249,11 +259,13 @@ class _Call(NamedTuple):
             return True
         return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
 
-    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any], needed: Sequence[bool]) -> Any:
+    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Any:
         """Return the cotangent of each input, or None."""
+        fit = self.function.arrays.fit
+        cotangents = [None if each is None else fit(each) for each in cotangents]
         if self.backward is None:
             found: list[Any] = [None] * len(arrays)
-            for index in [index for index, is_needed in enumerate(needed) if is_needed]:
+            for index in self.moving:
                 rule = self.transposes[index]
                 found[index] = _asked(rule, *arrays[:index], *cotangents, *arrays[index + 1 :])
                 rule.check_like(f"argument {index}", arrays[index], found[index])
@@ -293,9 +305,7 @@ def _ruled() -> Any:
         rest = iter(ctx.saved_tensors)
         leaves = [next(rest) if each is None else each[0] for each in ctx.others]
         arrays, kept = _pytree.tree_unflatten(leaves, ctx.tree)
-        fit = ctx.call.function.arrays.fit
-        given = [None if each is None else fit(each) for each in cotangents]
-        return tuple(ctx.call.back(arrays, kept, given, ctx.needs_input_grad[1:]))
+        return tuple(ctx.call.back(arrays, kept, cotangents))
 
     return Ruled
 
@@ -321,10 +331,7 @@ def _asked(rule: BoundRule, *arrays: Any) -> Any:
     try:
         found = rule(*arrays)
     except Exception as error:
-        within = error.__traceback__
-        while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
-            within = within.tb_next
-        if within is None:
+        if not _is_of_jax(error):
             raise
         problem, cause = f"calls JAX with tensors of PyTorch: {error}", error
     else:
@@ -337,6 +344,14 @@ def _asked(rule: BoundRule, *arrays: Any) -> Any:
             "or name entry points as rules",
         ),
     ) from cause
+
+
+def _is_of_jax(error: BaseException) -> bool:
+    """Return whether a function of JAX raised an error; JAX leaves a note where it removes its frames."""
+    within = error.__traceback__
+    while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
+        within = within.tb_next
+    return within is not None or any("JAX has removed its" in note for note in getattr(error, "__notes__", ()))
 
 
 def _listed(results: Any) -> list[Any]:
@@ -355,7 +370,6 @@ def _operator(function: TorchFunction) -> Any:
 
     Its second argument is the text of the attributes, since operators have no dictionaries.
     """
-    import torch
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
         given, named = [function.arrays.fit(each) for each in arrays], ast.literal_eval(attributes)
@@ -364,11 +378,45 @@ def _operator(function: TorchFunction) -> Any:
     def describe(arrays: Sequence[Any], attributes: str) -> list[Any]:
         return [each for each in function.empty_results(arrays, ast.literal_eval(attributes)) if each is not None]
 
-    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', function.__qualname__)}_{next(_NUMBERS)}"
-    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
-    made = torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
+    made = _new_operator(function.__qualname__, run)
     made.register_fake(describe)
     return made
+
+
+def _derived_operator(function: TorchFunction) -> Any:
+    """Return the operator for a call with derivatives, which also returns what a forward rule keeps."""
+
+    def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
+        given = [function.arrays.fit(each) for each in arrays]
+        made, kept = function.ruled(given, ast.literal_eval(attributes)).ahead(given)
+        return [*(each for each in made if each is not None), *kept]
+
+    def keep(ctx: Any, inputs: tuple[Sequence[Any], str], output: Sequence[Any]) -> None:
+        arrays, attributes = inputs
+        ctx.call = function.ruled(arrays, ast.literal_eval(attributes))
+        ctx.is_there = [each is not None for each in arrays]
+        ctx.save_for_backward(*(each for each in arrays if each is not None), *output)
+
+    def back(ctx: Any, cotangents: Sequence[Any]) -> tuple[Any, None]:
+        saved = iter(ctx.saved_tensors)
+        arrays = [next(saved) if is_there else None for is_there in ctx.is_there]
+        made = [*saved]
+        count = ctx.call.results
+        given = [x.new_zeros(x.shape) if g is None else g for x, g in zip(made[:count], cotangents, strict=False)]
+        return [*ctx.call.back(arrays, made[count:], given)], None
+
+    made = _new_operator(f"{function.__qualname__}_derived", run)
+    made.register_fake(run)
+    made.register_autograd(back, setup_context=keep)
+    return made
+
+
+def _new_operator(name: str, run: Any) -> Any:
+    import torch
+
+    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{next(_NUMBERS)}"
+    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
+    return torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
 
 
 class PlatformFunction:

@@ -166,12 +166,13 @@ class ForeignFunction:
         self._attrs = signature.with_role(Role.ATTR)
         self._has_numbers = any(param.by_name for param in self._args)
         self._in_place = [index for index, arg in enumerate(self._args) if arg.in_place]
-        self._order = tuple(self._places(params))
+        scratch = sum(param.role is Role.SCRATCH for param in params)
+        self._order = tuple(self._places(params, scratch))
+        self._is_in_order = self._order == tuple(range(len(self._args) + len(self._rets) + scratch + len(self._attrs)))
         self._plans: dict[Any, Plan] = {}
 
-    def _places(self, params: Sequence[Param]) -> Iterator[int]:
+    def _places(self, params: Sequence[Param], scratch: int) -> Iterator[int]:
         """Return for each argument in C its place among inputs, results, scratch memory and attributes."""
-        scratch = sum(param.role is Role.SCRATCH for param in params)
         first_ret, first_attr = len(self._args), len(self._args) + len(self._rets) + scratch
         inputs = (index for index in range(first_ret) if index not in self._in_place)
         rets, memory = iter(range(first_ret, first_attr)), iter(range(first_attr - scratch, first_attr))
@@ -195,7 +196,8 @@ class ForeignFunction:
         made = self.arrays.make(rows, given, device)
         for result, source in copies:
             made[result] = self.arrays.copy(given[source])
-        self.call([*map((*given, *absent, *made, *values).__getitem__, self._order)], device)
+        every = (*given, *absent, *made, *values)
+        self.call(every if self._is_in_order else [every[place] for place in self._order], device)
         return made[0] if len(self._rets) == 1 else tuple(made[: len(self._rets)])
 
     def empty_results(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:

@@ -38,15 +38,13 @@ class TorchArrays:
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return all that calls with these inputs depend on, for a dictionary."""
-        tensor = self._tensor
-        return tuple(
-            [
-                (x.__class__, x.shape, x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg())
-                if isinstance(x, tensor)
-                else x.__class__
-                for x in given
-            ]
-        )
+        tensor, key = self._tensor, []
+        for x in given:  # faster than a comprehension
+            if isinstance(x, tensor):
+                key.append((x.__class__, x.shape, x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg()))
+            else:
+                key.append(x.__class__)
+        return tuple(key)
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and device of a tensor."""

@@ -28,13 +28,13 @@ from be_runtime.call.compiled_function import (
     bind_call,
     default_method,
 )
-from be_runtime.call.resolve import WANT, CallSignature, Resolved, as_argument, asked_results, resolve
+from be_runtime.call.resolve import WANT, CallSignature, Export, Resolved, as_argument, asked_results, resolve
 from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.jax.arrays import ArraySpec, Value, check_known, check_outs
-from be_runtime.jax.calls import Derivative, Rule
+from be_runtime.jax.rules import Derivative, Rule
 from be_runtime.signature.model import LEADING, Many, Param, Role
 from be_toolchain.named import NamedTuple
 
@@ -79,6 +79,22 @@ class ArrayKernel(NamedTuple):
     by_slice: bool = False
 
 
+class Code(ABC):
+    """The compiled code of a function of a module."""
+
+    @abstractmethod
+    def __call__(self) -> Targets:
+        """Register the function's targets, and return each with its platform of JAX."""
+
+    @abstractmethod
+    def exports(self) -> tuple[Export, ...]:
+        """Return the symbols for calls without JAX, of each platform."""
+
+    @abstractmethod
+    def in_torch(self, function: KernelFunction[..., Any]) -> Program:
+        """Return the function for tensors of PyTorch."""
+
+
 class RuledFunction(CompiledFunction, ABC):
     """A function of JAX arrays that can have rules for derivatives."""
 
@@ -93,6 +109,11 @@ class RuledFunction(CompiledFunction, ABC):
     @abstractmethod
     def _named(self, name: str) -> RuledFunction:
         """Return the function that a rule names, or raise KeyError."""
+
+    @property
+    def derivative(self) -> Derivative:
+        """The rules that the function has now."""
+        return self._derivative
 
     @public
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
@@ -245,7 +266,9 @@ class ArrayFunction(RuledFunction):
         run.__name__ = run.__qualname__ = self.__name__
         every = {**self._defaults, **attributes}
         params = () if signature is None else signature.params
-        return self._derivative.wrap(self.__qualname__, run, params, every, converted)
+        from be_runtime.jax.calls import wrap
+
+        return wrap(self._derivative, self.__qualname__, run, params, every, converted)
 
     def _run(self, outs: Any, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted) -> Any:
         """Call the kernel while a program is traced."""
@@ -308,7 +331,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
     ----------
     signature : CallSignature
     targets : callable
-        Function that registers the entry point's targets, and returns each with its platform of JAX.
+        Function that registers the entry point's targets, and returns each with its platform of JAX. A `Code` can also
+        be called without JAX.
     sibling : callable
         Function that returns another function of the module by name.
     options : Options
@@ -325,6 +349,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
     ) -> None:
         self.signature = signature
         self._targets = targets
+        self._torch: Program | None = None
         self._sibling = sibling
         self._options = default_method(options or Options(), signature, takes_any_extent=True)
         self._has_numbers = any(param.by_name for param in signature.params)
@@ -417,6 +442,27 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
+    def exports(self) -> tuple[Export, ...]:
+        """Return the symbols for calls without JAX, of each platform.
+
+        Raises
+        ------
+        ArgumentError
+            The function belongs to no module.
+        """
+        return self._code().exports()
+
+    def in_torch(self) -> Program:
+        """Return the function for tensors of PyTorch, see `be_runtime.torch.functions`."""
+        if self._torch is None:
+            self._torch = self._code().in_torch(self)
+        return self._torch
+
+    def _code(self) -> Code:
+        if not isinstance(self._targets, Code):
+            raise ArgumentError(f"{self.__qualname__} takes arrays of JAX alone: it belongs to no module")
+        return self._targets
+
     def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, label = self.signature.with_role(Role.ARG), self.__qualname__
         if len(arrays) == len(args) and not any(param.by_name and param.name in attributes for param in args):
@@ -449,6 +495,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     def _calling(self, targets: Targets, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
         """Return the function of arrays that calls targets."""
+        from be_runtime.jax.calls import wrap
+
         described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
         for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
         target = KernelTarget(targets, for_xla, has_state=has_state)
@@ -476,7 +524,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         if self.signature.has_optional_results and not (callable(described) and not hasattr(described, "shape")):
             outs = described if isinstance(described, Sequence) else None
             asked = asked_results(self.__qualname__, self.signature.with_role(Role.RET), outs, want)
-        return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted, asked)
+        return wrap(derivative, self.__qualname__, run, self.signature.params, every, converted, asked)
 
 
 def _names(label: str, want: object) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from be_runtime import errors, frames
 from be_runtime.call import compiled_function, resolve
 from be_runtime.call.attributes import Options
 from be_runtime.call.function import KernelFunction, kernel_rule
-from be_runtime.jax.calls import Derivative, Rule
+from be_runtime.jax.rules import Derivative, Rule
 from be_runtime.load import load, obtain
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS, Process

@@ -25,7 +25,7 @@ from be_runtime.call.resolve import CallSignature, Resolved, resolve
 from be_runtime.dtypes import DType
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.jax.calls import Derivative
+from be_runtime.jax.rules import Derivative
 from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import declare
 from be_runtime.kernels.launcher import Memo, choose_archs

@@ -23,7 +23,8 @@ from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
-    from be_runtime.call.resolve import CallSignature
+    from be_runtime.call.resolve import CallSignature, Export
+    from be_runtime.load.code import EntryCode
     from be_runtime.report import ModuleReport
 
 
@@ -254,8 +255,8 @@ class ModuleInfo:
             self._functions[name] = KernelFunction(*self.entry_point(name), self.function).checked_by(self.mode)
         return self._functions[name]
 
-    def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
-        """Return the signature of a function, and a callable that registers its target, see `KernelFunction`.
+    def entry_point(self, name: str) -> tuple[CallSignature, EntryCode]:
+        """Return the signature of a function, and its code, see `KernelFunction`.
 
         Raises
         ------
@@ -268,6 +269,7 @@ class ModuleInfo:
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
+        from be_runtime.load.code import EntryCode
         from be_runtime.signature.grammar import parse_spec
 
         label = f"{self.name}.{name}"
@@ -279,9 +281,9 @@ class ModuleInfo:
             )
         named = zip(params, handlers.names, strict=True)
         signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
-        return signature, partial(self._targets, name)
+        return signature, EntryCode([self], name)
 
-    def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
+    def targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register the target of a function, or of its checked twin, under a name that its content determines."""
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
@@ -309,6 +311,21 @@ class ModuleInfo:
         with contextlib.suppress(ValueError, AttributeError):
             code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
             NAMES.add_code(f"{self.name}.{name}", code, self._library)
+
+    def export(self, name: str) -> Export:
+        """Return the exported function of a function.
+
+        Raises
+        ------
+        LoadError
+            The module was built by an older release, or its source exports functions by itself.
+        """
+        from be_runtime.call.resolve import Export
+
+        for symbol in (f"__tvm_ffi_{name}", f"__tvm_ffi_{self.handlers[name].plain.removeprefix('be_ffi_')}"):
+            if hasattr(self._library, symbol):
+                return Export(self.entry_point(name)[0], self.path, symbol, self.platform)
+        raise LoadError(f"{self.name}.{name} is not exported for other frameworks", hints=("build the module again",))
 
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")

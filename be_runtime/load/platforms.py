@@ -9,6 +9,7 @@ from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.call.signature import require_same
 from be_runtime.frames import public
+from be_runtime.load.code import EntryCode
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.registry import Session
 from be_runtime.request.build_tools import wanted_archs
@@ -42,14 +43,13 @@ class LoadedPlatformModule:
         self._functions: dict[str, KernelFunction[..., Any]] = {}
         infos = [ModuleInfo.of(part) for part in parts.values()]
         for function in dict.fromkeys(each for info in infos for each in info.function_names):
-            made = [info.entry_point(function) for info in infos if function in info.handlers]
-            signature = made[0][0]
-            for other in (*(each[0] for each in made[1:]), *((declared or {}).get(function, signature),)):
+            having = [info for info in infos if function in info.handlers]
+            signature, *others = [info.entry_point(function)[0] for info in having]
+            for other in (*others, (declared or {}).get(function, signature)):
                 require_same(signature, other)
-            registers = tuple(each[1] for each in made)
             mode = next(iter(infos)).mode
             self._functions[function] = KernelFunction[..., Any](
-                signature, _Targets(registers), self.__getitem__
+                signature, EntryCode(having, function), self.__getitem__
             ).checked_by(mode)
 
     @public
@@ -105,16 +105,6 @@ class PlatformModule(LoadedPlatformModule):
         if name not in self._functions:
             raise AttributeError(self._lacks(name), name=name, obj=self)
         return self._functions[name]
-
-
-class _Targets:
-    """A call that registers a function's targets on all platforms."""
-
-    def __init__(self, registers: tuple[Any, ...]) -> None:
-        self.registers = registers
-
-    def __call__(self) -> tuple[tuple[str, str], ...]:
-        return tuple(target for register in self.registers for target in register())
 
 
 def has_archs(request: BuildRequest, session: Session) -> bool:

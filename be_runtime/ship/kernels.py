@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.call.compiled_function import Targets
+from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
@@ -130,7 +131,8 @@ def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any
     blocks = {name: tuple(shape) for name, shape in record["blocks"].items()}
     names, signature = record["parameters"], record["signature"]
     layout = triton.layout_of(record["label"], names, signature, record["num_ctas"], blocks, options)
-    return triton.triton_function(layout, code, record["launch"]["grid"], options)
+    source = triton.launch_source(layout, code, record["launch"]["grid"], options)
+    return ArrayFunction(triton.array_kernel(layout, source), options)
 
 
 def _cutile_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
@@ -298,13 +300,13 @@ def _cubin(name: str, read: KernelTable, root: Path, session: Session) -> Part:
 
 def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     function = imported(name, read, package)
-    given = {"num_warps": 4, "num_ctas": 1, **read.compiling}
+    given = dict(read.compiling)
     constants = given.pop("constants", {})
     given.pop("compute_capability", None)
     blocks = given.pop("block_shapes", {})
     kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
-    record = _described(read, kernel.name, names, None, root, function.fn)
+    record = _described(read, kernel.name, triton.parameter_names(function), None, root, function.fn)
     record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
     record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())

@@ -74,7 +74,8 @@ class _BuiltCode:
 
     def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
         """Return the kernel for the types of a call, or for more types if there is no other."""
-        variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
+        with reading(self._artifact.where):
+            variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
             built = [", ".join(each) for each in variants]
@@ -129,8 +130,10 @@ def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any
     """Return the function of a Triton kernel."""
     options = call_options(record["call"])
     blocks = {name: tuple(shape) for name, shape in record["blocks"].items()}
-    names, signature = record["parameters"], record["signature"]
-    layout = triton.layout_of(record["label"], names, signature, record["num_ctas"], blocks, options)
+    names, signature, num_ctas = record["parameters"], record["signature"], record["num_ctas"]
+    if num_ctas not in triton.OPTIONS["num_ctas"]:
+        raise ValueError(f"num_ctas is {num_ctas!r}")
+    layout = triton.layout_of(record["label"], names, signature, num_ctas, blocks, options)
     source = triton.launch_source(layout, code, record["launch"]["grid"], options)
     return ArrayFunction(triton.array_kernel(layout, source), options)
 
@@ -139,6 +142,8 @@ def _cutile_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any
     """Return the function of a cuTile kernel."""
     options = call_options(record["call"])
     hints = {name: Hint(bits) for name, bits in record["bits"].items()}
+    if any(hint.bits not in (8, 16, 32, 64) for hint in hints.values()):
+        raise ValueError(f"bits is {record['bits']}")
     layout = cutile.layout_of(
         record["label"],
         record["parameters"],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, triton_kernel
+from be_runtime.load.process import PROCESS
+from be_runtime.ship.kernels import build_function
 from be_runtime.tune import timing
 from be_runtime.tune.timing import Trial
 from tests.support.kernel_calls import attributes, kernel_calls
@@ -197,3 +200,18 @@ def test_what_would_run_at_a_launch_or_does_not_fit_is_refused():
     call = function(triton.heuristics({"BLOCK": lambda given: given["x"].data_ptr()})(add))
     with pytest.raises(ArgumentError, match=r"(?s)the heuristic of BLOCK raised AttributeError.*an array has shape"):
         launch(call)
+
+
+KEPT = tuned()
+
+
+def test_a_package_names_one_configuration(tmp_path: Path):
+    table = {"triton": f"{__name__}:KEPT", "signature": ADD, "grid": "ceil(n/BLOCK)"}
+
+    def build(**more: Any) -> Any:
+        return build_function("add", {**table, **more}, "pkg", tmp_path, ["9.0"], "", PROCESS.session())
+
+    with pytest.raises(ArgumentError, match=r"(?s)@triton.autotune, and code that is built .*kernel\.fn"):
+        build()
+    part = build(triton=f"{__name__}:KEPT.fn", constants={"BLOCK": 256}, num_warps=8)
+    assert part.functions["add"]["launch"] == {"grid": "ceil(n/256)"}

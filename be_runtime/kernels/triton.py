@@ -319,7 +319,11 @@ class TritonLayout(NamedTuple):
         params: list[LaunchParam] = []
         divides, are_pointers_aligned = [], True
         for name, param in self.arguments:
-            if isinstance(param, Param) and param.role is not Role.ATTR:
+            if isinstance(param, str):
+                params.append(scalar_param(call.values[param].to_bytes(8, "little")))
+            elif param.role is Role.ATTR:
+                params.append(scalar_of(scalars[name]))
+            else:
                 at = next(rest)
                 if name in self.blocks:
                     self._check_descriptor(name, specs[at])
@@ -329,9 +333,6 @@ class TritonLayout(NamedTuple):
                 divides.append(is_aligned(specs[at], may_be_slice=self.may_be_slice))
                 are_pointers_aligned &= divides[-1]
                 continue
-            is_extent = isinstance(param, str)
-            extent = call.values[param] if isinstance(param, str) else 0
-            params.append(scalar_param(extent.to_bytes(8, "little")) if is_extent else scalar_of(scalars[name]))
             divides.append(params[-1][1] % DIVISIBLE == 0)
         plain = self.types(specs, call.values)
         extents = tuple((at, param) for at, (_, param) in enumerate(self.arguments) if isinstance(param, str))

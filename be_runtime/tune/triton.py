@@ -131,11 +131,9 @@ def triton_kernel(
         return ArrayFunction(declared.kernel(), options)
     choices = Choices(declared, decorated)
     note(f"triton {decorated.function.cache_key} {constants} {chosen} {choices.configs}")
-    return (
-        ArrayFunction(array_kernel(choices.layout, choices), options)
-        if decorated.tuner is None
-        else TunedTriton(choices)
-    )
+    if decorated.tuner is not None:
+        return TunedTriton(choices)
+    return ArrayFunction(array_kernel(choices.layout, choices), options)
 
 
 class Decorated(NamedTuple):
@@ -253,13 +251,11 @@ class Choices:
     def _check(self) -> None:
         """Check all that is known without a call."""
         declared, tuner, heuristics = self.declared, self.decorated.tuner, dict(self.decorated.heuristics)
+        own = {*declared.constants, *(name for name, value in declared.chosen.items() if value is not None)}
         for config in self.configs:
-            given = sorted(
-                {*config} & {*declared.constants, *(name for name, x in declared.chosen.items() if x is not None)}
-            )
-            if given:
+            if twice := own & {*config}:
                 raise ArgumentError(
-                    f"{self.layout.label}: {given[0]} is given, and @triton.autotune chooses it",
+                    f"{self.layout.label}: {min(twice)} is given, and @triton.autotune chooses it",
                     hints=("leave it out of triton_kernel",),
                 )
             if heuristics:
@@ -408,7 +404,7 @@ class TunedTriton(ArrayFunction):
     @public
     def __call__(self, /, *arrays: Any, **keywords: Any) -> Any:
         """Call the kernel, see `CompiledFunction`; the first call for some sizes times the configurations."""
-        if not any(map(port.is_traced, arrays)):
+        if not any(port.is_traced(each) or _is_spread(each) for each in arrays):
             kinds = tuple((str(getattr(each, "dtype", type(each))), getattr(each, "shape", None)) for each in arrays)
             key = (kinds, repr(keywords))
             if key not in self._seen and self._may_tune():
@@ -449,3 +445,8 @@ class TunedTriton(ArrayFunction):
         if not self._choices.is_pruned:
             self._choices.tuned({})
         return "\n\n".join(map(str, self._choices.tunings.values())) or repr(self)
+
+
+def _is_spread(array: Any) -> bool:
+    """Return whether an array lies on several devices: one device may not hold it."""
+    return len(getattr(getattr(array, "sharding", None), "device_set", ())) > 1

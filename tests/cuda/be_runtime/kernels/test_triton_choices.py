@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, triton_kernel
+from be_runtime.kernels.geometry import descriptor_param
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.kernels import build_function
 from be_runtime.tune import timing
@@ -174,6 +175,18 @@ def test_configurations_are_pruned_by_the_arguments_of_a_call():
     assert blocks_and_threads(function(best)) == (4, 256)
     with pytest.raises(ArgumentError, match="prune_configs_by raised AutotunerError"):
         launch(function(pruned), X[:8])
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 32})], key=[])
+@triton.jit
+def copied(x, out, BLOCK: tl.constexpr):
+    tl.store(out + tl.arange(0, BLOCK), x.load([0]))
+
+
+def test_a_configuration_sets_the_blocks_of_descriptors():
+    call = triton_kernel(copied, "arg[n] ret[n]", grid=1, block_shapes={"x": ("BLOCK",)}, compute_capability="sm_90")
+    (equation,) = kernel_calls(call, X[:64])
+    assert attributes(equation)["params"][2] == descriptor_param(0, [64], 32, 0, 7)[2]
 
 
 def hook(*_: Any, **__: Any) -> None: ...

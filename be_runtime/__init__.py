@@ -46,7 +46,6 @@ _HOMES = {
     ),
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.tvm_ffi": "load_tvm_ffi tvm_ffi_function",
-    "be_runtime.kernels.triton": "triton_kernel",
     "be_runtime.kernels.cute": "cute_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
@@ -56,6 +55,7 @@ _HOMES = {
     "be_runtime.ship.package": "package_kernels",
     "be_runtime.ship.programs": "ExportedProgram LoadedProgram export load_exported",
     "be_runtime.signature.grammar": "normalize_tokens",
+    "be_runtime.tune.triton": "triton_kernel",
     "be_runtime.tune.tuned": "Tuned autotune",
     "be_toolchain.errors": (
         "CompilationError HeaderNotFoundError HostCompilerNotFoundError KernelCompilationError KernelError"

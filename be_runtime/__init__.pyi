@@ -82,7 +82,6 @@ from be_runtime.kernels.operation import get_all_primitive_names as get_all_prim
 from be_runtime.kernels.operation import get_primitives_by_tags as get_primitives_by_tags
 from be_runtime.kernels.operation import get_registry as get_registry
 from be_runtime.kernels.raw import cuda_kernel as cuda_kernel
-from be_runtime.kernels.triton import triton_kernel as triton_kernel
 from be_runtime.kernels.tvm_ffi import load_tvm_ffi as load_tvm_ffi
 from be_runtime.kernels.tvm_ffi import tvm_ffi_function as tvm_ffi_function
 from be_runtime.kernels.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo
@@ -100,6 +99,7 @@ from be_runtime.ship.programs import LoadedProgram as LoadedProgram
 from be_runtime.ship.programs import export as export
 from be_runtime.ship.programs import load_exported as load_exported
 from be_runtime.signature.grammar import normalize_tokens as normalize_tokens
+from be_runtime.tune.triton import triton_kernel as triton_kernel
 from be_runtime.tune.tuned import Tuned as Tuned
 from be_runtime.tune.tuned import autotune as autotune
 from be_toolchain import __version__ as __version__

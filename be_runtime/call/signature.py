@@ -92,6 +92,8 @@ def array_problem(param: Param) -> str:
     """Return the reason a kernel without host code can't have a parameter that is no attribute; empty if it can."""
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
+    if param.many is Many.OPTIONAL:
+        return "is optional; declare a kernel with it and one without, which for Triton has none in its place"
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:

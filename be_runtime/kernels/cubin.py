@@ -345,6 +345,20 @@ def _kernel_param(param: Param) -> KernelParam:
     return KernelParam("", "pointer", True, param.role is Role.ARG, None)
 
 
+def split_tokens(label: str, given: object) -> list[str]:
+    """Return the tokens of a signature.
+
+    Raises
+    ------
+    ArgumentError
+        `given` is neither a text nor a list of tokens.
+    """
+    tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
+    if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
+        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}")
+    return [*tokens]
+
+
 def declare(label: str, given: object) -> Declared:
     """Read a signature whose tokens are in the order of the kernel's parameters.
 
@@ -361,10 +375,7 @@ def declare(label: str, given: object) -> Declared:
     >>> made.tokens, made.order
     (['ret[n]:float32', 'attr.by:float32', 'arg[n]'], (1, 0))
     """
-    tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
-    if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}")
-    params = parse_spec([*tokens], function=label)
+    params = parse_spec(split_tokens(label, given), function=label)
     for param in params:
         problem = _scalar_problem(param) if param.role is Role.ATTR else "" if param.in_place else array_problem(param)
         if problem:

@@ -15,7 +15,7 @@ from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.content import function_content
-from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
+from be_runtime.kernels.cubin import Declared, kernel_facts, read_code
 from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
@@ -287,8 +287,12 @@ def layout_of(
     is_programmatic: bool,
 ) -> TileLayout:
     """Give each parameter that is no constant its token or its axis."""
-    declared = declare(label, signature)
-    arguments = match_arguments(label, names, declared)
+    declared, arguments, constants = match_arguments(label, names, signature)
+    if constants:
+        raise ArgumentError(
+            f"{label}: the token of {', '.join(constants)} is a constant",
+            hints=("pass it as a keyword argument: cutile_kernel(..., stride=1)",),
+        )
     may_be_slice = takes_slices(options, declared.signature)
     return TileLayout(label, declared, arguments, hints, may_be_slice, is_programmatic)
 
@@ -321,8 +325,8 @@ class TileLayout(NamedTuple):
         params: list[LaunchParam] = []
         groups: dict[str, tuple[str, ...]] = {}
         for name, param in self.arguments:
-            if param is None:
-                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
+            if isinstance(param, str):
+                params.append(scalar_param(call.values[param].to_bytes(8, "little")))
             elif param.role is Role.ATTR:
                 params.append(scalar_of(scalars[name]))
             else:
@@ -335,7 +339,7 @@ class TileLayout(NamedTuple):
         exact = self.types(specs, call.values, aligned, groups)
         one = self.types(specs, call.values, [all(aligned)] * len(aligned), groups)
         general = tuple(each if isinstance(each, str) else each.general.text for each in one)
-        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        extents = tuple((at, param) for at, (_, param) in enumerate(self.arguments) if isinstance(param, str))
         return Bound(tuple(params), tuple(map(_text, exact)), general, extents)
 
     def types(
@@ -357,8 +361,8 @@ class TileLayout(NamedTuple):
         is_split, rest = bool(split_axes(self.declared.signature)), iter(self.declared.order)
         types: list[Array | str] = []
         for name, param in self.arguments:
-            if param is None:
-                is_wide = values.get(name, 0) > LARGEST or self.hints[name].bits == 64
+            if isinstance(param, str):
+                is_wide = values.get(param, 0) > LARGEST or self.hints[name].bits == 64
                 types.append("int64" if is_wide else "int32")
             elif param.role is Role.ATTR:
                 assert param.dtype is not None, "declare() raises for a scalar without a type"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -476,7 +477,7 @@ def declared_function(name: str, table: Mapping[str, Any], package: str, root: P
             return numba_cuda_kernel(imported(name, read, package), **options)
         case "triton" | "cutile":
             from be_runtime.kernels.cutile import cutile_kernel
-            from be_runtime.kernels.triton import triton_kernel
+            from be_runtime.tune.triton import triton_kernel
 
             make = triton_kernel if read.language == "triton" else cutile_kernel
             given = dict(read.compiling)
@@ -518,7 +519,7 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
     if module.endswith(_PYTHON):
         module = f"{package}.{module.removesuffix(_PYTHON).replace('/', '.')}"
     try:
-        return getattr(importlib.import_module(module), function)
+        return operator.attrgetter(function)(importlib.import_module(module))
     except (ImportError, AttributeError) as error:
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.call.compiled_function import Targets
+from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
@@ -73,7 +74,8 @@ class _BuiltCode:
 
     def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
         """Return the kernel for the types of a call, or for more types if there is no other."""
-        variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
+        with reading(self._artifact.where):
+            variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
             built = [", ".join(each) for each in variants]
@@ -128,15 +130,20 @@ def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any
     """Return the function of a Triton kernel."""
     options = call_options(record["call"])
     blocks = {name: tuple(shape) for name, shape in record["blocks"].items()}
-    names, signature = record["parameters"], record["signature"]
-    layout = triton.layout_of(record["label"], names, signature, record["num_ctas"], blocks, options)
-    return triton.triton_function(layout, code, record["launch"]["grid"], options)
+    names, signature, num_ctas = record["parameters"], record["signature"], record["num_ctas"]
+    if num_ctas not in triton.OPTIONS["num_ctas"]:
+        raise ValueError(f"num_ctas is {num_ctas!r}")
+    layout = triton.layout_of(record["label"], names, signature, num_ctas, blocks, options)
+    source = triton.launch_source(layout, code, record["launch"]["grid"], options)
+    return ArrayFunction(triton.array_kernel(layout, source), options)
 
 
 def _cutile_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a cuTile kernel."""
     options = call_options(record["call"])
     hints = {name: Hint(bits) for name, bits in record["bits"].items()}
+    if any(hint.bits not in (8, 16, 32, 64) for hint in hints.values()):
+        raise ValueError(f"bits is {record['bits']}")
     layout = cutile.layout_of(
         record["label"],
         record["parameters"],
@@ -298,13 +305,13 @@ def _cubin(name: str, read: KernelTable, root: Path, session: Session) -> Part:
 
 def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     function = imported(name, read, package)
-    given = {"num_warps": 4, "num_ctas": 1, **read.compiling}
+    given = dict(read.compiling)
     constants = given.pop("constants", {})
     given.pop("compute_capability", None)
     blocks = given.pop("block_shapes", {})
     kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
-    record = _described(read, kernel.name, names, None, root, function.fn)
+    record = _described(read, kernel.name, triton.parameter_names(function), None, root, function.fn)
     record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
     record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())

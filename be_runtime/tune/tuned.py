@@ -7,6 +7,7 @@ import importlib.resources
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,13 @@ class Tuned:
         self._lock = ThreadLock()
 
     @public
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function of the configuration for these arrays."""
-        bucket = self._bucket_of(arrays)
+        bucket = self._bucket_of(arrays, attributes)
         function = self._chosen.get(bucket)
         if function is None:
-            function = self._chosen[bucket] = self._make(self.config(*arrays))
-        return function(*arrays)
+            function = self._chosen[bucket] = self._make(self.config_of(bucket))
+        return function(*arrays, **attributes)
 
     def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:
         """Show the tables in a notebook's cell."""
@@ -101,36 +102,39 @@ class Tuned:
         rows = [(row.bucket, name_of(row.config), f"{row.us:.2f}", f"{row.first_us:.2f}", row.device) for row in kept]
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"
 
-    def config(self, *arrays: Any) -> Config:
+    def config(self, *arrays: Any, **attributes: Any) -> Config:
         """Return the configuration for arrays of these sizes, without timing anything."""
-        bucket = self._bucket_of(arrays)
+        return self.config_of(self._bucket_of(arrays, attributes))
+
+    def config_of(self, bucket: str) -> Config:
+        """Return the configuration for a bucket, without timing anything."""
         if bucket not in self._known:
             self._known[bucket] = self._look_up(bucket)
         return dict(self._known[bucket])
 
-    def tune(self, *arrays: Any) -> Trials:
-        """Time all configurations with these arrays and store the choice, even if one is known.
+    def tune(self, *arrays: Any, **attributes: Any) -> Trials:
+        """Time all configurations with these arrays and attributes and store the choice, even if one is known.
 
         Raises
         ------
         ArgumentError
             An array is traced: its values are not known.
         """
-        trials, row = self._time(arrays)
+        trials, row = self._time(arrays, attributes)
         device = timing.describe_device()
         self._keep(device, lambda: merged(self._rows(device), [row]))
         return trials
 
-    def tune_unless_known(self, *arrays: Any) -> None:
+    def tune_unless_known(self, *arrays: Any, **attributes: Any) -> None:
         """Time all configurations once for a bucket, however many processes ask for it at once."""
-        bucket, device = self._bucket_of(arrays), timing.describe_device()
+        bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
         def make() -> tuple[Winner, ...]:
             rows = self._rows(device)  # another process may have been faster
             known = any(row.bucket == bucket for row in rows)
-            return rows if known else merged(rows, [self._time(arrays)[1]])
+            return rows if known else merged(rows, [self._time(arrays, attributes)[1]])
 
         self._keep(device, make)
 
@@ -150,7 +154,7 @@ class Tuned:
         rows = self._rows(timing.describe_device())
         return winners.write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
-    def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
+    def _time(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Trials, Winner]:
         if any(port.is_traced(each) for each in arrays):
             raise ArgumentError(
                 f"{self.name} can't be tuned within a program, where arrays have no values",
@@ -161,8 +165,12 @@ class Tuned:
                 f"{self.name} can't be tuned in checked mode, whose calls take longer",
                 hints=("tune it before: outside of be_runtime.debug, and without BE_DEBUG",),
             )
-        chosen, trials, us = timing.time_configs(self._make, self.configs, arrays, self._check, self._runs)
-        bucket, device = self._bucket_of(arrays), timing.describe_device()
+
+        def make(config: Config) -> Function:
+            return partial(self._make(config), **attributes)
+
+        chosen, trials, us = timing.time_configs(make, self.configs, arrays, self._check, self._runs)
+        bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         config = trials[chosen].config
         self.results.append(Trials(bucket, config, trials))
         timed = round(us[chosen], 3), round(us[min(us)], 3)
@@ -180,9 +188,9 @@ class Tuned:
                 return named[name_of(found.config)]
         return self.configs[0]
 
-    def _bucket_of(self, arrays: Sequence[Any]) -> str:
+    def _bucket_of(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> str:
         if self._bucket is not None:
-            return str(self._bucket(*arrays))
+            return str(self._bucket(*arrays, **attributes))
         return winners.bucket_of([transforms.type_of(each) for each in arrays])
 
     def _make(self, config: Config) -> Function:
@@ -280,8 +288,8 @@ def autotune(
         Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
         ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
-        Function of the arrays; arrays with equal results share a choice. By default the result has the dtypes, and the
-        extents rounded up to powers of two.
+        Function of the arrays and attributes of a call; calls with equal results share a choice. By default the result
+        has the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether one array of results is right. By default integers must be equal, and
         floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.

@@ -14,7 +14,7 @@ from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
-from be_runtime.kernels.content import function_content
+from be_runtime.kernels.content import Content, function_content
 from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
 from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
@@ -57,8 +57,8 @@ _OLDEST, _TOO_NEW = (1, 7), (2,)
 """Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
 _DRIVER = "13.0"
 """CUDA release of the first driver that runs cuTile's kernels."""
-_BY_NAME = ("cuda",)
-"""Package whose functions are identified by name and version, see `function_content`."""
+_BY_NAME = ("cuda.tile",)
+"""Package that counts by name and version, see `function_content`."""
 _SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
 """Beginnings of the variables that change the code."""
 _RELEASE = re.compile(r"release \d+\.\d+, V([\d.]+)")
@@ -105,7 +105,7 @@ class TileKernel(NamedTuple):
 
         check_driver(session.system)
         compiler = (ct.__version__, find_assembler(session.system).version)
-        content, environ = function_content(self.read.pyfunc, _BY_NAME), session.system.environ
+        content, environ = self.content(), session.system.environ
 
         def compile_now(_staging: object) -> Compiled:
             return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
@@ -128,6 +128,10 @@ class TileKernel(NamedTuple):
             self.name,
             session,
         )
+
+    def content(self) -> Content:
+        """Return the content of the function and of the constants."""
+        return function_content((self.read.pyfunc, self.constants), _BY_NAME, with_objects=True)
 
     @property
     def constants(self) -> tuple[tuple[str, Any], ...]:
@@ -213,8 +217,7 @@ def cutile_kernel(
     is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
     code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    content = function_content(kernel.read.pyfunc, _BY_NAME)
-    note(f"cutile {kernel.name} {content.digest} {kernel.parameters}")
+    note(f"cutile {kernel.name} {kernel.content().digest} {kernel.parameters}")
     return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
 

@@ -21,7 +21,7 @@ from be_runtime.kernels.numba.cpu_library import build_host_kernel
 from be_runtime.kernels.parameters import with_constants
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.source import Bound, Code, Obtained, Variant
-from be_runtime.kernels.tile_types import Hint
+from be_runtime.kernels.tile_types import Array, Hint
 from be_runtime.load.module import ModuleInfo
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
@@ -76,8 +76,8 @@ class _BuiltCode:
         variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
-            built = [", ".join(each) for each in variants]
-            raise _not_built(self._record["label"], ", ".join(bound.general or bound.variant), built)
+            built = [_shown(each) for each in variants]
+            raise _not_built(self._record["label"], _shown(bound.general or bound.variant), built)
         return self._made.get(found, lambda: self._read(found))
 
     def _read(self, identity: str) -> Obtained:
@@ -203,6 +203,11 @@ class _BuiltLibraries:
         with reading(self._artifact.where):
             register_image_target(target, self._artifact, PROCESS.registry)
         return target
+
+
+def _shown(variant: Variant) -> str:
+    """Describe types for a message."""
+    return ", ".join(Array.parse(text).shown if text.startswith("[") else text for text in variant)
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:

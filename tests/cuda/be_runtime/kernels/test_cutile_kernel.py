@@ -230,6 +230,14 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(ArgumentError, match=message):
             function(**options)
+    for options, message in (
+        ({"num_ctas": "2"}, "num_ctas must be a whole number or a ct.ByTarget of them, not '2'"),
+        ({"occupancy": 1.5}, "occupancy must be a whole number or .* not 1.5"),
+        ({"num_ctas": 3}, r"cuTile refuses the options {'num_ctas': 3}: num_ctas should be power of 2"),
+        ({"opt_level": ct.ByTarget(sm_90="x")}, "cuTile refuses the options .*"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            function(**options)
     with pytest.raises(ArgumentError, match="needs the constant BLOCK"):
         cutile_kernel(add, ADD, grid=1)
     with pytest.raises(ArgumentError, match="paired: x is a tuple or a list, which has no token"):

@@ -44,7 +44,7 @@ from be_runtime.kernels.tile_types import (
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, check_bool, note
-from be_runtime.signature.model import Role
+from be_runtime.signature.model import Param, Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, ToolchainError
@@ -309,7 +309,7 @@ def layout_of(
     arguments = match_arguments(label, names, declared)
     inputs = len(declared.signature.with_role(Role.ARG))
     shared = [(source, inputs + target) for source, target in options.aliases]
-    arrays = (name for name, param in arguments if param is not None and param.role is not Role.ATTR)
+    arrays = (name for name, param in arguments if isinstance(param, Param) and param.role is not Role.ATTR)
     groups = {
         name: tuple(f"memory{pair[0]}" for pair in shared if at in pair and {*pair} <= {*declared.order})
         for name, at in zip(arrays, declared.order, strict=True)

@@ -70,9 +70,10 @@ def match_arguments(label: str, names: Sequence[str], declared: Declared) -> tup
     tokens = iter(declared.params)
     found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
     if len(names) - len(by_axis) != len(declared.params):
-        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
+        by_itself = f" beside the axes {', '.join(sorted(by_axis))}" if by_axis else ""
+        wanting = ", ".join(name for name in names if name not in by_axis)
         raise ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
+            f"{label} takes {wanting or 'nothing'}{by_itself}, but the signature has "
             f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
             hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
         )

@@ -39,7 +39,7 @@ from be_runtime.ship.declaration import (
 from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.index import Demand, reading
+from be_runtime.store.index import Demand, reading, typed
 from be_toolchain.arch import Arch, parse_archs
 
 
@@ -76,7 +76,8 @@ class _BuiltCode:
         variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
-            built = [_shown(each) for each in variants]
+            with reading(self._artifact.where):
+                built = [_shown(each) for each in variants]
             raise _not_built(self._record["label"], _shown(bound.general or bound.variant), built)
         return self._made.get(found, lambda: self._read(found))
 
@@ -187,16 +188,19 @@ class _BuiltLibraries:
     """The libraries of a CuTe DSL function for combinations of dtypes."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact, called: CallSignature) -> None:
-        self._record, self._artifact, self._called = record, artifact, called
-        self._built = {tuple(row["types"]): row["target"] for row in record["variants"]}
+        self._artifact, self._called, self._label = artifact, called, typed(str, record["label"])
+        self._divisible = {axis: typed(int, divisor) for axis, divisor in record["divisible"].items()}
+        if any(divisor < 1 for divisor in self._divisible.values()):
+            raise ValueError(f"divisible is {self._divisible}")
+        self._built = {tuple(row["types"]): typed(str, row["target"]) for row in record["variants"]}
         self._registered = launcher.Memo[str]()
 
     def find(self, call: Resolved) -> Targets:
         """Return the target for a call, which is registered at its first one."""
-        cute.check_divisible(self._record["label"], self._record["divisible"], call.values)
+        cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
-            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in self._built])
+            raise _not_built(self._label, ", ".join(types), [", ".join(each) for each in self._built])
         return (("cuda", self._registered.get(types, lambda: self._register(self._built[types]))),)
 
     def _register(self, target: str) -> str:

@@ -64,7 +64,7 @@ _TYPES = {
 """CuTe DSL's names of element types."""
 
 _ALIGNED = 16
-"""Alignment in bytes that kernels are compiled for; XLA aligns each buffer to more."""
+"""Alignment in bytes that kernels are compiled for, which lets them read so much at once; XLA aligns buffers to more."""
 
 _ACCELERATED = 9
 """First major architecture whose code CuTe DSL compiles with the suffix ``a``, unless another one is requested."""

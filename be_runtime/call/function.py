@@ -33,7 +33,7 @@ from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
-from be_runtime.jax.arrays import ArraySpec, Value, check_known, check_outs
+from be_runtime.jax.arrays import ArraySpec, Value, array_spec, check_known, check_outs
 from be_runtime.jax.rules import Derivative, Rule
 from be_runtime.signature.model import LEADING, Many, Param, Role
 from be_toolchain.named import NamedTuple
@@ -243,25 +243,29 @@ class ArrayFunction(RuledFunction):
         described = self._options.outs if outs is None else outs
         signature = self._kernel.signature
 
-        def call(*arrays: Any) -> Any:
-            return self._run(described, arrays, attributes, converted)
-
         def run(*arrays: Any) -> Any:
             if signature is None or not self._kernel.by_slice:
-                return call(*arrays)
+                return self._run(described, arrays, attributes, converted)
             label, args = self.__qualname__, signature.with_role(Role.ARG)
             given = [as_argument(label, number, each, takes_many=False) for number, each in enumerate(arrays)]
             has_leading = [LEADING in (param.axes or ()) for param in args]
             rows = zip(args, given, has_leading, strict=False)
             depths = {array.ndim - len(param.axes or ()) + 1 for param, array, has in rows if has and array is not None}
             if len(depths) != 1 or len(given) != len(args) or depths == {0}:
-                return call(*given)  # it has no leading axes, or is refused
+                # It has no leading axes, or is refused.
+                return self._run(described, given, attributes, converted)
             if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
                 raise ArgumentError(
                     f"{label}: an argument has leading axes, and a result is declared without",
                     hints=("begin the axes of each result with '...', or call it under jax.vmap",),
                 )
-            return port.over_leading_axes(call, depths.pop(), has_leading)(*given)
+            depth = depths.pop()
+            each = self._slice_outs(described, given, has_leading, depth)
+
+            def call(*slices: Any) -> Any:
+                return self._run(each, slices, attributes, converted)
+
+            return port.over_leading_axes(call, depth, has_leading)(*given)
 
         run.__name__ = run.__qualname__ = self.__name__
         every = {**self._defaults, **attributes}
@@ -269,6 +273,23 @@ class ArrayFunction(RuledFunction):
         from be_runtime.jax.calls import wrap
 
         return wrap(self._derivative, self.__qualname__, run, params, every, converted)
+
+    def _slice_outs(self, outs: Any, arrays: Sequence[Any], has_leading: Sequence[bool], depth: int) -> Any:
+        """Check that the leading axes of arrays and results are equal, and return the results of one slice."""
+        label = self.__qualname__
+        named = [(f"argument {at}", each) for at, each in enumerate(arrays) if has_leading[at]]
+        leaves, restore = port.flatten(evaluate(f"outs of {label}", outs, arrays))
+        if outs is not None:
+            check_outs(leaves)
+            named += [(f"outs[{at}]", each) for at, each in enumerate(leaves)]
+        (first, one), *others = [(what, array_spec(each, f"{label}: {what}")) for what, each in named]
+        for what, spec in others:
+            if spec.shape[:depth] != one.shape[:depth]:
+                raise ArgumentError(
+                    f"{label}: the leading axes of {first}, {one}, and of {what}, {spec}, differ",
+                    hints=("arrays whose axes begin with '...' have equal leading axes, all results too",),
+                )
+        return restore([port.shape_of(each, depth) for each in leaves])
 
     def _run(self, outs: Any, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted) -> Any:
         """Call the kernel while a program is traced."""

@@ -11,7 +11,6 @@ import ctypes
 import importlib.metadata
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,12 +64,13 @@ _TYPES = {
 """CuTe DSL's names of element types."""
 
 _ALIGNED = 16
-"""Alignment in bytes that kernels are compiled for; XLA aligns each buffer to more."""
+"""Alignment in bytes that kernels are compiled for: they read so much at once. XLA aligns buffers to more."""
 
 _ACCELERATED = 9
 """First major architecture whose code CuTe DSL compiles with the suffix ``a``, unless another one is requested."""
 
-_BY_NAME = {*sys.stdlib_module_names, "cuda", "cutlass", "jax", "jaxlib", "torch", "tvm_ffi"}
+_BY_NAME = ("cuda.bindings", "cutlass", "jax", "jaxlib", "torch", "tvm_ffi")
+"""Packages that count by name and version, see `function_content`."""
 _NO_SETTING = ("ARCH", "CACHE", "DUMP", "KEEP", "LIBS", "LOG", "PRINT")
 """Parts of the names of CuTe DSL's variables that don't change the machine code, or that a call overrides."""
 

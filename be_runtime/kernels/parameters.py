@@ -100,9 +100,10 @@ def match_arguments(label: str, names: Sequence[str], signature: object) -> Matc
     params, given = iter(declared.params), [each for each in tokens if not _RULE.match(each)]
     slots = iter([_constant(label, each, axes) if _CONSTANT.fullmatch(each) else next(params) for each in given])
     if len(names) - len(by_axis) != len(given):
-        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
+        by_itself = f" beside the axes {', '.join(sorted(by_axis))}" if by_axis else ""
+        wanting = ", ".join(name for name in names if name not in by_axis)
         raise ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
+            f"{label} takes {wanting or 'nothing'}{by_itself}, but the signature has "
             f"{many(len(given), 'token')} for them: {' '.join(given)}",
             hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
         )

@@ -430,6 +430,8 @@ def load_tvm_ffi(
         The file is not a shared library, or has no such function.
     SpecError
         A declaration is wrong, or differs from the library's own.
+    RegistrationError
+        The process has loaded another library by the module's name, or the same one before it was built again.
 
     Examples
     --------
@@ -439,7 +441,14 @@ def load_tvm_ffi(
     path = check_path(library, "library")
     source, data = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    return load_source(module, source, platform, options, [(path.name, data)])
+    try:
+        return load_source(module, source, platform, options, [(path.name, data)])
+    except errors.RegistrationError as error:
+        error.hints = (
+            "this process has loaded another library by that name: pass name='...' or target_prefix='...'",
+            "or pass auto_register=False and call module.f(...), which needs no name",
+        )
+        raise
 
 
 def library_source(

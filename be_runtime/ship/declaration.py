@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -514,16 +515,33 @@ def read_source(name: str, read: KernelTable, root: Path) -> str:
 
 
 def imported(name: str, read: KernelTable, package: str) -> Any:
-    """Import the function of a kernel in Python; a path names a module of the package."""
+    """Import the function of a kernel in Python; a path names a module of the package.
+
+    Raises
+    ------
+    SourceNotFoundError
+        The author's module raises an exception, or has no such function.
+    """
     module, _, function = read.source.partition(":")
     if module.endswith(_PYTHON):
         module = f"{package}.{module.removesuffix(_PYTHON).replace('/', '.')}"
     try:
         return operator.attrgetter(function)(importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
+        # Whatever an author's module raises.
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
         hints = (f"install {missing} where the kernels are built: for a wheel, add it to requires of [build-system]",)
+        problem = f"{error}" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise SourceNotFoundError(
-            f"kernels.{name}: {read.source} can't be imported: {error}", hints=hints if is_other else ()
+            f"kernels.{name}: {read.source} can't be imported: {problem}{_place(error)}",
+            hints=hints if is_other else (),
         ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the author's file and line in which an import failed."""
+    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first are ours and importlib's
+    modules = [(Path(each.filename), each.lineno) for each in frames if not each.filename.startswith("<")]
+    own = [(file, line) for file, line in modules if file.is_relative_to(modules[0][0].parent)]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""

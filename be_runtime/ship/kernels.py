@@ -22,7 +22,7 @@ from be_runtime.kernels.numba.cpu_library import build_host_kernel
 from be_runtime.kernels.parameters import with_constants
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.source import Bound, Code, Obtained, Variant
-from be_runtime.kernels.tile_types import Hint
+from be_runtime.kernels.tile_types import Array, Hint
 from be_runtime.load.module import ModuleInfo
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
@@ -40,7 +40,7 @@ from be_runtime.ship.declaration import (
 from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.index import Demand, reading
+from be_runtime.store.index import Demand, reading, typed
 from be_toolchain.arch import Arch, parse_archs
 
 
@@ -78,8 +78,9 @@ class _BuiltCode:
             variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
-            built = [", ".join(each) for each in variants]
-            raise _not_built(self._record["label"], ", ".join(bound.general or bound.variant), built)
+            with reading(self._artifact.where):
+                built = [_shown(each) for each in variants]
+            raise _not_built(self._record["label"], _shown(bound.general or bound.variant), built)
         return self._made.get(found, lambda: self._read(found))
 
     def _read(self, identity: str) -> Obtained:
@@ -194,22 +195,30 @@ class _BuiltLibraries:
     """The libraries of a CuTe DSL function for combinations of dtypes."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact, called: CallSignature) -> None:
-        self._record, self._artifact, self._called = record, artifact, called
-        self._built = {tuple(row["types"]): row["target"] for row in record["variants"]}
+        self._artifact, self._called, self._label = artifact, called, typed(str, record["label"])
+        self._divisible = {axis: typed(int, divisor) for axis, divisor in record["divisible"].items()}
+        if any(divisor < 1 for divisor in self._divisible.values()):
+            raise ValueError(f"divisible is {self._divisible}")
+        self._built = {tuple(row["types"]): typed(str, row["target"]) for row in record["variants"]}
         self._registered = launcher.Memo[str]()
 
     def find(self, call: Resolved) -> Targets:
         """Return the target for a call, which is registered at its first one."""
-        cute.check_divisible(self._record["label"], self._record["divisible"], call.values)
+        cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
-            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in self._built])
+            raise _not_built(self._label, ", ".join(types), [", ".join(each) for each in self._built])
         return (("cuda", self._registered.get(types, lambda: self._register(self._built[types]))),)
 
     def _register(self, target: str) -> str:
         with reading(self._artifact.where):
             register_image_target(target, self._artifact, PROCESS.registry)
         return target
+
+
+def _shown(variant: Variant) -> str:
+    """Describe types for a message."""
+    return ", ".join(Array.parse(text).shown if text.startswith("[") else text for text in variant)
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:

@@ -241,7 +241,9 @@ struct Result {
   error.any.kind = kFirstObject;
   error.any.pointer = raised;
   const Bytes* cell = reinterpret_cast<const Bytes*>(static_cast<const char*>(raised) + sizeof(Object));
-  const std::string text = std::string(cell[0].data, cell[0].size) + ": " + std::string(cell[1].data, cell[1].size);
+  std::string text = std::string(cell[0].data, cell[0].size) + ": " + std::string(cell[1].data, cell[1].size);
+  if (text.find("Tensor` but got `DLTensor*`") != text.npos || text.find("Tensor>` but got `DLTensor*`") != text.npos)
+    text += "; the function takes Tensor objects: pass owned=True";
   throw CheckError(text.c_str());
 }
 

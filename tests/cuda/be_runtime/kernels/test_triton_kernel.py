@@ -340,7 +340,7 @@ def test_what_does_not_fit_is_refused():
     refused: list[tuple[dict[str, Any], str]] = [
         (
             {"signature": "arg[n] ret[n] attr.scale:float32"},
-            "add takes x, y, out, n, scale, and n by axes, .* 3 tok",
+            "add takes x, y, out, scale beside the axes n, .* 3 tok",
         ),
         ({"signature": "arg[n] arg[n] ret[n] attr.by:float32"}, "attr.by is in the place of the parameter scale"),
         ({"SIZE": 3}, "add has no constant SIZE; its constants are: BLOCK"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,33 @@ def test_a_function_in_python_is_named_by_a_path_of_the_package_or_by_a_module(
         assert read.compiling == {"constants": {"BLOCK": 64}, "num_warps": 8}
         assert [each.name for each in read.dtypes] == ["float16"]
         assert declaration.imported("add", read, "of_paths")() == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = 1\ny = [][x]\n", r"ops.py:add can't be imported: IndexError: .* \(.*ops.py, line 2\)$"),
+        ("import json\nx = json.loads('[')\n", r"JSONDecodeError: .* \(.*ops.py, line 2\)$"),
+        ("from failing import helper\n", r"ZeroDivisionError: division by zero \(.*helper.py, line 3\)$"),
+        ("def add(:\n", r"SyntaxError: .*\(ops.py, line 1\)$"),
+        ("import nothing_here\n", r"No module named 'nothing_here' \(.*ops.py, line 1\)$"),
+        ("x = 1\n", "module 'failing.ops' has no attribute 'add'$"),
+    ],
+)
+def test_an_exception_of_an_author_s_module_is_named_with_its_line(
+    text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    (folder / "ops.py").write_text(text)
+    (folder / "helper.py").write_text("x = 0\n\ny = 1 / x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("failing", "failing.ops", "failing.helper"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    read = declaration.read_table("add", TRITON | {"triton": "ops.py:add"})
+    with pytest.raises(SourceNotFoundError) as caught:
+        declaration.imported("add", read, "failing")
+    assert re.search(problem, caught.value.message), caught.value.message
 
 
 def test_a_cubin_s_table_has_the_options_of_the_public_function():

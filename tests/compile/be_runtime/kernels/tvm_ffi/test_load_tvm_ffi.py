@@ -255,6 +255,8 @@ def test_other_bytes_are_another_module(plain: Path, tmp_path: Path):
     first = be_runtime.load_tvm_ffi(copy, declared, target_prefix="first")
     copy.write_bytes(plain.read_bytes() + b"more")
     second = be_runtime.load_tvm_ffi(copy, declared, target_prefix="second")
+    with pytest.raises(be_runtime.RegistrationError, match=r"another library by that name: pass name="):
+        be_runtime.load_tvm_ffi(copy, declared, target_prefix="first")
     copy.unlink()
     assert first.path != second.path
     assert first.twice(X).tolist() == second.twice(X).tolist() == [0, 2, 4, 6]
@@ -284,6 +286,14 @@ def test_function_objects(library: Path):
         be_runtime.export(jax.jit(scale), X)
     with pytest.raises(TypeError, match=r"must be a tvm_ffi\.Function"):
         be_runtime.tvm_ffi_function(print, "ret")
+
+
+def test_a_function_of_tensor_objects_asks_for_owned(library: Path):
+    """A function object states no types."""
+    copy = tvm_ffi.load_module(str(library)).get_function("copy")
+    function = be_runtime.tvm_ffi_function(copy, "arg[n]:float32 ret[n]:float32")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the function takes Tensor objects: pass owned=True"):
+        function(X).block_until_ready()
 
 
 def test_functions_with_one_declaration_stay_apart():

@@ -243,9 +243,9 @@ def _check_lists(row: Mapping[str, Any], where: str) -> None:
 
 
 def texts(value: object, where: str) -> tuple[str, ...]:
-    """Check that a value is a list of texts, and return the texts."""
+    """Check that a value is a list of strings, and return the texts."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
-        raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
+        raise ArgumentError(f"{where} must be a list of strings, not {value!r}")
     return tuple(value)
 
 

@@ -280,7 +280,7 @@ KNOWN = "\nhint: known are: archs, exclude, package"
 
 def test_a_wrong_option_is_named():
     for table, message in (
-        ({"archs": "9.0"}, "t: archs must be a list of texts, not '9.0'"),
+        ({"archs": "9.0"}, "t: archs must be a list of strings, not '9.0'"),
         ({"packages": [1]}, "t: packages must be a list"),
         ({"arch": ["9.0"]}, f"t: 'arch' is unknown\nhint: did you mean 'archs'?{KNOWN}"),
     ):

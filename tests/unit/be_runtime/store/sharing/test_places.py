@@ -307,7 +307,7 @@ def test_a_projects_file_alone_names_no_place_to_load_code_from():
         system = machine(project=f'remote-cache = "{url}"')
         source = name_remote(settings.Settings(remote_cache_public_key=key), system, said.append)
         assert open_remote(source, settings.Settings(), said.append) is None
-        assert source.problem.startswith(f"remote-cache in {PROJECT} is passed over: ")
+        assert source.problem.startswith(f"remote-cache in {PROJECT} is ignored: ")
         assert says in source.problem
         assert said in ([f"remote cache: {source.problem}"], []), "once in a process"
 

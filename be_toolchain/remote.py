@@ -69,7 +69,7 @@ def find_remote(system: System, url: str, keys: str) -> RemoteSource:
         return trusted
     named_by, problem = file.label(trust.REMOTE_CACHE), ""
     if not trusted.keys:
-        problem = f"it is used only with a key, since anybody may have written a project's file; set {key_variable}, or {variable}"
+        problem = f"it is used only with a key, since others may have written it; set {key_variable}, or {variable}"
     elif not file.remote_cache.startswith("https://"):
         problem = f"in a project's file it must begin with https://; correct it, or set {variable}"
     if problem:

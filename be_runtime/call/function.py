@@ -237,7 +237,7 @@ class ArrayFunction(RuledFunction):
                 return call(*given)  # it has no leading axes, or is refused
             if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
                 raise ArgumentError(
-                    f"{label}: an argument has leading axes, and a result is declared without",
+                    f"{label}: an argument has leading axes, but a result is declared without them",
                     hints=("begin the axes of each result with '...', or call it under jax.vmap",),
                 )
             return port.over_leading_axes(call, depths.pop(), has_leading)(*given)

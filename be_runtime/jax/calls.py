@@ -246,7 +246,7 @@ class Transpose(NamedTuple):
     counts: tuple[int | None, ...]
 
     def __call__(self, like: Any, *arrays: Any) -> Any:
-        """Return the cotangent of an input; its shape and dtype must be those of `like`."""
+        """Return the cotangent of an input; its shape and dtype must equal `like`'s."""
         rest = iter(arrays)
         inputs = [next(rest) if count is None else [next(rest) for _ in range(count)] or None for count in self.counts]
         found = self.rule(*inputs)
@@ -284,7 +284,7 @@ class Derivative(NamedTuple):
     ) -> Run:
         """Return `run`, the call of an entry point with `params`, with the backward rule if there is one.
 
-        `asked` says of each result whether the call has it; it is empty if the call has all.
+        `asked` has for each result whether the call has it; it is empty if the call has all.
         """
         if self.backward is None:
             return run
@@ -396,7 +396,7 @@ def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tup
     """Check that each cotangent has the shape and dtype of its input."""
     if not isinstance(cotangents, tuple | list) or len(cotangents) != len(arrays):
         is_tuple = isinstance(cotangents, tuple | list)
-        count = many(len(cotangents), "cotangent") if is_tuple else "no tuple of cotangents"
+        count = many(len(cotangents), "cotangent") if is_tuple else "not a tuple"
         raise ArgumentError(f"{backward} gives {count} for {many(len(arrays), 'input')}")
     for index, (array, cotangent) in enumerate(zip(arrays, cotangents, strict=True)):
         if cotangent is not None and hasattr(array, "shape"):  # JAX checks those of several arrays

@@ -201,7 +201,7 @@ def _read_elf(data: bytes, label: str) -> Code:
     kind, machine = _unpack("<HH", data, 16, label)
     if data[4:6] != b"\x02\x01" or machine != _CUDA_MACHINE:
         raise ArgumentError(
-            f"{label} is an ELF file, but not a cubin: it has code for the machine {machine}, and GPUs are 190",
+            f"{label} is an ELF file, but not a cubin: its ELF machine is {machine}, and a GPU's is 190",
             hints=("extract cubins from an object or a library: cuobjdump -xelf all FILE",),
         )
     if kind == _RELOCATABLE:
@@ -308,7 +308,7 @@ def choose_entry(code: Code, name: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The declaration of a kernel whose compiler tells no types.
+    """The declaration of a kernel whose compiler reports no types.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def declare(label: str, given: object) -> Declared:
     """
     tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
     if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}")
+        raise ArgumentError(f"{label}: signature must be a string or a list of strings, not {given!r}")
     params = parse_spec([*tokens], function=label)
     for param in params:
         problem = _scalar_problem(param) if param.role is Role.ATTR else "" if param.in_place else array_problem(param)

@@ -74,7 +74,7 @@ def match_arguments(label: str, names: Sequence[str], declared: Declared) -> tup
         raise ArgumentError(
             f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
             f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
-            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
+            hints=("write one token for each parameter except constants and axes, in the function's order",),
         )
     for name, param in found:
         if param is not None and param.role is Role.ATTR and param.name != name:

@@ -40,7 +40,7 @@ _ours: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """Close the descriptors that a forked child inherits: the lock would be held as long as the child lives."""
+    """Close the descriptors that a forked child inherits: the lock would be held until the child ends."""
     while _ours:
         os.close(_ours.pop())
 
@@ -65,7 +65,7 @@ def key_lock(
     path : str
         The lock file; it is made if it is missing.
     timeout_s : float, optional
-        Longest wait; None waits as long as the holder lives.
+        Longest wait; None waits until the holder ends.
     on_wait : callable, optional
         Called after 1, 10 and 60 seconds of waiting, and every minute from then on.
     holder : callable

@@ -1,4 +1,4 @@
-"""Checks the English of the project by `docs/style-guide.md`: pages, docstrings, messages. ``python -m docs.words.prose``.
+"""Checks pages, docstrings and messages by the rules of `docs/style-guide.md`. ``python -m docs.words.prose``.
 
 ``--proselint`` also runs the rules of proselint that `prose.toml` does not leave out, which takes some seconds.
 """
@@ -63,11 +63,11 @@ class Rule(NamedTuple):
 
 
 def read_rules(text: str) -> list[Rule]:
-    """Parse the rules of `prose.toml`.
+    r"""Parse the rules of `prose.toml`.
 
     Examples
     --------
-    >>> [rule.advice for rule in read_rules("[instead]\\nutilize = 'use'\\n")]
+    >>> [rule.advice for rule in read_rules("[instead]\nutilize = 'use'\n")]
     ["write 'use'"]
     """
     table = tomllib.loads(text)
@@ -97,12 +97,12 @@ def blank(text: str) -> str:
 
 
 def check(text: Text, rules: list[Rule]) -> Iterator[tuple[int, str]]:
-    """Yield the line and the problem of each finding in a text.
+    r"""Yield the line and the problem of each finding in a text.
 
     Examples
     --------
     >>> page = Text("page", Path("x.md"), 1, "We utilize the the cache.")
-    >>> list(check(page, read_rules("[instead]\\nutilize = 'use'\\n")))
+    >>> list(check(page, read_rules("[instead]\nutilize = 'use'\n")))
     [(1, "'utilize': write 'use'"), (1, "'the' is there twice")]
     """
     prose = blank(text.text)
@@ -138,11 +138,11 @@ def read_code() -> Iterator[Text]:
 
 
 def read_module(file: Path, source: str) -> Iterator[Text]:
-    """Yield the docstrings and the messages of a module.
+    r"""Yield the docstrings and the messages of a module.
 
     Examples
     --------
-    >>> found = read_module(Path("x.py"), 'def f():\\n    "Return one."\\n    raise E(f"the {name} is not there")')
+    >>> found = read_module(Path("x.py"), 'def f():\n    "Return one."\n    raise E(f"the {name} is not there")')
     >>> [(text.kind, text.text) for text in found]
     [('function', 'Return one.'), ('message', 'the . is not there')]
     """

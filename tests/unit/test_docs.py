@@ -119,7 +119,7 @@ def test_explain_lists_each_code_with_its_title_and_names_them_for_one_that_ther
     assert COMMANDS[package](["explain", "BE999"]) == status
     said = capsys.readouterr()
     assert said.out == ""
-    assert "no error has the code 'BE999'; there are BE000, BE101" in said.err
+    assert "no error has the code 'BE999'; the codes are BE000, BE101" in said.err
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -280,7 +280,7 @@ def test_function_objects(library: Path):
     other = be_runtime.tvm_ffi_function(module.get_function("scale"), "arg[n]:float32 ret[n]:float32 =0.5")
     copy = be_runtime.tvm_ffi_function(module.get_function("copy"), "arg[n]:float32 ret[n]:float32", owned=True)
     assert [each(X).tolist() for each in (scale, other, copy)] == [[0, 2, 4, 6], [0, 0.5, 1, 1.5], [0, 1, 2, 3]]
-    with pytest.raises(be_runtime.RegistrationError, match="its code is known to this process alone"):
+    with pytest.raises(be_runtime.RegistrationError, match="its code exists in this process alone"):
         be_runtime.export(jax.jit(scale), X)
     with pytest.raises(TypeError, match=r"must be a tvm_ffi\.Function"):
         be_runtime.tvm_ffi_function(print, "ret")

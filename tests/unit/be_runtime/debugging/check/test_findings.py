@@ -148,7 +148,7 @@ def test_checks_are_named_in_the_order_of_the_table():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        *((text, "there is no check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
+        *((text, "unknown check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
         *((each, "checks must be a bool or names of checks") for each in (3, None, [1], {"guards": 1}.values())),
     ],
 )

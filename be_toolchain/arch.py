@@ -25,7 +25,7 @@ class Arch(NamedTuple):
     major, minor : int
         The two numbers of the compute capability; `minor` is one digit.
     suffix : {"", "a", "f"}
-        ``"a"`` for architecture-specific, ``"f"`` for family-specific features.
+        ``"a"`` for features of one architecture, ``"f"`` for features of a family.
 
     Examples
     --------

@@ -396,7 +396,7 @@ def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tup
     """Check that each cotangent has the shape and dtype of its input."""
     if not isinstance(cotangents, tuple | list) or len(cotangents) != len(arrays):
         is_tuple = isinstance(cotangents, tuple | list)
-        count = many(len(cotangents), "cotangent") if is_tuple else "not a tuple"
+        count = many(len(cotangents), "cotangent") if is_tuple else "no tuple of cotangents"
         raise ArgumentError(f"{backward} gives {count} for {many(len(arrays), 'input')}")
     for index, (array, cotangent) in enumerate(zip(arrays, cotangents, strict=True)):
         if cotangent is not None and hasattr(array, "shape"):  # JAX checks those of several arrays

@@ -58,7 +58,7 @@ def key_lock(
     is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
-    """Hold the lock on `path` for the duration of the block; if the file system has no locks, run without one.
+    """Hold the lock on `path` during the block; if the file system has no locks, run without one.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Checks pages, docstrings and messages by the rules of `docs/style-guide.md`. ``python -m docs.words.prose``.
 
-``--proselint`` also runs the rules of proselint that `prose.toml` does not leave out, which takes some seconds.
+``--proselint`` runs the checks of proselint that `prose.toml` does not leave out, which takes some seconds.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def check(text: Text, rules: list[Rule]) -> Iterator[tuple[int, str]]:
             for match in rule.pattern.finditer(prose):
                 number = f" (rule {rule.number})" if rule.number else ""
                 yield line(match), f"{match[0].strip()!r}: {rule.advice}{number}"
-    for match in re.finditer(r"\b([A-Za-z]+)(?: +|\n)\1\b", prose):
+    for match in re.finditer(r"\b(?!long\b)([A-Za-z]+)(?: +|\n)\1\b", prose):  # C++ has a long long
         yield line(match), f"{match[1]!r} is there twice"
     for match in re.finditer(r"(?<=[.!?:]\s)[A-Z][^.!?:|]+(?=[.!?:])", prose):
         if len(match[0].split()) > LONGEST:
@@ -126,7 +126,7 @@ def read_pages() -> Iterator[Text]:
     """Yield the pages of the repository."""
     below = (page for page in ROOT.glob("*/**/*.md") if "." not in page.relative_to(ROOT).parts[0])
     for page in sorted((*ROOT.glob("*.md"), *below)):
-        if not {"generated", "build"} & set(page.relative_to(ROOT).parts):
+        if not {"generated", "build"} & set(page.relative_to(ROOT).parts) and not page.is_symlink():
             yield Text("page", page, 1, page.read_text(encoding="utf-8"))
 
 
@@ -166,7 +166,7 @@ def read_module(file: Path, source: str) -> Iterator[Text]:
 
 
 def proselint_problems(text: Text, left_out: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield the findings of proselint in a text, without those of the checks that are left out."""
+    """Yield the findings of proselint in a text, without the checks that are left out."""
     from proselint.tools import LintFile
 
     for found in LintFile(text.file, content=blank(text.text)).lint():
@@ -177,22 +177,20 @@ def proselint_problems(text: Text, left_out: list[str]) -> Iterator[tuple[int, s
 def main(arguments: list[str]) -> int:
     """Check pages, docstrings and messages, and print the findings."""
     settings = (HERE / "prose.toml").read_text(encoding="utf-8")
-    rules = read_rules(settings)
-    left_out = tomllib.loads(settings)["proselint"]["left_out"]
-    found = 0
+    texts = [*read_pages(), *read_code()]
     if "--proselint" in arguments:
         from proselint.checks import __register__
         from proselint.registry import CheckRegistry
 
         CheckRegistry().register_many(__register__)
-    for text in (*read_pages(), *read_code()):
-        problems = list(check(text, rules))
-        if "--proselint" in arguments:
-            problems += proselint_problems(text, left_out)
-        for line, problem in sorted(problems):
-            print(f"{text.file.relative_to(ROOT)}:{line}: {problem}")
-            found += 1
-    return min(found, 1)
+        left_out = tomllib.loads(settings)["proselint"]["left_out"]
+        problems = [(text.file, *each) for text in texts for each in proselint_problems(text, left_out)]
+    else:
+        rules = read_rules(settings)
+        problems = [(text.file, *each) for text in texts for each in check(text, rules)]
+    for file, line, problem in sorted(problems):
+        print(f"{file.relative_to(ROOT)}:{line}: {problem}")
+    return min(len(problems), 1)
 
 
 if __name__ == "__main__":

@@ -168,10 +168,10 @@ def test_results_that_the_function_returns(ops: be_runtime.CompiledModule):
     [
         (
             "arg[n]:float32 returned[n]:int32",
-            "type 2 with 32 bits, but the declaration says int32",
+            "type 2 with 32 bits, but the declaration has int32",
         ),
-        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration says 8"),
-        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration says 2"),
+        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration has 8"),
+        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration has 2"),
         ("arg[n]:float32 returned[n]:float32 returned[n]:float32", "a value of kind 70, not 2 results"),
     ],
 )

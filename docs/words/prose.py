@@ -130,15 +130,16 @@ def read_pages() -> Iterator[Text]:
             yield Text("page", page, 1, page.read_text(encoding="utf-8"))
 
 
-def read_code() -> Iterator[Text]:
-    """Yield the docstrings and the messages of both packages: texts of three words or more."""
+def read_code(left_out: list[str]) -> Iterator[Text]:
+    """Yield the docstrings and the messages of both packages, except of modules that are left out."""
     for package in ("be_toolchain", "be_runtime"):
         for file in sorted((ROOT / package).rglob("*.py")):
-            yield from read_module(file, file.read_text(encoding="utf-8"))
+            if file.relative_to(ROOT).as_posix() not in left_out:
+                yield from read_module(file, file.read_text(encoding="utf-8"))
 
 
 def read_module(file: Path, source: str) -> Iterator[Text]:
-    r"""Yield the docstrings and the messages of a module.
+    r"""Yield the docstrings and the messages of a module; a message has three words or more.
 
     Examples
     --------
@@ -177,13 +178,14 @@ def proselint_problems(text: Text, left_out: list[str]) -> Iterator[tuple[int, s
 def main(arguments: list[str]) -> int:
     """Check pages, docstrings and messages, and print the findings."""
     settings = (HERE / "prose.toml").read_text(encoding="utf-8")
-    texts = [*read_pages(), *read_code()]
+    table = tomllib.loads(settings)
+    texts = [*read_pages(), *read_code(table["code"]["left_out"])]
     if "--proselint" in arguments:
         from proselint.checks import __register__
         from proselint.registry import CheckRegistry
 
         CheckRegistry().register_many(__register__)
-        left_out = tomllib.loads(settings)["proselint"]["left_out"]
+        left_out = table["proselint"]["left_out"]
         problems = [(text.file, *each) for text in texts for each in proselint_problems(text, left_out)]
     else:
         rules = read_rules(settings)

@@ -216,7 +216,7 @@ def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") 
     for name in names:
         bare = name.removeprefix("-")
         if bare != "all" and bare not in CHECKS:
-            raise ArgumentError(f"there is no check {bare!r}", hints=hints)
+            raise ArgumentError(f"unknown check {bare!r}", hints=hints)
         meant = set(CHECKS) if bare == "all" else {bare}
         chosen = chosen - meant if name.startswith("-") else chosen | meant
     return Checks(tuple(name for name in CHECKS if name in chosen), on_finding)  # type: ignore[arg-type]

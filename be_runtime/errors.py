@@ -20,7 +20,7 @@ _SHORT_LINES, _WIDEST = 16, 240
 _SURROUNDS_AN_ERROR = (
     r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
 )
-"""Lines of g++, clang and nvcc around an error that say no more than the error."""
+"""Lines of g++, clang and nvcc around an error that have no more than the error."""
 
 _QUOTED = 160
 """Number of characters at each end of a shortened message."""

@@ -25,7 +25,7 @@ class Arch(NamedTuple):
     major, minor : int
         The two numbers of the compute capability; `minor` is one digit.
     suffix : {"", "a", "f"}
-        ``"a"`` for architecture-specific, ``"f"`` for family-specific features.
+        ``"a"`` for features of one architecture, ``"f"`` for features of a family.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Arch(NamedTuple):
         if arch.major < _OLDEST_MAJOR:
             meant = f"{arch.major}{arch.minor}.0{arch.suffix}"
             raise ArchError(
-                f"{text!r} is compute capability {arch}; CUDA knows none below {_OLDEST_MAJOR}.0",
+                f"{text!r} is compute capability {arch}; CUDA has none below {_OLDEST_MAJOR}.0",
                 hints=(f"did you mean {meant}?",) if arch.major else (),
             )
         return arch
@@ -206,7 +206,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     """
     words = str(text).replace(",", " ").replace(";", " ").split()
     if not words:
-        raise ArchError(f"{text!r} names no GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
+        raise ArchError(f"{text!r} does not name a GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
     return tuple(sorted({Arch.parse(word) for word in words}))
 
 

@@ -212,7 +212,7 @@ class CudaToolkit(NamedTuple):
     compiler : Nvcc or ClangCuda
         The compiler of CUDA sources, with the host compiler that it accepts.
     include_dirs, library_dirs : tuple of Path
-        The folders of headers and libraries, in search order; nvcc itself knows the headers, not always the libraries.
+        The folders of headers and libraries, in search order; nvcc itself finds the headers, not always the libraries.
     cudart_static, cudart_shared : Path, optional
         The CUDA runtime; at least one is set.
     ptxas, fatbinary, libdevice : Path

@@ -182,7 +182,8 @@ class CompiledFunction:
         """
         if self._reporter is None:
             raise errors.ArgumentError(
-                f"{self.__qualname__} has no report of its own", hints=("a module has one of all: module.report()",)
+                f"{self.__qualname__} has no report of its own",
+                hints=("call module.report()",),
             )
         return self._reporter(block_sizes)
 

@@ -256,7 +256,7 @@ class ArrayFunction(RuledFunction):
                 return self._run(described, given, attributes, converted)
             if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
                 raise ArgumentError(
-                    f"{label}: an argument has leading axes, and a result is declared without",
+                    f"{label}: an argument has leading axes, but a result is declared without them",
                     hints=("begin the axes of each result with '...', or call it under jax.vmap",),
                 )
             depth = depths.pop()

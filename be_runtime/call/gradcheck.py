@@ -73,7 +73,7 @@ def gradcheck(
     ]
     name = getattr(function, "__qualname__", repr(function))
     if not moving:
-        raise ArgumentError(f"{name}: no argument has derivatives that can be compared: none is of floats")
+        raise ArgumentError(f"{name}: gradcheck needs an argument with a floating-point dtype")
 
     def run(*inputs: Any) -> Any:
         return function(*inputs, **attributes)
@@ -96,9 +96,9 @@ def gradcheck(
             if not excess <= 0 and not excess <= worst:  # true for NaN
                 worst = excess
                 message = (
-                    f"{name}: the derivative with respect to argument {argument}{''.join(f'[{i}]' for i in index)} is "
-                    f"{given:.6g}, but differences give {expected:.6g}: {abs(given - expected):.3g} off "
-                    "(of the results' sum with random weights)"
+                    f"{name}: the derivative of the results' sum, with random weights, with respect to argument "
+                    f"{argument}{''.join(f'[{i}]' for i in index)} is {given:.6g}, but finite differences give "
+                    f"{expected:.6g}: {abs(given - expected):.3g} off"
                 )
         if message:
             raise GradientError(message)

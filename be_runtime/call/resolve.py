@@ -317,7 +317,7 @@ def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None,
     """
     names = {ret.name for ret in rets if ret.many is Many.OPTIONAL}
     if unknown := next((name for name in want if name not in names), None):
-        takes = f"it has {', '.join(sorted(names))}" if names else "all its results are in every call"
+        takes = f"its optional results are {', '.join(sorted(names))}" if names else "all its results are in every call"
         raise ArgumentError(f"{label} has no optional result {unknown!r}; {takes}")
     described = [None] * len(rets) if outs is None or len(outs) != len(rets) else outs
     for index, (ret, out) in enumerate(zip(rets, described, strict=True)):

@@ -60,7 +60,9 @@ def read_signature(
     elif isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
         tokens = given
     else:
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))
+        raise ArgumentError(
+            f"{label}: signature must be a string or a list of strings, not {given!r}", hints=(_EXAMPLE,)
+        )
     mentioned = {match[1] for token in tokens if (match := _ATTRIBUTE.match(token))}
     implied = [f"attr.{each.name}:{known_dtype(each).name}" for each in scalars if each.name not in mentioned]
     params = parse_spec([*tokens, *implied], function=label)

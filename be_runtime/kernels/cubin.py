@@ -201,7 +201,7 @@ def _read_elf(data: bytes, label: str) -> Code:
     kind, machine = _unpack("<HH", data, 16, label)
     if data[4:6] != b"\x02\x01" or machine != _CUDA_MACHINE:
         raise ArgumentError(
-            f"{label} is an ELF file, but not a cubin: it has code for the machine {machine}, and GPUs are 190",
+            f"{label} is an ELF file, but not a cubin: its ELF machine is {machine}, and a GPU's is 190",
             hints=("extract cubins from an object or a library: cuobjdump -xelf all FILE",),
         )
     if kind == _RELOCATABLE:
@@ -308,7 +308,7 @@ def choose_entry(code: Code, name: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The declaration of a kernel whose compiler tells no types.
+    """The declaration of a kernel whose compiler reports no types.
 
     Parameters
     ----------

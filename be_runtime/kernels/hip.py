@@ -204,7 +204,7 @@ def compile_hip(kernel: RawKernel, archs: Sequence[AmdArch], session: Session, s
 
         bare = ", ".join(str(arch) for arch, each in found.items() if not each.has_rocm)
         if bare:
-            error.hints = (f"there is no ROCm for {bare} here, so only a part of HIP is declared",)
+            error.hints = (f"ROCm for {bare} is not installed here, so only a part of HIP is declared",)
         raise explained(error, {kernel.file_name: kernel.source}, is_cuda=False) from None
     objects = [(arch, (staging / f"{arch}.hsaco").read_bytes()) for arch in archs]
     images = [KernelImage(arch, only_entry(_ENTRY.findall(data), kernel.name), data) for arch, data in objects]

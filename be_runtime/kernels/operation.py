@@ -306,7 +306,7 @@ class XLACustomKernel:
             raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
         found = transforms.devices(where)
         if not found:
-            raise ArgumentError(f"there is no {where} device to run {self.name} on")
+            raise ArgumentError(f"{self.name} needs a {where} device, but JAX has none")
         chosen = tuple(backends) if backends is not None else self.available_backends(where)
         configs: tuple[BenchmarkConfig, ...] = check_configs(self._data(platform=where), self.name)
         return measure(

@@ -105,7 +105,7 @@ def match_arguments(label: str, names: Sequence[str], signature: object) -> Matc
         raise ArgumentError(
             f"{label} takes {wanting or 'nothing'}{by_itself}, but the signature has "
             f"{many(len(given), 'token')} for them: {' '.join(given)}",
-            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
+            hints=("write one token for each parameter except constants and axes, in the function's order",),
         )
     found = {name: name if name in by_axis else next(slots) for name in names}
     for name, param in found.items():

@@ -346,4 +346,4 @@ def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
     if not above:
         return ()
     prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
-    return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
+    return (f"if two files or folders have this name, load this one with target_prefix={prefix!r}",)

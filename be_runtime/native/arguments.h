@@ -73,8 +73,8 @@ struct AxesCheck {
     for (int i = 0; i < tensor.ndim(); ++i) message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
-      message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
-                  "that it takes leading axes", declared.count > 0 ? " " : "", declared.text);
+      message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] "
+                  "declares leading axes", declared.count > 0 ? " " : "", declared.text);
     throw CheckError(message.text);
   }
 

@@ -140,7 +140,7 @@ struct TvmError {
 };
 
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) noexcept {
-  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the text of an error"};
+  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the message of an error"};
   TvmError* error = static_cast<TvmError*>(malloc(sizeof(TvmError)));
   if (error == nullptr) return reinterpret_cast<XLA_FFI_Error*>(&no_memory);
   error->code = args->errc;
@@ -171,7 +171,7 @@ XLA_FFI_Error* error_of(const char* message, XLA_FFI_Error_Code code) noexcept {
 
 XLA_FFI_Error* allocate_memory(XLA_FFI_DeviceMemory_Allocate_Args* args) noexcept {
   args->data = nullptr;
-  return error_of("the framework that calls gives no memory; declare its size in the arg_spec, as in scratch[4*n]",
+  return error_of("the calling framework allocates no memory; declare the size in the arg_spec, as in scratch[4*n]",
                   XLA_FFI_Error_Code_UNIMPLEMENTED);
 }
 
@@ -308,7 +308,7 @@ const char* TvmCall::kind_of(const Any& any) noexcept {
     case tvm_ffi::kTensorObject: return "a tensor";
     case tvm_ffi::kText:
     case tvm_ffi::kSmallText:
-    case tvm_ffi::kTextObject: return "a text";
+    case tvm_ffi::kTextObject: return "a string";
     default: return "something else";
   }
 }
@@ -336,7 +336,7 @@ bool TvmCall::fail_layout(int index, const Array& tensor) const noexcept {
     stride *= tensor.shape[i];
   }
   if (tensor.data == nullptr) return fail(index, "has no memory, as a fake tensor of PyTorch has none");
-  return fail(index, "begins at an address that is no multiple of 16, as a slice of a tensor may; make a copy");
+  return fail(index, "begins at an address that is not a multiple of 16, as a slice of a tensor may; make a copy");
 }
 
 /// Make a scalar of XLA's of a number; false if it is none.
@@ -358,7 +358,7 @@ bool TvmCall::read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buf
   if (!scalar_of(any, &scalar)) return fail(index, "is %s, neither a number nor a tensor", kind_of(any));
   if (spec.be_is_cuda) return fail(index, "is %s, but must be a tensor on the device", kind_of(any));
   if (!convert_scalar(scalar, dtype, room))
-    return fail(index, "is %s that is no valid %s", kind_of(any), element_type_name(dtype));
+    return fail(index, "is %s that is not a valid %s", kind_of(any), element_type_name(dtype));
   *buffer = {sizeof(*buffer), nullptr, dtype, room, 0, nullptr};
   return true;
 }
@@ -399,7 +399,7 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
         memcpy(static_cast<void*>(&attr->text), static_cast<const tvm_ffi::Object*>(any.pointer) + 1,
                sizeof(attr->text));
       } else {
-        return fail(index, "is %s, not a text", kind_of(any));
+        return fail(index, "is %s, not a string", kind_of(any));
       }
       return true;
     case AttrKind::kDType:

@@ -201,9 +201,7 @@ def _modules(
         for language, other in zip(languages, reversed(languages), strict=True):
             sources = _sources(row, language, at)
             if all(each.endswith(SUFFIXES[other]) for each in sources):
-                raise ArgumentError(
-                    f"{at}: {language} names {sources[0]} alone", hints=(f"is it a source of {other}?",)
-                )
+                raise ArgumentError(f"{at}: {language} has only {sources[0]}", hints=(f"is it a source of {other}?",))
             options = {key: value for key, value in row.items() if key in _OPTIONS[language]}
             yield DeclaredModule(name, language, sources, row.get("functions"), options, is_part=True)
         return
@@ -245,9 +243,9 @@ def _check_lists(row: Mapping[str, Any], where: str) -> None:
 
 
 def texts(value: object, where: str) -> tuple[str, ...]:
-    """Check that a value is a list of texts, and return the texts."""
+    """Check that a value is a list of strings, and return the texts."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
-        raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
+        raise ArgumentError(f"{where} must be a list of strings, not {value!r}")
     return tuple(value)
 
 
@@ -266,7 +264,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
 
         end = unknown[0].rpartition("_")[2]  # extra_cflags has more letters in common with extra_ldflags
         near = [name for name in known if name.endswith(f"_{end}")] or get_close_matches(unknown[0], sorted(known))
-        hints = (*(f"did you mean {name!r}?" for name in near[:1]), f"known are: {', '.join(sorted(known))}")
+        hints = (*(f"did you mean {name!r}?" for name in near[:1]), f"the keys are: {', '.join(sorted(known))}")
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
@@ -410,14 +408,14 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
 def _check_compiling(table: Mapping[str, Any], where: str) -> None:
     for each in table.get("dtypes", ()):
         if str(each) not in BY_NAME:
-            raise ArgumentError(f"{where}: dtypes has {each!r}; there are {', '.join(BY_NAME)}")
+            raise ArgumentError(f"{where}: dtypes has {each!r}; the dtypes are {', '.join(BY_NAME)}")
     for key in sorted(_NUMBERS & {*table}):
         if not isinstance(table[key], int) or isinstance(table[key], bool):
             raise ArgumentError(f"{where}: {key} must be a whole number, not {table[key]!r}")
     constants = table.get("constants", {})
     if not isinstance(constants, Mapping) or not all(isinstance(x, int | float | str) for x in constants.values()):
         raise ArgumentError(
-            f"{where}: constants must be a table of numbers and texts, not {constants!r}",
+            f"{where}: constants must be a table of numbers and strings, not {constants!r}",
             hints=("write constants = {BLOCK = 1024}",),
         )
 

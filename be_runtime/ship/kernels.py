@@ -475,7 +475,7 @@ def _variants(name: str, read: KernelTable, declared: CallSignature | None) -> l
 def _rank(name: str, param: Param) -> int:
     if param.axes is None:
         raise ArgumentError(
-            f"kernels.{name}: the signature does not say how many axes {param.name or 'an array'} has",
+            f"kernels.{name}: the signature does not state how many axes {param.name or 'an array'} has",
             hints=("write them, as in arg[n k], or arg[] for a number",),
         )
     return sum(axis != LEADING for axis in param.axes)

@@ -138,7 +138,7 @@ def export(
         names = [platforms] if isinstance(platforms, str) else [*platforms]
         for name in names:
             if name not in _PLATFORMS:
-                raise ArgumentError(f"platforms has {name!r}; there are: cpu, cuda")
+                raise ArgumentError(f"platforms must be 'cpu' or 'cuda', not {name!r}")
         names = ["cuda" if name == "gpu" else str(name) for name in names]
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
@@ -199,7 +199,7 @@ class _Cargo:
         found = [target for target in live if target.platform in asked] or [*live]
         if len(found) > 1:
             raise RegistrationError(
-                f"{name!r} is registered for cpu and CUDA, and a program for both can't tell which one a call means",
+                f"{name!r} is registered for cpu and CUDA, and a program for both can't choose between them",
                 hints=("export it for each platform", "or call the modules' functions, as in module.f(x)"),
             )
         return found[0]
@@ -306,7 +306,7 @@ def load_exported(
         raise LoadError(f"{where} is refused: verify returned False")
     artifact = unpack(data, where)
     if not artifact.table.program:
-        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
+        raise LoadError(f"{where} holds kernels, not a program", hints=("be_runtime.export makes programs",))
     with reading(where):
         read = exporting.read_program(artifact.image(artifact.table.program["image"]), artifact.table.program)
         _register(artifact)
@@ -321,7 +321,7 @@ def _read_trusted(path: Path) -> bytes:
             if problem:
                 raise LoadError(
                     f"code is not loaded from {path}: {problem}",
-                    hints=("copy it to a folder of your own", "or take the right to write from others: chmod go-w"),
+                    hints=("copy it to a folder of your own", "or remove other users' write permission: chmod go-w"),
                 )
             return read_beginning(file, LARGEST)
     except OSError as error:

@@ -119,7 +119,7 @@ def test_explain_lists_each_code_with_its_title_and_names_them_for_one_that_ther
     assert COMMANDS[package](["explain", "BE999"]) == status
     said = capsys.readouterr()
     assert said.out == ""
-    assert "no error has the code 'BE999'; there are BE000, BE101" in said.err
+    assert "no error has the code 'BE999'; the codes are BE000, BE101" in said.err
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +171,40 @@ def test_the_page_of_versions_says_what_ci_tests_and_which_releases_work_togethe
 def test_the_doctests_of_the_extensions_pass():
     results = [doctest.testmod(module) for module in (repository_links, prose, links)]
     assert all(each.attempted and not each.failed for each in results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "bad", "good"),
+    [
+        ("page", 0, "You can easily load it.", "You can load it."),
+        ("docstring", 1, "The dtype is that of the input.", "The dtype is the input's, so that offline use works."),
+        ("message", 1, "x.so is no shared library", "x.so is not a library, and there is no longer one, and no GPU"),
+        ("page", 2, "It prints what is missing.", "It prints the missing tools: what the caller needs."),
+        ("page", 3, "The load says why, and the\nerror tells you more.", "The load prints the reason: a live target."),
+        ("docstring", 3, "XLA knows the target.", "say : callable\n    Known to XLA, which looks up a name."),
+        ("page", 8, "| a | the same | b |", "| a | the same call | b |"),
+        ("page", 9, "See [calling.md](calling.md).", "See [Call a kernel](calling.md)."),
+        ("page", 10, "This page is for authors. You will learn it.", "Ship kernels in a wheel."),
+        ("function", 10, "The names of a module.", "Return the names of a module."),
+    ],
+)
+def test_prose_finds_what_the_style_guide_forbids(kind: str, rule: int, bad: str, good: str):
+    rules = prose.read_rules((ROOT / "docs/words/prose.toml").read_text(encoding="utf-8"))
+    own = [each for each in rules if each.number == rule]
+
+    def count(text: str, by: list[prose.Rule]) -> int:
+        return len(list(prose.check(prose.Text(kind, ROOT, 1, text), by)))
+
+    assert count(bad, own)
+    assert not count(good, rules)
+    assert not count(f"`{bad}`" if "\n" not in bad else f"```\n{bad}\n```", own), "code is not prose"
+
+
+def test_the_style_guide_has_the_rules_that_are_checked():
+    page = read("docs/style-guide.md")
+    rules = prose.read_rules(read("docs/words/prose.toml"))
+    assert [int(each) for each in re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)] == list(range(1, 11))
+    assert {each.number for each in rules} <= set(range(11))
 
 
 def test_links_out_of_docs_lead_to_pages_of_the_site():

@@ -160,7 +160,7 @@ class HostFunction(NamedTuple):
     Parameters
     ----------
     address : int
-        Address of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+        Address of a C function as ``native/host_call.cc`` describes it, valid while `owner` exists.
     owner : object
     exclusive : bool
         True if only one call of such functions may run at a time.

@@ -133,8 +133,8 @@ def check_words(ptx: str, ndims: Sequence[int], package: NumbaPackage = NUMBA_CU
     declared = [each.strip() for each in entry[1].split(",") if each.strip()] if entry is not None else []
     if not all(map(_WORD.fullmatch, declared)) or len(declared) != sum(package.words + 2 * ndim for ndim in ndims):
         raise BuildError(
-            f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions: it passes "
-            "arrays in a way that is not known here",
+            f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions, and "
+            "this release does not support how it passes arrays",
             hints=(f"pip install '{package.tested}', which is tested",),
         )
 
@@ -389,8 +389,8 @@ def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
     place = sys.modules.get(module)
     if not hasattr(place, name):
         raise BuildError(
-            f"{package.name} {source.installed_version(package.name)} compiles for an architecture in a way that is "
-            "not known here",
+            f"{package.name} {source.installed_version(package.name)} is not supported: this release does not find "
+            "how it chooses an architecture",
             hints=(f"pip install '{package.tested}', which is tested",),
         )
     usual = getattr(place, name)

@@ -408,14 +408,14 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
   const ElementType type = element_type(out.dtype());
   if (array.type.code != type.code || array.type.bits != type.bits || array.type.lanes != 1)
     refuse("the function returned elements of DLPack's type ", array.type.code, " with ", array.type.bits,
-           " bits, but the declaration says ", out.dtype());
+           " bits, but the declaration has ", out.dtype());
   if (array.device_type != place.device_type) refuse("the function returned an array on another device");
   if (array.ndim != out.ndim())
-    refuse("the function returned an array with ", array.ndim, " dimensions, but the declaration says ", out.ndim());
+    refuse("the function returned an array with ", array.ndim, " dimensions, but the declaration has ", out.ndim());
   int64_t stride = 1;
   for (int i = out.ndim() - 1; i >= 0; --i) {
     if (array.shape[i] != out.size(i))
-      refuse("the function returned ", array.shape[i], " for dimension ", i, ", but the declaration says ",
+      refuse("the function returned ", array.shape[i], " for dimension ", i, ", but the declaration has ",
              out.size(i));
     if (array.strides != nullptr && array.shape[i] != 1 && array.strides[i] != stride)
       refuse("the function returned an array that is not contiguous");

@@ -303,12 +303,12 @@ def test_what_changed_appeared_or_was_added_is_named_and_what_is_gone_is_not(roo
     assert package_store.changed_source(root, sources) == ""
 
 
-KNOWN = "\nhint: known are: archs, exclude, package"
+KNOWN = "\nhint: the keys are: archs, exclude, package"
 
 
 def test_a_wrong_option_is_named():
     for table, message in (
-        ({"archs": "9.0"}, "t: archs must be a list of texts, not '9.0'"),
+        ({"archs": "9.0"}, "t: archs must be a list of strings, not '9.0'"),
         ({"packages": [1]}, "t: packages must be a list"),
         ({"arch": ["9.0"]}, f"t: 'arch' is unknown\nhint: did you mean 'archs'?{KNOWN}"),
     ):
@@ -324,7 +324,7 @@ def test_packages_are_found_below_the_project_and_in_src(tmp_path: Path):
     found = wheel.wheel_packages(wheel.parse_options({"packages": ["flat", "inner.deep", "lib/odd"]}, "t"), tmp_path)
     assert list(map(wheel.place, found)) == ["flat/_kernels", "inner/deep/_kernels", "odd/_kernels"]
     assert [each.name for each in wheel.wheel_packages(wheel.WheelOptions(), tmp_path)] == ["flat"]
-    with pytest.raises(ArgumentError, match="no package 'missing' below"):
+    with pytest.raises(ArgumentError, match="has no package 'missing'"):
         wheel.wheel_packages(wheel.parse_options({"package": "missing"}, "t"), tmp_path)
 
 
@@ -401,7 +401,7 @@ def test_the_platform_with_the_most_systems(images: list[wheel.Needs], tag: str)
     ("image", "words"),
     [
         (needs(libraries=("libc.so.6", "libfoo.so.3")), r"needs libfoo.so.3.*\n.*-l:libfoo.a instead of -lfoo"),
-        (needs(run_paths=("$ORIGIN", "/opt/lib")), r"looks for libraries in /opt/lib.*\n.*-rpath=/opt/lib"),
+        (needs(run_paths=("$ORIGIN", "/opt/lib")), r"searches for libraries in /opt/lib.*\n.*-rpath=/opt/lib"),
     ],
 )
 def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_flag(image: wheel.Needs, words: str):

@@ -168,10 +168,10 @@ def test_results_that_the_function_returns(ops: be_runtime.CompiledModule):
     [
         (
             "arg[n]:float32 returned[n]:int32",
-            "type 2 with 32 bits, but the declaration says int32",
+            "type 2 with 32 bits, but the declaration has int32",
         ),
-        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration says 8"),
-        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration says 2"),
+        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration has 8"),
+        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration has 2"),
         ("arg[n]:float32 returned[n]:float32 returned[n]:float32", "a value of kind 70, not 2 results"),
     ],
 )
@@ -282,7 +282,7 @@ def test_function_objects(library: Path):
     other = be_runtime.tvm_ffi_function(module.get_function("scale"), "arg[n]:float32 ret[n]:float32 =0.5")
     copy = be_runtime.tvm_ffi_function(module.get_function("copy"), "arg[n]:float32 ret[n]:float32", owned=True)
     assert [each(X).tolist() for each in (scale, other, copy)] == [[0, 2, 4, 6], [0, 0.5, 1, 1.5], [0, 1, 2, 3]]
-    with pytest.raises(be_runtime.RegistrationError, match="its code is known to this process alone"):
+    with pytest.raises(be_runtime.RegistrationError, match="its code exists in this process alone"):
         be_runtime.export(jax.jit(scale), X)
     with pytest.raises(TypeError, match=r"must be a tvm_ffi\.Function"):
         be_runtime.tvm_ffi_function(print, "ret")

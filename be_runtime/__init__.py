@@ -12,10 +12,8 @@ from be_toolchain import __version__
 config = control
 
 _HOMES = {
-    "be_runtime.api": (
-        "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline load_dir load_file "
-        "load_inline"
-    ),
+    "be_runtime.api": "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline",
+    "be_runtime.api.both": "load_dir load_file load_inline",
     "be_runtime.call.function": "KernelFunction",
     "be_runtime.call.gradcheck": "gradcheck",
     "be_runtime.checks": "Finding Findings",

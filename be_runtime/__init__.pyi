@@ -5,9 +5,9 @@ from be_runtime.api import load_cpp_inline as load_cpp_inline
 from be_runtime.api import load_cuda_dir as load_cuda_dir
 from be_runtime.api import load_cuda_file as load_cuda_file
 from be_runtime.api import load_cuda_inline as load_cuda_inline
-from be_runtime.api import load_dir as load_dir
-from be_runtime.api import load_file as load_file
-from be_runtime.api import load_inline as load_inline
+from be_runtime.api.both import load_dir as load_dir
+from be_runtime.api.both import load_file as load_file
+from be_runtime.api.both import load_inline as load_inline
 from be_runtime.call.function import KernelFunction as KernelFunction
 from be_runtime.call.gradcheck import gradcheck as gradcheck
 from be_runtime.checks import Finding as Finding

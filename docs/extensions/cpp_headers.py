@@ -255,7 +255,7 @@ def _head(cursor: Cursor) -> str:
 
 def _is_written_out(cursor: Cursor) -> bool:
     """Return whether the header has the name of the declaration; a macro's definition has a parameter instead."""
-    text = "".join(token.spelling for token in cursor.get_tokens())
+    text = "".join(token.spelling for token in cursor.get_tokens()).partition("{")[0]
     name = re.sub(r"\s|(?<!operator)<.*", "", cursor.spelling)
     return "type-parameter" in name or f"{name}(" in text  # the operator of a conversion has no name
 

@@ -52,8 +52,12 @@ def load_inline(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
         of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
-    extra_cflags, extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, for nvcc, and for the linker of both modules. Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker of both modules, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -118,11 +122,11 @@ def load_inline(
 
     See Also
     --------
-    load_file : Compile files.
-    load_cpp_inline : Compile C++ alone.
-    load_cuda_inline : Compile CUDA alone.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/custom-kernels` : Other ways to have a kernel for each platform.
+    - `load_file`: compile files.
+    - `load_cpp_inline`: compile C++ alone.
+    - `load_cuda_inline`: compile CUDA alone.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
 
     Examples
     --------
@@ -184,8 +188,12 @@ def load_file(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
         of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
-    extra_cflags, extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, for nvcc, and for the linker of both modules. Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker of both modules, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -252,10 +260,10 @@ def load_file(
 
     See Also
     --------
-    load_inline : Compile source texts; its example is a whole program.
-    load_dir : Compile the files of folders.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/custom-kernels` : Other ways to have a kernel for each platform.
+    - `load_inline`: compile source texts; its example is a whole program.
+    - `load_dir`: compile the files of folders.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
 
     Examples
     --------
@@ -289,8 +297,12 @@ def load_dir(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
         of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
-    extra_cflags, extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, for nvcc, and for the linker of both modules. Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker of both modules, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -357,10 +369,10 @@ def load_dir(
 
     See Also
     --------
-    load_inline : Compile source texts; its example is a whole program.
-    load_file : Compile chosen files.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/custom-kernels` : Other ways to have a kernel for each platform.
+    - `load_inline`: compile source texts; its example is a whole program.
+    - `load_file`: compile chosen files.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
 
     Examples
     --------

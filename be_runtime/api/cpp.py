@@ -62,9 +62,10 @@ def load_cpp_inline(
         Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
         names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. On the CPU, a ``stream`` parameter is 0.
-    extra_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``, and for the linker, such as ``["-lfftw3f"]``.
-        Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -114,11 +115,11 @@ def load_cpp_inline(
 
     See Also
     --------
-    load_cpp_file : Compile files.
-    load_cuda_inline : Compile CUDA source text.
-    :doc:`/tutorial-cpp` : A first kernel, step by step.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cpp_file`: compile files.
+    - `load_cuda_inline`: compile CUDA source text.
+    - :doc:`/tutorial-cpp`: a first kernel, step by step.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------
@@ -167,9 +168,10 @@ def load_cpp_file(
         the CPU, a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the first file's name without its ending.
-    extra_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``, and for the linker, such as ``["-lfftw3f"]``.
-        Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -221,11 +223,11 @@ def load_cpp_file(
 
     See Also
     --------
-    load_cpp_inline : Compile source text.
-    load_cpp_dir : Compile all files of a folder.
-    :doc:`/tutorial-cpp` : A first kernel, step by step.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cpp_inline`: compile source text.
+    - `load_cpp_dir`: compile all files of a folder.
+    - :doc:`/tutorial-cpp`: a first kernel, step by step.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------
@@ -272,9 +274,10 @@ def load_cpp_dir(
         the CPU, a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the folder's name.
-    extra_cflags, extra_ldflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``, and for the linker, such as ``["-lfftw3f"]``.
-        Each item is one argument.
+    extra_cflags : list of str, optional
+        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -326,11 +329,11 @@ def load_cpp_dir(
 
     See Also
     --------
-    load_cpp_file : Compile chosen files.
-    load_dir : Compile C++ and CUDA files for CPU and GPU.
-    :doc:`/tutorial-cpp` : A first kernel, step by step.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cpp_file`: compile chosen files.
+    - `load_dir`: compile C++ and CUDA files for CPU and GPU.
+    - :doc:`/tutorial-cpp`: a first kernel, step by step.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------

@@ -64,9 +64,10 @@ def load_cuda_inline(
         Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
         names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
-    extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for nvcc, such as ``["-lineinfo"]``, and for the linker, such as ``["-lcublas"]``. Each item is one
-        argument.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -130,11 +131,11 @@ def load_cuda_inline(
 
     See Also
     --------
-    load_cuda_file : Compile files.
-    cuda_kernel : Compile a ``__global__`` function without host code.
-    :doc:`/tutorial-cuda` : A first kernel, step by step.
-    :doc:`/calling` : Attributes, result shapes and derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cuda_file`: compile files.
+    - `cuda_kernel`: compile a ``__global__`` function without host code.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------
@@ -188,9 +189,10 @@ def load_cuda_file(
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
     name : str, optional
         Name of the module. The default is the first file's name without its ending.
-    extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for nvcc, such as ``["-lineinfo"]``, and for the linker, such as ``["-lcublas"]``. Each item is one
-        argument.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -256,11 +258,11 @@ def load_cuda_file(
 
     See Also
     --------
-    load_cuda_inline : Compile source text; its example is a whole source.
-    load_cuda_dir : Compile all files of a folder.
-    :doc:`/tutorial-cuda` : A first kernel, step by step.
-    :doc:`/port-cuda` : From a kernel that exists to a function with derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cuda_inline`: compile source text; its example is a whole source.
+    - `load_cuda_dir`: compile all files of a folder.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------
@@ -293,9 +295,10 @@ def load_cuda_dir(
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
     name : str, optional
         Name of the module. The default is the folder's name.
-    extra_cuda_cflags, extra_ldflags : list of str, optional
-        Arguments for nvcc, such as ``["-lineinfo"]``, and for the linker, such as ``["-lcublas"]``. Each item is one
-        argument.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
@@ -361,11 +364,11 @@ def load_cuda_dir(
 
     See Also
     --------
-    load_cuda_file : Compile chosen files.
-    load_dir : Compile C++ and CUDA files for CPU and GPU.
-    :doc:`/tutorial-cuda` : A first kernel, step by step.
-    :doc:`/port-cuda` : From a kernel that exists to a function with derivatives.
-    :doc:`/compiler-options` : Flags, libraries, architectures.
+    - `load_cuda_file`: compile chosen files.
+    - `load_dir`: compile C++ and CUDA files for CPU and GPU.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
     --------

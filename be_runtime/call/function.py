@@ -397,8 +397,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         vmap_method : str, optional
             Method of ``jax.ffi.ffi_call``, such as ``"sequential"`` or ``"broadcast_all"``. By default it follows from
             the declared axes. If all arrays have leading axes, a batch is one call. If all have a parallel axis first,
-            a batch is one call where its rows can be joined. Otherwise the method is ``"sequential"``. Without declared
-            axes, there is no method.
+            a batch is one call, too, as long as all mapped arrays have that axis. Otherwise the method is
+            ``"sequential"``. Without declared axes, there is no method.
         input_output_aliases : dict of int to int, optional
             Inputs whose memory a result may use: index of the input to index of the result.
         has_side_effect : bool, default False

@@ -39,8 +39,9 @@ _HOMES = {
     "be_runtime.kernels.numba.callable": "numba_cuda_callable",
     "be_runtime.kernels.numba.cpu": "numba_kernel",
     "be_runtime.kernels.numba.gpu": "numba_cuda_kernel",
-    "be_runtime.kernels.operation": (
-        "XLACustomKernel defjvp general_batching_rule get_all_primitive_names get_primitives_by_tags get_registry"
+    "be_runtime.kernels.operation": "XLACustomKernel",
+    "be_runtime.kernels.operations": (
+        "defjvp general_batching_rule get_all_primitive_names get_primitives_by_tags get_registry"
     ),
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.tvm_ffi": "load_tvm_ffi tvm_ffi_function",

@@ -76,11 +76,11 @@ from be_runtime.kernels.numba.callable import numba_cuda_callable as numba_cuda_
 from be_runtime.kernels.numba.cpu import numba_kernel as numba_kernel
 from be_runtime.kernels.numba.gpu import numba_cuda_kernel as numba_cuda_kernel
 from be_runtime.kernels.operation import XLACustomKernel as XLACustomKernel
-from be_runtime.kernels.operation import defjvp as defjvp
-from be_runtime.kernels.operation import general_batching_rule as general_batching_rule
-from be_runtime.kernels.operation import get_all_primitive_names as get_all_primitive_names
-from be_runtime.kernels.operation import get_primitives_by_tags as get_primitives_by_tags
-from be_runtime.kernels.operation import get_registry as get_registry
+from be_runtime.kernels.operations import defjvp as defjvp
+from be_runtime.kernels.operations import general_batching_rule as general_batching_rule
+from be_runtime.kernels.operations import get_all_primitive_names as get_all_primitive_names
+from be_runtime.kernels.operations import get_primitives_by_tags as get_primitives_by_tags
+from be_runtime.kernels.operations import get_registry as get_registry
 from be_runtime.kernels.raw import cuda_kernel as cuda_kernel
 from be_runtime.kernels.triton import triton_kernel as triton_kernel
 from be_runtime.kernels.tvm_ffi import load_tvm_ffi as load_tvm_ffi

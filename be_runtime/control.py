@@ -1,4 +1,4 @@
-"""Public functions that control the process: the cache, architectures, backends, targets, live editing and checks."""
+"""Functions that set and print the state of the process, such as the cache folder, architectures and checks."""
 
 from __future__ import annotations
 

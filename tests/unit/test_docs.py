@@ -169,13 +169,18 @@ def test_the_references_have_every_public_name_header_for_authors_and_command():
     overview, names = _summaries(read("docs/reference/python.md")), list[str]()
     for page in sorted((DOCS / "reference" / "python").glob("*.md")):
         text = page.read_text(encoding="utf-8")
-        assert re.findall(r"\.\. auto(?!summary)\w+:: ([\w.]+)", text) == _summaries(text), page.name
+        assert re.findall(r"\.\. (?:py:data|auto(?!summary)\w+):: ([\w.]+)", text) == _summaries(text), page.name
         assert f"](python/{page.name})" in read("docs/reference/python.md")
         names += _summaries(text)
     assert sorted(names) == sorted(overview)
     public = {f"{each.__name__}.{name}" for each in (be_runtime, be_toolchain) for name in each.__all__}
     other = {"be_runtime.numpy.functions", "be_runtime.torch.functions"}
     assert {*names} == public - {"be_runtime.__version__", "be_toolchain.__version__"} | other
+    aliases = re.findall(
+        r"py:data:: be_runtime.(\w+)\n\n   The same class as `(\w+)`", read("docs/reference/python/errors.md")
+    )
+    assert aliases
+    assert [each for each in aliases if getattr(be_runtime, each[0]).__name__ != each[1]] == []
     headers = {*INCLUDE.glob("*.h"), *(INCLUDE / "brainevent").glob("*.h")}
     included = re.findall(r"^```{cpp-header} (\S+)$", read("docs/reference/cpp.md"), re.MULTILINE)
     assert {*included} == {each.relative_to(INCLUDE).as_posix() for each in headers if each.name not in SERVING}

@@ -56,22 +56,47 @@ class NumpyArrays:
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a CPU module, for NumPy's arrays.
+    """Return the functions of a CPU module for NumPy's arrays.
+
+    A function takes arrays by position and attributes by name, and returns new arrays. The arg_spec declares their
+    shapes and dtypes.
 
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded with ``auto_register=False``, it needs no JAX.
+        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+
+    Returns
+    -------
+    object
+        Object whose methods are the functions.
 
     Raises
     ------
     ArgumentError
         On use of a function: it is for GPUs alone.
 
+    See Also
+    --------
+    - :doc:`/other-frameworks`: arrays of NumPy, and of all libraries that TVM-FFI takes.
+
     Examples
     --------
-    >>> ops = functions(module)  # doctest: +SKIP
-    >>> ops.scale(np.ones(3, np.float32), by=2)  # doctest: +SKIP
+    >>> import be_runtime.numpy
+    >>> import numpy as np
+    >>> module = be_runtime.load_cpp_inline(
+    ...     "doc_numpy",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE twice arg[... n]:float32 ret[... n]:float32
+    ... void twice(const BE::Tensor x, BE::Tensor y) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+    ... }''',
+    ...     auto_register=False,
+    ... )
+    >>> be_runtime.numpy.functions(module).twice(np.arange(3, dtype=np.float32)).tolist()
+    [0.0, 2.0, 4.0]
     """
     return ForeignFunctions(module, _make)
 

@@ -453,20 +453,37 @@ def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | Platfo
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a module, for tensors of PyTorch.
+    """Return the functions of a module for tensors of PyTorch.
 
-    A function takes tensors by position and attributes by name, and returns new tensors; the arg_spec declares their
+    A function takes tensors by position and attributes by name, and returns new tensors. The arg_spec declares their
     shapes and dtypes. Tensors must be contiguous and on the device that the module is for. ``torch.autograd`` uses the
     rules of ``module.f.defvjp`` and ``module.f.deftranspose``. ``module.f(tensor)`` is the same call.
 
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded with ``auto_register=False``, it needs no JAX.
+        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+
+    Returns
+    -------
+    object
+        Object whose methods are the functions.
+
+    Raises
+    ------
+    ImportError
+        At the first use of a function: the module is for GPUs, and ``apache-tvm-ffi`` is not installed.
+
+    See Also
+    --------
+    - :doc:`/other-frameworks`: tensors, derivatives and ``torch.compile``.
 
     Examples
     --------
-    >>> ops = functions(module)  # doctest: +SKIP
+    >>> import be_runtime.torch
+    >>> import torch  # doctest: +SKIP
+    >>> module = be_runtime.load_cpp_file("scale.cc", auto_register=False)  # doctest: +SKIP
+    >>> ops = be_runtime.torch.functions(module)  # doctest: +SKIP
     >>> ops.scale(torch.ones(3), by=2)  # doctest: +SKIP
     """
     return ForeignFunctions(module, torch_function)

@@ -104,13 +104,13 @@ class CompiledFunction:
         Parameters
         ----------
         *arrays : array
-            Inputs in the order of the arg_spec. An optional input may be None; an input for any number of arrays is a
-            sequence.
+            Inputs in the order of the arg_spec, with the declared shapes and dtypes. An optional input may be None. An
+            input for any number of arrays is a sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
             Shape and dtype of each result, if the arg_spec doesn't declare them. A callable takes the inputs and the
             attributes. For one struct the result is an array, for a sequence a tuple.
         **attributes
-            Attributes by name; those with a default may be left out.
+            Attributes by name. Attributes with a default may be left out.
 
         Returns
         -------
@@ -173,12 +173,21 @@ class CompiledFunction:
         return arrays, attributes
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
-        """Return the compiler's report on a kernel of `cuda_kernel`, as `CompiledModule.report` does for a module.
+        """Return the compiler's report on a kernel of `cuda_kernel`, as `ModuleInfo.report` does for a module.
+
+        Parameters
+        ----------
+        block_sizes : sequence of int, optional
+            Numbers of threads of a block for which the occupancy is computed.
+
+        Returns
+        -------
+        ModuleReport
 
         Raises
         ------
         ArgumentError
-            The kernel is not from `cuda_kernel`; a module has a report of all its kernels.
+            The function is not from `cuda_kernel`; call the report of its module.
         """
         if self._reporter is None:
             raise errors.ArgumentError(
@@ -195,7 +204,7 @@ class CompiledFunction:
     def as_hijax(self) -> Program:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
-        It takes the same arguments, and has this function's present rules for ``vmap`` and derivatives.
+        It takes the same arguments, and has the function's present rules for ``vmap`` and derivatives.
 
         Returns
         -------
@@ -204,11 +213,11 @@ class CompiledFunction:
         Raises
         ------
         TransformError
-            This JAX has no such primitives: they came with JAX 0.10.
+            This JAX is older than 0.10, and has no such primitives.
 
         Examples
         --------
-        >>> f = module.f.as_hijax()  # doctest: +SKIP
+        >>> f = ops.f.as_hijax()  # doctest: +SKIP
         """
         from be_runtime.jax import calls
 

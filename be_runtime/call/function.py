@@ -119,7 +119,7 @@ class RuledFunction(CompiledFunction, ABC):
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
-        A kernel gets those attributes of the call, with defaults, that it declares; a Python function gets all
+        A kernel gets those attributes of the call, with defaults, that it declares. A Python function gets all
         attributes as keyword arguments.
 
         Parameters
@@ -128,19 +128,24 @@ class RuledFunction(CompiledFunction, ABC):
             None if the backward rule needs the inputs alone. A kernel takes the inputs and returns the results,
             followed by residuals. A Python function returns the results and the residuals.
         backward : str or callable
-            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns
-            the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
-            `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
+            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns the
+            cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if `forward` is
+            None) and the cotangents of the results. It returns one cotangent, or None, for each input.
 
         Raises
         ------
         ArgumentError
             A rule is neither a function nor the name of an entry point of the same module.
 
+        See Also
+        --------
+        - `gradcheck`: compare the derivatives with finite differences.
+        - :doc:`/transforms`: derivatives of kernels.
+
         Examples
         --------
-        >>> module.f.defvjp(None, "f_backward")  # doctest: +SKIP
-        >>> kernel.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
+        >>> ops.f.defvjp(None, "f_backward")  # doctest: +SKIP
+        >>> ops.scale.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
         """
         ahead = None if forward is None else self._rule(forward, "forward")
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
@@ -154,8 +159,8 @@ class RuledFunction(CompiledFunction, ABC):
         transpose : str or callable
             A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
             with the cotangent of the results in place of the input, and returns the cotangent of the input.
-        linear_in : int or sequence of int
-            Numbers of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
+        linear_in : int or sequence of int, default 0
+            Indices of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
             a transpose of its own.
 
         Raises
@@ -163,9 +168,13 @@ class RuledFunction(CompiledFunction, ABC):
         ArgumentError
             There is no such input or entry point.
 
+        See Also
+        --------
+        - :doc:`/transforms`: derivatives of kernels.
+
         Examples
         --------
-        >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
+        >>> ops.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
         """
         signature = self.call_signature()
         numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
@@ -348,16 +357,33 @@ R = TypeVar("R")
 class KernelFunction(RuledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
-    Parameters
-    ----------
-    signature : CallSignature
-    targets : callable
-        Function that registers the entry point's targets, and returns each with its platform of JAX. A `Code` can also
-        be called without JAX.
-    sibling : callable
-        Function that returns another function of the module by name.
-    options : Options
-    derivative : Derivative
+    It works in ``jax.jit``, and under ``vmap``, derivatives and shardings as its arg_spec and its rules allow.
+    ``help(ops.scale)`` prints its inputs, attributes and results.
+
+    See Also
+    --------
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/transforms`: batches, derivatives and several devices.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cpp_inline(
+    ...     "doc_scale",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE scale arg[... n]:float32 ret[... n]:float32 attr.by:float32=2
+    ... void scale(const BE::Tensor x, BE::Tensor y, float by) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = by * x.data_ptr<float>()[i];
+    ... }''',
+    ... )
+    >>> jax.jit(ops.scale)(jnp.arange(3.0)).tolist()
+    [0.0, 2.0, 4.0]
+    >>> jax.vmap(lambda x: ops.scale(x, by=3.0))(jnp.ones((2, 1))).tolist()
+    [[3.0], [3.0]]
     """
 
     def __init__(
@@ -390,7 +416,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     @property
     def has_outs(self) -> bool:
-        """True if `outs` is among the options."""
+        """True if `with_options` has set `outs`."""
         return self._options.outs is not None
 
     if TYPE_CHECKING:
@@ -410,25 +436,29 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
         Parameters
         ----------
-        vmap_method : str, optional
-            As for ``jax.ffi.ffi_call``. By default it follows from the declared axes: a batch is one call if all arrays
-            have leading axes, and in most cases if they have a parallel axis first; otherwise ``"sequential"``. Without
-            declared axes there is no method.
-        input_output_aliases : dict of int to int, optional
-            Inputs whose memory a result may use.
-        has_side_effect : bool
-            True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
-        ordered : bool
-            True to run all calls with this option in the order of the program; it implies `has_side_effect`.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Results of the calls that don't pass `outs`.
-        input_layouts, output_layouts : sequence of (sequence of int or None), optional
-            Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
-        on_gather : {"warn", "error"}
+            Shapes and dtypes of the results of calls that don't pass `outs`. A callable takes the inputs and the
+            attributes.
+        vmap_method : str, optional
+            Method of ``jax.ffi.ffi_call``, such as ``"sequential"`` or ``"broadcast_all"``. By default it follows from
+            the declared axes. If all arrays have leading axes, a batch is one call. If all have a parallel axis first,
+            a batch is one call, too, as long as all mapped arrays have that axis. Otherwise the method is
+            ``"sequential"``. Without declared axes, there is no method.
+        input_output_aliases : dict of int to int, optional
+            Inputs whose memory a result may use: index of the input to index of the result.
+        has_side_effect : bool, default False
+            Run the kernel even if no result is used. XLA chooses the order of such calls.
+        ordered : bool, default False
+            Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        input_layouts : sequence of (sequence of int or None), optional
+            Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        output_layouts : sequence of (sequence of int or None), optional
+            Axes of each result from major to minor in memory.
+        on_gather : {"warn", "error"}, default "warn"
             Consequence of an argument that is split over devices along an axis that the kernel needs as a whole: a
             `GatherWarning`, or an error.
-        random : bool
-            True for a kernel whose results differ from call to call; without it, checked mode reports the difference.
+        random : bool, default False
+            The results differ from call to call. Without it, checked mode reports the difference.
 
         Returns
         -------
@@ -437,11 +467,15 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         Raises
         ------
         ArgumentError
-            An option is not allowed.
+            An option has a wrong type or value.
+
+        See Also
+        --------
+        - :doc:`/calling`, :doc:`/transforms`: each option with an example.
 
         Examples
         --------
-        >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
+        >>> log = ops.log.with_options(ordered=True)  # doctest: +SKIP
         """
         refuse_unknown(options, CallOptions, "with_options")
         return self._with(check_options({"outs": outs, **options}))

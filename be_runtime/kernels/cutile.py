@@ -180,52 +180,72 @@ def cutile_kernel(
 ) -> ArrayFunction:
     """Make a cuTile kernel callable from JAX, launched natively on XLA's stream.
 
-    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call; the cache keeps the
+    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call. The cache keeps the
     machine code.
 
     Parameters
     ----------
     function : cuda.tile.kernel
-        A function decorated with ``@ct.kernel``.
+        Function decorated with ``@ct.kernel``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order, see `be_runtime.cubin_kernel`. A
-        parameter with the name of an axis of an input, such as ``n``, has no token: it gets the axis's extent.
+        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
+        input, such as ``n``, has no token: it gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
-        Number of tile blocks, see `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
+        Number of tile blocks along one to three axes. A text is arithmetic over the axes of the signature and over
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.
-    programmatic_dependent_launch : bool
-        True for a kernel that may begin before the previous kernel ends, and waits by
-        ``ct.grid_dependency_control_wait``.
+    programmatic_dependent_launch : bool, default False
+        The kernel may begin before the previous kernel ends, and waits by ``ct.grid_dependency_control_wait``.
     compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, random
-        See `be_runtime.cuda_kernel`.
+        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
     **constants
         Values of the function's ``ct.Constant`` parameters. Other parameters may be constants, too.
 
     Returns
     -------
     callable
-        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs.
+        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results.
 
     Raises
     ------
     ImportError
         ``cuda.tile`` is not installed, or not a release from 1.7 on, below 2.
     ArgumentError
-        The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not one of
-        ``@ct.kernel``.
+        The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
+        with ``@ct.kernel``.
     ToolchainError
         At a call: there is no ``tileiras``, it is too old for the architecture, or the driver is too old.
     BuildError
         At a call: cuTile refuses the kernel.
 
+    See Also
+    --------
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+
     Examples
     --------
-    >>> add = cutile_kernel(  # doctest: +SKIP
+    >>> add = be_runtime.cutile_kernel(  # doctest: +SKIP
     ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
     ... )
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
     """
     options = check_options(locals())
     hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}

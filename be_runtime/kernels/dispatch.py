@@ -22,9 +22,9 @@ class FallbackWarning(UserWarning):
 
 
 class KernelEntry(NamedTuple):
-    """One kernel.
+    """One kernel of an operation.
 
-    Parameters
+    Attributes
     ----------
     backend : str
         Language or library of the kernel, such as ``"numba"``.

@@ -18,20 +18,19 @@ from be_toolchain.find.record import device_archs
 
 
 class LoadedPlatformModule:
-    """Base class of modules for two platforms; stubs add the functions of one module.
+    """Base class of modules for two platforms, for annotations; stubs add the functions of one module.
 
-    Parameters
-    ----------
-    name : str
-    parts : mapping of str to CompiledModule
-        Loaded modules by the language, ``"cpp"`` and ``"cuda"``.
-    declared : mapping of str to CallSignature
-        Functions of a module that is not loaded here, since this machine has no GPU.
+    It has the attributes of `PlatformModule`, but no methods for functions.
 
-    Raises
-    ------
-    SpecError
-        Two functions of one name are declared differently.
+    See Also
+    --------
+    - :doc:`/calling`: stubs for type checkers.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> def apply(ops: be_runtime.LoadedPlatformModule, x):
+    ...     return ops["scale"](x)
     """
 
     def __init__(
@@ -56,10 +55,19 @@ class LoadedPlatformModule:
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function.
 
+        Parameters
+        ----------
+        name : str
+            Name of the function.
+
+        Returns
+        -------
+        KernelFunction
+
         Raises
         ------
         KeyError
-            No module has it.
+            No module has the function.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))
@@ -71,7 +79,13 @@ class LoadedPlatformModule:
         return [*self._functions]
 
     def declarations(self) -> dict[str, CallSignature]:
-        """Return the signatures of all functions, also of those that are compiled for a GPU alone."""
+        """Return the signatures of all functions.
+
+        Returns
+        -------
+        dict of str to signature
+            Functions that are compiled here, and functions whose CUDA source is not compiled, since there is no GPU.
+        """
         return self._declared | {name: function.signature for name, function in self._functions.items()}
 
     def _lacks(self, name: str) -> str:
@@ -92,9 +106,26 @@ class LoadedPlatformModule:
 
 
 class PlatformModule(LoadedPlatformModule):
-    """The functions of a C++ module and of a CUDA module; JAX lowers each call for the platform of its program.
+    """The functions of a C++ module and of a CUDA module, as one module for CPU and GPU.
 
-    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same.
+    Each function is a method, a `KernelFunction`. JAX lowers each call for the platform of its program. ``ops["name"]``
+    is the same as ``ops.name``.
+
+    Attributes
+    ----------
+    parts : dict of str to CompiledModule
+        The modules by their language, ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
+
+    See Also
+    --------
+    - `load_inline`: load such a module; its example is a whole program.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+
+    Examples
+    --------
+    >>> ops = be_runtime.load_file("ops", cpp="scale.cc", cuda="scale.cu")  # doctest: +SKIP
+    >>> ops.scale(x)  # doctest: +SKIP
+    >>> ops.parts["cpp"].path  # doctest: +SKIP
     """
 
     @public

@@ -61,17 +61,21 @@ def package_kernels(package: str) -> PackageKernels:
     Returns
     -------
     PackageKernels
-        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded
-        before its first use.
+        ``ops.module.function(...)``, or ``ops.function(...)`` where the name is unique. Nothing is loaded before its
+        first use.
 
     Raises
     ------
     ArgumentError
         There is no such package, or it has no kernels.
 
+    See Also
+    --------
+    - :doc:`/packages`: declare kernels, build wheels.
+
     Examples
     --------
-    >>> ops = package_kernels("mykernels")  # doctest: +SKIP
+    >>> ops = be_runtime.package_kernels("mykernels")  # doctest: +SKIP
     >>> ops.neurons.fire(v)  # doctest: +SKIP
     """
     return PackageKernels(find_package(package))

@@ -166,14 +166,29 @@ def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
 def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of an arg_spec, each in its first spelling.
 
+    Parameters
+    ----------
+    tokens : sequence of str
+        Tokens of an arg_spec.
+
+    Returns
+    -------
+    list of str
+        Equivalent tokens, such as ``"arg"`` for ``"args"``.
+
     Raises
     ------
     SpecError
         The tokens are no arg_spec.
 
+    See Also
+    --------
+    - :doc:`/arg-spec`: all tokens.
+
     Examples
     --------
-    >>> normalize_tokens(["args", "rets", "ctx.stream"])
+    >>> import be_runtime
+    >>> be_runtime.normalize_tokens(["args", "rets", "ctx.stream"])
     ['arg', 'ret', 'stream']
     """
     return [*render_spec(parse_spec(tokens))]

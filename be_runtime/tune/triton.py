@@ -71,53 +71,83 @@ def triton_kernel(
 ) -> ArrayFunction:
     """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
 
-    Triton compiles the kernel when JAX first traces it, for the dtypes of the call; the cache keeps the machine code.
+    Triton compiles the kernel when JAX first traces it, for the dtypes of the call. The cache keeps the machine code.
 
     Parameters
     ----------
     function : JITFunction, Autotuner or Heuristics
-        A function decorated with ``@triton.jit``, and optionally ``@triton.autotune`` and ``@triton.heuristics``.
+        Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order, see `be_runtime.cubin_kernel`. A
-        parameter with the name of an axis of an input, such as ``n``, has no token: it gets the axis's extent. Further
-        tokens are ``=n`` for the extent of an axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
+        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
+        input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
+        axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
     grid : int, str, tuple of int or str, or callable
-        See `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
-    num_warps, num_stages, num_ctas, maxnreg : int, optional
-        Triton's options. By default Triton or the configuration chooses.
-    launch_pdl : bool
-        True for a kernel that may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
-    block_shapes : mapping of str to sequence of (int or str), optional
+        Number of programs along one to three axes. A text is arithmetic over the axes of the signature and over
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
+    num_warps : int, optional
+        Warps of a program. The default is the value of the configuration, or 4.
+    num_stages : int, optional
+        Stages of software pipelines. The default is the value of the configuration, or of Triton.
+    num_ctas : int, optional
+        Blocks of a cluster. The default is the value of the configuration, or 1.
+    maxnreg : int, optional
+        Limit for the registers of a thread.
+    launch_pdl : bool, default False
+        The kernel may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
+    block_shapes : dict of str to sequence of (int or str), optional
         For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
         makes the descriptor of the array's token at each call.
     compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.cuda_kernel`.
+        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
     **constants
         Values of the function's ``tl.constexpr`` parameters.
 
     Returns
     -------
     callable
-        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs. If the function has
-        ``@triton.autotune``, the result has ``tune``, ``config`` and a table as `be_runtime.Tuned`.
+        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results. If `function`
+        has ``@triton.autotune``, it has the methods of `be_runtime.Tuned`, too.
 
     Raises
     ------
     ImportError
         Triton 3 is not installed.
     ArgumentError
-        The tokens don't fit the function's parameters, `function` is not one of ``@triton.jit``, an option has a wrong
-        value, or a decorator has a hook, which would run Python at a launch.
+        The tokens don't fit the function's parameters, `function` is not decorated with ``@triton.jit``, an option has
+        a wrong value, or a decorator has a hook, which would run Python at a launch.
     BuildError
         At a call: Triton refuses the kernel.
 
+    See Also
+    --------
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/from-triton`: port a program from ``jax_triton``.
+
     Examples
     --------
-    >>> add = triton_kernel(  # doctest: +SKIP
+    >>> add = be_runtime.triton_kernel(  # doctest: +SKIP
     ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
     ... )
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
     """
     options = check_options(locals())
     chosen = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}

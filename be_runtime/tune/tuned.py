@@ -47,12 +47,14 @@ class Tuned:
     Attributes
     ----------
     name : str
+        Name of the tuned function.
     configs : tuple of dict
         All configurations. The first one is used if nothing is known.
     args : sequence or callable
         Arrays to time with, as given to `autotune`.
     results : list of Trials
-        The tunings of this object.
+        The tunings of this object. Each has ``bucket``, the ``chosen`` configuration, and the ``trials`` with their
+        times in microseconds.
     """
 
     def __init__(
@@ -78,7 +80,20 @@ class Tuned:
 
     @public
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
-        """Call the function of the configuration for these arrays."""
+        """Call the function of the configuration for these arrays.
+
+        Parameters
+        ----------
+        *arrays : array
+            Inputs of the function.
+        **attributes
+            Attributes of the function.
+
+        Returns
+        -------
+        array or tuple of array
+            The results of the function.
+        """
         bucket = self._bucket_of(arrays, attributes)
         function = self._chosen.get(bucket)
         if function is None:
@@ -103,7 +118,20 @@ class Tuned:
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"
 
     def config(self, *arrays: Any, **attributes: Any) -> Config:
-        """Return the configuration for arrays of these sizes, without timing anything."""
+        """Return the configuration for arrays of these sizes; nothing is timed.
+
+        Parameters
+        ----------
+        *arrays : array or ShapeDtypeStruct
+            Arrays of the sizes.
+        **attributes
+            Attributes of the function.
+
+        Returns
+        -------
+        dict
+            Keywords of ``op``.
+        """
         return self.config_of(self._bucket_of(arrays, attributes))
 
     def config_of(self, bucket: str) -> Config:
@@ -115,10 +143,20 @@ class Tuned:
     def tune(self, *arrays: Any, **attributes: Any) -> Trials:
         """Time all configurations with these arrays and attributes and store the choice, even if one is known.
 
+        Parameters
+        ----------
+        *arrays : array
+            Inputs of the function.
+
+        Returns
+        -------
+        Trials
+            Times of each configuration, in microseconds; ``print`` shows a table.
+
         Raises
         ------
         ArgumentError
-            An array is traced: its values are not known.
+            An array is traced, so that its values are not known, or checked mode is on.
         """
         trials, row = self._time(arrays, attributes)
         device = timing.describe_device()
@@ -150,7 +188,18 @@ class Tuned:
         self._chosen.clear()
 
     def save(self, folder: Path | str) -> Path:
-        """Add the choices of this device to ``tuned.json`` in a package's folder."""
+        """Add the choices of this device to ``tuned.json`` in a package's folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder of the package.
+
+        Returns
+        -------
+        Path
+            Path of the file.
+        """
         rows = self._rows(timing.describe_device())
         return winners.write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
@@ -268,22 +317,22 @@ def autotune(
 
     All configurations are compiled at once. Each is timed within a compiled loop, in turns with the others, with the
     last cache flushed before each call. A configuration is rejected if its results differ from the first one's. The
-    choice is stored in the cache by the device, its driver, the bucket of sizes and the source, and the next process
-    uses it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing,
-    or ``off`` to use the first configuration.
+    cache keeps the choice by the device, its driver, the bucket of sizes and the source, and the next process uses it
+    without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
+    ``off`` to use the first configuration.
 
     Parameters
     ----------
     op : callable
-        Called with a configuration's keywords, returns a function of arrays: a module's function, a kernel of
-        `cuda_kernel`, or Python around them. It may be called in several threads at a time.
+        Function that is called with a configuration's keywords and returns a function of arrays: a module's function, a
+        kernel of `cuda_kernel`, or Python around them. It may be called in several threads at a time.
     configs : mapping of str to sequence, or sequence of mapping
         Choices by keyword, whose combinations are all tried, or the configurations themselves. JSON must hold them.
-    args : sequence of array, sequence of sequences of array, or callable, optional
+    args : sequence of array, sequence of sequences of array, or callable, default ()
         Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
         arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
     name : str, optional
-        Name of the tuned function; by default the name of `op`.
+        Name of the tuned function. The default is the name of `op`.
     package : str, optional
         Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
         ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
@@ -293,8 +342,8 @@ def autotune(
     check : callable, optional
         ``check(first, other)`` returns whether one array of results is right. By default integers must be equal, and
         floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
-    runs : int
-        Samples of each configuration.
+    runs : int, default 10
+        Number of samples of each configuration.
 
     Returns
     -------
@@ -304,16 +353,21 @@ def autotune(
     Raises
     ------
     ArgumentError
-        There is no configuration, or JSON can't hold one.
+        There is no configuration, JSON can't hold one, or `runs` is below 1.
     Exception
         The exception of the first configuration, if none works.
 
+    See Also
+    --------
+    - :doc:`/tuning`: block sizes and other choices, tables of times, and packages.
+
     Examples
     --------
+    >>> import be_runtime
     >>> import jax.numpy as jnp
     >>> def op(power):
     ...     return lambda x: x**power
-    >>> tuned = autotune(op, {"power": [2, 3]}, name="doc_power")
+    >>> tuned = be_runtime.autotune(op, {"power": [2, 3]}, name="doc_power")
     >>> tuned(jnp.arange(3.0)).tolist()
     [0.0, 1.0, 4.0]
     """

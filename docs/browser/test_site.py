@@ -23,6 +23,7 @@ SHOWN = (
     "reference/commands.html",
     "reference/cpp.html",
     "reference/python.html",
+    "reference/python/load-cpp.html",
     "security.html",
 )
 """Pages whose pictures are kept, to be looked at."""
@@ -45,7 +46,7 @@ CUT = """phone => {
     [
         ("scratch memory", "The C++ API"),
         ("BE301", "Error codes"),
-        ("load_cuda_inline", "Python reference"),
+        ("load_cuda_inline", "Load CUDA"),
         ("parallel_for", "C++ reference"),
         ("BE_CACHE_DIR", "Settings"),
     ],
@@ -82,7 +83,7 @@ def test_code_copies_as_it_is_run(page: Page):
 
 
 def test_copied_examples_have_no_prompts(page: Page):
-    page.goto("/reference/python.html")
+    page.goto("/reference/python/load-cpp.html")
     block = page.locator("div.highlight", has_text=">>>").first
     block.hover()
     block.locator("button.copybtn").click()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import ci_versions
 import pytest
@@ -133,11 +135,52 @@ def read(*path: str) -> str:
     return ROOT.joinpath(*path).read_text(encoding="utf-8")
 
 
+def _summaries(page: str) -> list[str]:
+    """The names in the tables of a page of the Python reference."""
+    return re.findall(r"^   ~?(be_\w+\.[\w.]+)$", page, re.MULTILINE)
+
+
+def _parameters(function: Any) -> Iterator[str]:
+    """The parameters of a function, and the keyword arguments that it takes as a dictionary."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if str(parameter.annotation).startswith("Unpack["):
+            (options,) = get_args(get_type_hints(function)[name])
+            yield from options.__annotations__
+        else:
+            yield name
+
+
+@pytest.mark.parametrize("package", [be_runtime, be_toolchain], ids=lambda package: package.__name__)
+def test_public_functions_document_their_parameters_and_have_an_example(package: Any):
+    lacking = []
+    for name in package.__all__:
+        public = getattr(package, name)
+        text = inspect.getdoc(public) or ""
+        if not inspect.isfunction(public):
+            continue
+        lacking += [f"{name}: Examples"] * (">>> " not in text)
+        documented = re.findall(r"^(\S[^:\n]*?)(?: :.*)?\n    \S", text, re.MULTILINE)
+        names = {each.strip("* ") for group in documented for each in group.split(",")}
+        lacking += [f"{name}: {each}" for each in _parameters(public) if each not in names]
+    assert lacking == []
+
+
 def test_the_references_have_every_public_name_header_for_authors_and_command():
-    shown = set(re.findall(r"\.\. auto\w+:: ([\w.]+)", read("docs/reference/python.md")))
-    for package in (be_runtime, be_toolchain):
-        public = {f"{package.__name__}.{each}" for each in package.__all__ if each != "__version__"}
-        assert {each for each in shown if each.startswith(f"{package.__name__}.")} == public
+    overview, names = _summaries(read("docs/reference/python.md")), list[str]()
+    for page in sorted((DOCS / "reference" / "python").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"\.\. (?:py:data|auto(?!summary)\w+):: ([\w.]+)", text) == _summaries(text), page.name
+        assert f"](python/{page.name})" in read("docs/reference/python.md")
+        names += _summaries(text)
+    assert sorted(names) == sorted(overview)
+    public = {f"{each.__name__}.{name}" for each in (be_runtime, be_toolchain) for name in each.__all__}
+    other = {"be_runtime.numpy.functions", "be_runtime.torch.functions"}
+    assert {*names} == public - {"be_runtime.__version__", "be_toolchain.__version__"} | other
+    aliases = re.findall(
+        r"py:data:: be_runtime.(\w+)\n\n   The same class as `(\w+)`", read("docs/reference/python/errors.md")
+    )
+    assert aliases
+    assert [each for each in aliases if getattr(be_runtime, each[0]).__name__ != each[1]] == []
     headers = {*INCLUDE.glob("*.h"), *(INCLUDE / "brainevent").glob("*.h")}
     included = re.findall(r"^```{cpp-header} (\S+)$", read("docs/reference/cpp.md"), re.MULTILINE)
     assert {*included} == {each.relative_to(INCLUDE).as_posix() for each in headers if each.name not in SERVING}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import json
 import re
 import tomllib
@@ -24,6 +25,7 @@ from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError
 from be_toolchain.settings import RUNTIME, SEARCH, Setting
 from benchmarks import bars, report
+from docs.pictures import terminal
 from docs.words import prose
 from release import constraints, links
 from tests.support.error_types import error_types
@@ -225,13 +227,20 @@ def test_the_first_pages_have_figures_of_the_results(page: str):
         assert [each for each in shown if each not in text] == []
 
 
+def test_the_recorded_terminal_has_the_commands_and_no_path_of_the_machine():
+    shown = re.sub(r"<[^>]+>", "", html.unescape(read("docs/pictures/terminal.svg"))).replace("\xa0", " ")
+    assert [command for command, _ in terminal.COMMANDS if command not in shown] == []
+    assert re.findall(r"/(?:home|root|tmp|work)/\S*|https?://\S*", shown) == []
+
+
 def test_a_built_readme_has_links_that_hold_anywhere(tmp_path: Path):
     for name in ("README.md", "pyproject.toml"):
         (tmp_path / name).write_text(read(name).replace('repository = ""', 'repository = "https://x.org/a/b"'))
     links.write_links(tmp_path, "1.2")
     readme = (tmp_path / "README.md").read_text()
     targets = re.findall(r"\]\(([^)]+)\)", readme)
-    assert "https://x.org/a/b/raw/v1.2/docs/pictures/builds.svg" in targets
+    pictures = {f"https://x.org/a/b/raw/v1.2/docs/pictures/{name}.svg" for name in ("builds", "terminal")}
+    assert pictures <= set(targets)
     assert [each for each in targets if not each.startswith("https://")] == []
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
     assert project["urls"]["Source"] == "https://x.org/a/b"

@@ -70,7 +70,7 @@ help:
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter, codespell, the prose of the pages"
 	@echo "make format      let ruff format and fix"
-	@echo "make docs        the site, in build/docs/html; warnings and dead links are errors"
+	@echo "make docs        the site, in build/docs/html; warnings and dead links are errors; needs npm"
 	@echo "make docs-links  the links of the site that lead elsewhere: needs the network"
 	@echo "make docs-browser"
 	@echo "                 the site in Chromium: search, copy buttons, dark mode, a phone's width; pictures in build/docs"
@@ -171,7 +171,9 @@ format: $(READY)
 	@$(RUN) -m ruff check --fix . || true
 	@$(RUN) -m ruff format .
 
-# The site has an environment of its own: what it needs, users and tests do not.
+# The site has an environment of its own: what it needs, users and tests do not. Its pages load mermaid, which draws
+# diagrams in the browser, from the site itself: npm fetches it.
+MERMAID := 11.12.1
 $(DOCS)/ready: pyproject.toml
 	@$(find_python); \
 	echo "Making $(DOCS) with $$found (once; a minute or two) ..."; \
@@ -179,6 +181,11 @@ $(DOCS)/ready: pyproject.toml
 	"$$found" -m venv --clear $(DOCS); \
 	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=24'; \
 	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'; \
+	npm pack --silent --pack-destination $(DOCS) mermaid@$(MERMAID) >/dev/null; \
+	tar -xzf $(DOCS)/mermaid-$(MERMAID).tgz -C $(DOCS) --strip-components 2 --wildcards --exclude '*.map' \
+	  package/dist/mermaid.esm.min.mjs package/dist/chunks/mermaid.esm.min; \
+	mkdir -p $(DOCS)/static/mermaid; \
+	mv $(DOCS)/mermaid.esm.min.mjs $(DOCS)/chunks $(DOCS)/static/mermaid; \
 	touch $@
 
 SPHINX = $(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet $(SPHINX_ARGS) docs
@@ -216,6 +223,7 @@ FIGURES ?= cpu.json
 gallery: $(READY)
 	@$(RUN) -m benchmarks.gallery measure --out docs/gallery/figures/$(FIGURES)
 	@$(RUN) -m benchmarks.gallery draw
+	@$(RUN) -m benchmarks.gallery thumbnails
 
 dist: $(READY)
 	@$(RUN) -m release dist dist

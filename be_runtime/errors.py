@@ -98,7 +98,7 @@ class BeRuntimeError(errors.KernelError):
         self.hints = hints
 
     def __str__(self) -> str:
-        return terminal.printable(f"{self._text()}\nsee {errors.page_of(self.code)}")
+        return terminal.printable(f"{self._text()}\n{errors.name_explanation(self.code)}")
 
     def _text(self) -> str:
         """Return the text without the page of the documentation."""

@@ -58,16 +58,16 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
     return "\n".join(lines)
 
 
-def page_of(code: str) -> str:
-    """Name the section of the documentation that has an error's causes and remedies, and the command that prints it.
+def name_explanation(code: str) -> str:
+    """Return the last line of an error: the command that prints its section of the documentation.
 
     Examples
     --------
-    >>> page_of("BE101")
-    'docs/errors.md#be101, or run: python -m be_runtime explain BE101'
+    >>> name_explanation("BE101")
+    'causes and remedies: python -m be_runtime explain BE101'
     """
     package = "be_toolchain" if code.startswith("TC") else "be_runtime"
-    return f"docs/errors.md#{code.lower()}, or run: python -m {package} explain {code}"
+    return f"causes and remedies: python -m {package} explain {code}"
 
 
 def correct(variable: str) -> str:
@@ -135,7 +135,7 @@ class ToolchainError(KernelError):
         if self.probes:
             parts.append(f"places searched:\n{render_probes(self.probes)}")
         parts.extend(f"hint: {hint}" for hint in self.hints)
-        parts.append(f"see {page_of(self.code)}")
+        parts.append(name_explanation(self.code))
         return printable("\n".join(parts))
 
 

@@ -45,10 +45,10 @@ def draw(outcomes: Sequence[Outcome], machine: Mapping[str, Any], path: Path) ->
     page.savefig(path, dpi=90, facecolor="white")
     pyplot.close(page)
     if path.suffix == ".png":
-        _shrink(path)
+        shrink(path)
 
 
-def _shrink(path: Path) -> None:
+def shrink(path: Path) -> None:
     """Give a bitmap as many colours as it needs: a third of the size. matplotlib brings Pillow."""
     image = import_module("PIL.Image")
     with image.open(path) as picture:

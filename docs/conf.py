@@ -62,7 +62,9 @@ cpp_index_common_prefix = ["BE::"]
 
 html_theme = "sphinx_book_theme"
 html_title = project
-html_static_path = ["static"]
+html_static_path = ["static", "../.venv-docs/static"]
+mermaid_use_local = "mermaid/mermaid.esm.min.mjs"
+mermaid_fullscreen = False
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
 html_logo = html_favicon = "static/icon.svg"

@@ -97,7 +97,7 @@ def bind(
     >>> bind("matvec", [a, x], [ArraySpec(f32, (3, 4)), ArraySpec(f32, (5,))], {})
     Traceback (most recent call last):
     be_runtime.errors.ArgumentError: matvec: axis k is 4 in argument 0 (axis 1) and 5 in argument 1 (axis 0)
-    see docs/errors.md#be101, or run: python -m be_runtime explain BE101
+    causes and remedies: python -m be_runtime explain BE101
     """
     arrays = paired(params, arguments)
     extents = Extents({}, None, attributes, dict(dtypes))

@@ -304,7 +304,10 @@ def find_package(name: str) -> Package:
     except (ImportError, TypeError) as error:
         raise ArgumentError(f"the package {name!r} can't be imported: {error}") from None
     if not (files / FILE).is_file() and not (files / KERNELS / INDEX).is_file():
-        hints = (f"add a {FILE} beside its __init__.py; see docs/packages.md", "or add it to the package's data files")
+        hints = (
+            f"add a {FILE} beside its __init__.py: the page 'Packages and wheels' shows one",
+            "or add it to the package's data files",
+        )
         raise ArgumentError(f"the package {name} has no kernels: neither {FILE} nor {KERNELS}/{INDEX}", hints=hints)
     return Package(name, files)
 

@@ -56,7 +56,7 @@ class Package(NamedTuple):
         except FileNotFoundError:
             raise ArgumentError(
                 f"the package {self.name} has no {FILE}",
-                hints=(f"add one beside {self.name}/__init__.py; see docs/packages.md",),
+                hints=(f"add one beside {self.name}/__init__.py: the page 'Packages and wheels' shows one",),
             ) from None
         except OSError as error:
             raise ArgumentError(f"{where} can't be read: {error.strerror}") from error

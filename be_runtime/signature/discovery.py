@@ -547,7 +547,7 @@ def _not_found(request: _Request) -> EntryPointNotFoundError:
         where = places.describe(program.macros.unexpanded[0])
         hints.append(
             f"the macros at {where} were not expanded: the text, or the expansion of all macros, is too long; write "
-            "the function without them, or divide the sources (limits: docs/arg-spec.md)"
+            "the function without them, or divide the sources (the page 'Declare inputs and outputs' has the limits)"
         )
     sources = ", ".join(source.name for source in places.sources) or "no sources at all"
     return EntryPointNotFoundError(

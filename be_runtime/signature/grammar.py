@@ -139,7 +139,7 @@ def parse_spec(
     >>> parse_spec(["arg", "stream"], function="f")
     Traceback (most recent call last):
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output that each call has
-    see docs/errors.md#be201, or run: python -m be_runtime explain BE201
+    causes and remedies: python -m be_runtime explain BE201
     """
     try:
         return _parse(tokens)

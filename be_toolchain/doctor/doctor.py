@@ -379,7 +379,7 @@ def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
         case Nvcc(host_limits=limits):
             return Remark("ok", "host compiler", f"{named}; nvcc accepts {coherence.render_limits(limits)}")
         case ClangCuda():
-            text = f"{named}for host and device code; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
+            text = f"{named}; it compiles host and device code; 'Toolchain discovery' lists the differences from nvcc"
             return Remark("ok", "CUDA compiler", text)
 
 

@@ -40,6 +40,13 @@ def _draw(_options: argparse.Namespace) -> bool:
     return False
 
 
+def _thumbnails(_options: argparse.Namespace) -> bool:
+    from .thumbnails import draw_thumbnails
+
+    draw_thumbnails(RESULTS)
+    return False
+
+
 def _notebooks(options: argparse.Namespace) -> bool:
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in NOTEBOOKS:
@@ -61,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_measure)
     command = commands.add_parser("draw", help="pictures and tables from the JSON in docs/gallery/figures")
     command.set_defaults(run=_draw)
+    command = commands.add_parser("thumbnails", help="small pictures of the pages' figures; runs the pages")
+    command.set_defaults(run=_thumbnails)
     command = commands.add_parser("notebooks", help=f"notebooks of {', '.join(NOTEBOOKS)}")
     command.add_argument("folder", type=Path)
     command.set_defaults(run=_notebooks)

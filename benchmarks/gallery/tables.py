@@ -58,6 +58,17 @@ def summary_table(pages: Mapping[str, Mapping[str, Sequence[Comparison]]]) -> st
     return "\n".join(rows) + "\n"
 
 
+def cards(pages: Mapping[str, Mapping[str, Sequence[Comparison]]], machine: str) -> str:
+    """A card for each page: its picture, its name, and its gains on one machine."""
+    parts = ["::::{grid} 1 2 2 3", ":gutter: 3", ""]
+    for name, page in pages.items():
+        title = TITLES[name][0].upper() + TITLES[name][1:]
+        parts += [f":::{{grid-item-card}} {title}", f":link: {name}", ":link-type: doc"]
+        parts += [f":img-top: figures/{name}.png", f":img-alt: {title}", ""]
+        parts += [f"**{_range(page[machine])} ×** on {machine}", ":::", ""]  # noqa: RUF001
+    return "\n".join([*parts, "::::", ""])
+
+
 def _range(comparisons: Sequence[Comparison]) -> str:
     """The least and the most times that the best plain JAX takes, in times of the kernel."""
     values = [f"{value:.2g}" for value in sorted(each.gain.value for each in comparisons)]

@@ -37,7 +37,9 @@ HEADERS = (
 )
 """What an author includes, in the order of the page. `text.h` only serves these."""
 
-HIDDEN = ("internal", "detail", "impl", "std")
+HIDDEN = ("internal", "detail", "impl", "std", "c10", "at", "torch")
+"""Namespaces without public names of ours; the page on PyTorch's extensions lists PyTorch's names."""
+
 CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPLATE)
 FUNCTIONS = (CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR)
 VALUES = (CursorKind.VAR_DECL, CursorKind.FIELD_DECL)

@@ -1,8 +1,34 @@
-// Excerpts of search results come from the article alone, without the menu of the theme above it.
+// Excerpts of search results come from the article alone, without the menu of the theme above it, and show the words of
+// the query in any of their forms. First come pages, then sections, whose titles have the words; parameters come last.
 if (typeof Search !== "undefined") {
+  const stemmer = new Stemmer()
+  const words = text => text.toLowerCase().split(/[^\p{L}\p{N}_]+/u).filter(Boolean)
+  const query = words(new URLSearchParams(location.search).get("q") || "")
+  const stems = query.map(word => stemmer.stemWord(word))
+  const later = /^(gallery|generated|guides|from-|benchmark-results|contributing|reference.commands)/
+
+  Scorer.score = ([page, title, anchor, description, score, file, kind]) => {
+    if (kind === "object") return score - (/parameter/.test(description) ? 50 : query.includes(title.split(/\W+/).pop().toLowerCase()) ? 0 : 20)
+    const heading = words(title.split(" > ").pop())
+    const stemmed = heading.map(word => stemmer.stemWord(word))
+    const matched = stems.every(stem => stemmed.includes(stem))
+    return score + matched * 20 + (matched && query.every(word => heading.includes(word))) * 2
+      + (stemmed[0] === stems[0]) * 5 + !anchor * 5 - later.test(page) * 3
+  }
+
   const toText = Search.htmlToText
   Search.htmlToText = (html, anchor) => {
     const article = new DOMParser().parseFromString(html, "text/html").querySelector("article.bd-article")
     return toText(article ? `<div role="main">${article.outerHTML}</div>` : html, anchor)
   }
+  const summarize = Search.makeSearchSummary
+  Search.makeSearchSummary = (html, keywords, anchor) => summarize(html, [...keywords, ...query], anchor)
+}
+
+// On a phone, a row of a wide table is a block; each of its cells then begins with the head of its column.
+for (const table of document.querySelectorAll(".bd-article table.table")) {
+  const heads = [...table.querySelectorAll("thead th")].map(each => each.textContent)
+  if (heads.length < 3) continue
+  table.classList.add("wide")
+  for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, place) => { cell.dataset.head = heads[place] })
 }

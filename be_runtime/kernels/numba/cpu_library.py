@@ -75,7 +75,7 @@ def check_needs(kernel: str, needed: Sequence[str]) -> None:
     Traceback (most recent call last):
     be_runtime.errors.BuildError: the kernel f can't be built ahead of time: it calls Intel's SVML (__svml_sinf8)
     hint: uninstall icc_rt where it is built
-    see docs/errors.md#be301, or run: python -m be_runtime explain BE301
+    causes and remedies: python -m be_runtime explain BE301
     """
     for pattern, meaning, advice in _MEANINGS:
         name = next((each for each in needed if re.match(pattern, each)), None)

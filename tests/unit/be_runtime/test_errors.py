@@ -49,7 +49,7 @@ def test_an_argument_that_is_a_whole_source_is_quoted_in_part():
     assert len(str(error)) < 450
     assert first.startswith("name='code code")
     assert first.endswith("is not allowed: it holds a space")
-    assert rest == ["hint: a hint", "see docs/errors.md#be101, or run: python -m be_runtime explain BE101"]
+    assert rest == ["hint: a hint", "causes and remedies: python -m be_runtime explain BE101"]
     assert len(error.message) > 5000
 
 

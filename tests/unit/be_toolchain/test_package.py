@@ -33,7 +33,7 @@ def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
     probes = (Probe(found_via="PATH", place="nvcc", reason="not there"),)
     *lines, last = str(ToolchainError("it failed", probes=probes, hints=("x",))).splitlines()
     assert lines == ["it failed", "places searched:", "  PATH  nvcc: not there", "hint: x"]
-    assert last == "see docs/errors.md#tc000, or run: python -m be_toolchain explain TC000"
+    assert last == "causes and remedies: python -m be_toolchain explain TC000"
 
 
 @pytest.mark.parametrize(

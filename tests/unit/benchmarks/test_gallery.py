@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks.gallery import FOLDER, NOTEBOOKS, PAGES, page_path
 from benchmarks.gallery.comparison import compare
+from benchmarks.gallery.draw import CARDS
 from benchmarks.gallery.notebook import INSTALL, to_notebook
 from benchmarks.gallery.page import Cell, Run, parse_page
-from benchmarks.gallery.tables import machine_name, page_table, summary_table
+from benchmarks.gallery.tables import cards, machine_name, page_table, summary_table
 
 PAGE = """\
 ---
@@ -161,7 +162,9 @@ def test_the_tables_of_the_gallery_are_those_of_its_figures():
     }
     folder: Path = FOLDER / "figures"
     assert (folder / "summary.inc").read_text() == summary_table(pages)
+    assert (folder / "cards.inc").read_text() == cards(pages, CARDS)
     assert {name: (folder / f"{name}.inc").read_text() for name in PAGES} == {
         name: page_table(machines) for name, machines in pages.items()
     }
-    assert [name for name in PAGES if (folder / f"{name}.svg").stat().st_size > 100_000] == []
+    pictures = [folder / f"{name}{kind}" for name in PAGES for kind in (".svg", ".png")]
+    assert [path.name for path in pictures if path.stat().st_size > 100_000] == []

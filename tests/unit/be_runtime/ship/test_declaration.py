@@ -63,7 +63,7 @@ def test_a_module_for_two_platforms_has_two_parts():
 def mistake(text: str) -> str:
     with refused_at_once(), pytest.raises(ArgumentError) as caught:
         [declaration.read_table(name, table) for name, table in parsed(text).kernels.items()]
-    return str(caught.value).rpartition("\nsee ")[0]
+    return str(caught.value).rpartition("\ncauses and remedies: ")[0]
 
 
 def test_a_mistake_is_named():

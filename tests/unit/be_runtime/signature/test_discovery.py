@@ -110,7 +110,7 @@ def answer(case: str) -> str:
     try:
         entries = discover([source], ast.literal_eval(given))
     except errors.BeRuntimeError as error:
-        return f"{type(error).__name__}: {error}".rpartition("\nsee ")[0]
+        return f"{type(error).__name__}: {error}".rpartition("\ncauses and remedies: ")[0]
     names = [entry.name + "".join(entry.call_name.partition("<")[1:]) for entry in entries]
     written = discover(
         [source],

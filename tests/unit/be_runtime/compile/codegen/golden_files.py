@@ -44,4 +44,4 @@ def answer(function: Callable[..., object], *arguments: Any, **options: Any) -> 
     try:
         return str(function(*arguments, **options))
     except BeRuntimeError as error:
-        return f"{type(error).__name__}: {error}".partition("\nsee docs/errors.md")[0].replace("\n", "; ")
+        return f"{type(error).__name__}: {error}".partition("\ncauses and remedies: ")[0].replace("\n", "; ")

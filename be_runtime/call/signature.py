@@ -95,7 +95,7 @@ def array_problem(param: Param) -> str:
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
     if param.many is Many.OPTIONAL:
-        return "is optional; declare a kernel with it and one without, which for Triton has none in its place"
+        return "is optional; declare a kernel with the array and one without, which in Triton has the token none"
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from be_runtime.call.attributes import known_dtype, with_defaults
@@ -486,4 +487,4 @@ def functions(module: Functions) -> ForeignFunctions:
     >>> ops = be_runtime.torch.functions(module)  # doctest: +SKIP
     >>> ops.scale(torch.ones(3), by=2)  # doctest: +SKIP
     """
-    return ForeignFunctions(module, torch_function)
+    return ForeignFunctions(module, methodcaller("in_torch"))

@@ -392,7 +392,7 @@ PLATFORM_OWN = ("declarations", "function_names", "parts")
 class LoadedModule:
     """Base class of loaded modules, for annotations; stubs add the functions of one module.
 
-    It has the attributes of `CompiledModule`, but no methods for functions. `python -m be_runtime stubs` writes a
+    It has the attributes of `CompiledModule`, but no methods for functions. ``python -m be_runtime stubs`` writes a
     subclass with the functions of a module, which type checkers read.
 
     See Also

@@ -55,6 +55,7 @@ SEARCHES = {
     "caching": ("caching", "cach"),
     "remote caches": ("remote-cache", "remote cache"),
     "scratch memory": ("cpp-api", "scratch memory"),
+    "docker": ("generated/repository/docker/README", "docker"),
     "wheel": ("packages", "wheel"),
     "BE301": ("errors", "be301"),
 }
@@ -233,6 +234,10 @@ def test_no_marker_of_a_gallery_picture_hides_a_label(page: Page, name: str):
       return [markers.length, labels.filter(label => markers.some(marker => meet(label, marker))).length]
     }""")
     assert (labels > 0, hidden) == (True, 0)
+
+
+def test_the_site_is_small():
+    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) < 30e6
 
 
 def test_the_index_of_search_has_every_page():

@@ -25,8 +25,11 @@ PLACE = PurePosixPath("generated/repository")
 """Where they lie on the site, below docs/."""
 
 
+GUIDES = ("docker/README.md", "examples/mykernels/README.md")
+"""Those that are guides for users: the site's search finds them."""
+
 HEAD = "---\norphan: true\nno-search: true\n---\n\n"
-"""The head of their sources: outside of navigation, unless a page lists them, and of search."""
+"""The head of the others' sources: outside of navigation, unless a page lists them, and of search."""
 
 
 def find_target(link: str, page: PurePosixPath, root: Path) -> PurePosixPath | None:
@@ -77,7 +80,8 @@ def find_linked(pages: Iterable[PurePosixPath], root: Path) -> dict[PurePosixPat
         is_page = page.suffix == ".md"
         text = (root / page).read_text(encoding="utf-8") if is_page else ""
         if page.parts[0] != "docs":
-            found[page] = HEAD + (rewrite_links(text, page, root) if is_page else _show(page, root))
+            head = HEAD.replace("no-search: true\n", "") if str(page) in GUIDES else HEAD
+            found[page] = head + (rewrite_links(text, page, root) if is_page else _show(page, root))
         links = LINK.findall(text) if is_page else _names(root / page)
         base = page if is_page else page / "any"
         targets = {target for link in links if (target := find_target(link, base, root)) is not None} - seen

@@ -32,3 +32,11 @@ for (const table of document.querySelectorAll(".bd-article table.table")) {
   table.classList.add("wide")
   for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, place) => { cell.dataset.head = heads[place] })
 }
+
+// Diagrams are drawn after the page; those that are wider than high keep a width that can be read, and scroll.
+for (const block of document.querySelectorAll("pre.mermaid")) {
+  new MutationObserver(() => {
+    const box = block.querySelector("svg")?.viewBox.baseVal
+    block.classList.toggle("wide", Boolean(box) && box.width > box.height)
+  }).observe(block, { childList: true })
+}

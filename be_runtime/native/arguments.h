@@ -266,7 +266,7 @@ bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
 }
 
 /// Write a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
-/// `np.float32(2.0)`, for one value when it looks for a compiled program. False where the type doesn't hold it.
+/// `np.float32(2.0)`, for one value when it searches for a compiled program. False where the type doesn't hold it.
 __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
                                                     void* room) noexcept {
   long double number;

@@ -84,7 +84,7 @@ def test_what_a_function_throws_is_an_error_of_the_call(module: Any, k: int, mes
 @pytest.mark.parametrize(
     ("change", "message"),
     [(("int64_t bytes(", "int64_t other("), r"row: no function bytes\(\) in the sources"),
-     (("bytes(const BE::Tensor x)", "bytes(const BE::Tensor z)"), "has the parameter 'z', which is no input or attri"),
+     (("bytes(const BE::Tensor x)", "bytes(const BE::Tensor z)"), "has the parameter 'z', which is not an input"),
      (("arg[b n]:float32 ret[b n]:float32 scratch=b", "arg[bytes() b]:float32 ret[b]:float32 scratch=b"), "an input")],
 )  # fmt: skip
 def test_a_wrong_declaration_is_named(change: tuple[str, str], message: str):

@@ -178,7 +178,7 @@ def test_a_package_a_folder_and_a_file_without_functions(tmp_path: Path, capsys:
     [
         (["k.f90"], "neither a source"),
         (["nowhere.cc"], "no such file"),
-        (["no_package"], "no package"),
+        (["no_package"], "neither a package nor a folder"),
         ([".", "--blocks", "many"], "--blocks 128,256"),
     ],
 )

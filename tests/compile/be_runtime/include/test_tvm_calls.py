@@ -111,7 +111,7 @@ WRONG: list[tuple[str, list[Any], type[Exception], str]] = [
         "not contiguous: the stride of axis 0 is 2, not 1",
     ),
     ("scaled", [np.ones((1,) * 9, np.float32), ONES, X], TypeError, "has 9 dimensions; a BE::Tensor has at most 8"),
-    ("scaled", [MISALIGNED, ONES, X], TypeError, "no multiple of 16"),
+    ("scaled", [MISALIGNED, ONES, X], TypeError, "not a multiple of 16"),
     ("last", [1.5, ONES, True, ONES, 1], TypeError, r"argument 1 \(out\) is of float32, but int64 is declared"),
     ("last", [1.5, np.zeros(1, np.int64), True, np.ones((1, 1), np.int16), 1], ValueError, "first: float64 1.5"),
     ("last", [1, np.zeros(1, np.int64), True, np.ones((1, 1), np.int16), 300], ValueError, "count: int64 300"),

@@ -259,7 +259,7 @@ def test_findings_are_collected_or_warnings(planted: CompiledModule):
         planted.skips(X)
         planted.behind(X)
     assert [each.kind for each in found] == ["unwritten", "guards"]
-    assert "planted.behind writes 8 bytes behind" in found.report()
+    assert "planted.behind writes 8 bytes past" in found.report()
     with be_runtime.debug(on_finding="warn"), pytest.warns(be_runtime.FindingWarning, match="does not write all"):
         planted.skips(X)
 

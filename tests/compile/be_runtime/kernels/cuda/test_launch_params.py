@@ -178,7 +178,7 @@ def test_a_descriptor_that_can_not_be_made_is_an_error(folder: Path):
     said = launched(folder / "old", params, "", [(16,), (16,)])
     assert said == ["f: the driver can't make a TMA descriptor of an array: NOT_SUPPORTED (no)"]
     six = [(descriptor_param(0, (1,), 32, 0, 7)[0], 0, 6, 32), pointer_param(1, 1, 32)]
-    assert "the attributes are not those of a launch" in launched(folder, six, "", [(1,) * 6, (1,)])[0]
+    assert "the attributes do not describe a launch" in launched(folder, six, "", [(1,) * 6, (1,)])[0]
 
 
 @pytest.mark.parametrize(

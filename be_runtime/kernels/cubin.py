@@ -351,11 +351,11 @@ def split_tokens(label: str, given: object) -> list[str]:
     Raises
     ------
     ArgumentError
-        `given` is neither a text nor a list of tokens.
+        `given` is not a string or a list of strings.
     """
     tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
     if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}")
+        raise ArgumentError(f"{label}: signature must be a string or a list of strings, not {given!r}")
     return [*tokens]
 
 
@@ -365,7 +365,7 @@ def declare(label: str, given: object) -> Declared:
     Raises
     ------
     ArgumentError
-        `given` is neither a text nor a list of tokens.
+        `given` is not a string or a list of strings.
     SpecError
         A token is unknown, or no kernel without host code can have it.
 

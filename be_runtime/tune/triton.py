@@ -434,9 +434,8 @@ class TunedTriton(ArrayFunction):
     @public
     def __call__(self, /, *arrays: Any, **keywords: Any) -> Any:
         """Call the kernel, see `CompiledFunction`; the first call for some sizes times the configurations."""
-        if not any(port.is_traced(each) or _is_spread(each) for each in arrays):
-            kinds = tuple((str(getattr(each, "dtype", type(each))), getattr(each, "shape", None)) for each in arrays)
-            key = (kinds, repr(keywords))
+        if all(map(_is_of_one_device, arrays)):
+            key = (tuple((str(each.dtype), each.shape) for each in arrays), repr(keywords))
             if key not in self._seen and self._may_tune():
                 self._seen.add(key)
                 self._tuned(arrays, keywords).tune_unless_known(*arrays, **keywords)
@@ -477,6 +476,8 @@ class TunedTriton(ArrayFunction):
         return "\n\n".join(map(str, self._choices.tunings.values())) or repr(self)
 
 
-def _is_spread(array: Any) -> bool:
-    """Return whether an array lies on several devices: one device may not hold it."""
-    return len(getattr(getattr(array, "sharding", None), "device_set", ())) > 1
+def _is_of_one_device(value: Any) -> bool:
+    """Return whether a value is an array whose elements are known, and which one device holds."""
+    if port.is_traced(value) or not hasattr(value, "dtype"):
+        return False
+    return len(getattr(getattr(value, "sharding", None), "device_set", ())) <= 1

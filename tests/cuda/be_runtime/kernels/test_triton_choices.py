@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,8 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, triton_kernel
+from be_runtime import ArgumentError, RegistrationError, triton_kernel
+from be_runtime.jax import transforms
 from be_runtime.kernels.geometry import descriptor_param
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.kernels import build_function
@@ -100,6 +102,35 @@ def test_the_fastest_is_kept_by_sizes_and_by_attributes_in_the_key(monkeypatch: 
     monkeypatch.setenv("BE_AUTOTUNE", "off")
     off = function(triton.autotune(configs, key=["n"])(salted), ADD.replace("float32", "int32"), SALT=salt)
     assert blocks_and_threads(off, scale=1) == (8, 128)
+
+
+def test_a_call_outside_of_a_program_times_once(monkeypatch: pytest.MonkeyPatch):
+    """As on a GPU, except that the call itself is refused, since there is none."""
+    timed: list[Any] = []
+
+    def time_configs(_make: Any, configs: Sequence[Any], arrays: Sequence[Any], *_: Any) -> Any:
+        timed.append([each.shape for each in arrays])
+        return 1, tuple(map(Trial, configs)), {0: 2.0, 1: 1.0}
+
+    def run(call: Any, x: Any, **attrs: Any) -> None:
+        with pytest.raises(RegistrationError, match="salted has no kernel for cpu"):
+            call(x, x, **{"scale": 1, **attrs})
+
+    gpu = SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability="9.0")
+    monkeypatch.setattr(timing, "time_configs", time_configs)
+    monkeypatch.setattr(transforms, "default_device", lambda: gpu)
+    salt = uuid4().int % 2**30
+    signature, kernel = ADD.replace("float32", "int32"), triton.autotune(CONFIGS, key=[])(salted)
+    call, again = (function(kernel, signature, SALT=salt) for _ in range(2))
+    with monkeypatch.context() as context:
+        context.setenv("BE_AUTOTUNE", "cached")
+        run(call, X)
+    jax.make_jaxpr(lambda: call(X, X, scale=1))()
+    kernel_calls(lambda x: call(x, x, scale=1), X)
+    assert timed == []
+    for each, x in ((call, X), (call, X), (call, X[:3000]), (again, X), (call, X[:2000]), (call, [1.0, 2.0])):
+        run(each, x)
+    assert timed == [[(4000,)] * 2, [(2000,)] * 2]
 
 
 def next_power(given: Mapping[str, Any]) -> Any:

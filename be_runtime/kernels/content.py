@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import copyreg
 import dis
 import enum
 import functools
@@ -208,7 +209,7 @@ class _Walk:
             }
             self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
-        elif is_numpys and hasattr(value, "tobytes"):
+        elif kind.__module__ == "numpy" and is_numpys and hasattr(value, "tobytes"):
             self.write("numpy", kind.__qualname__, value.dtype.str, str(value.dtype), repr(value.shape))
             self.visit(value.tolist() if value.dtype.hasobject else value.tobytes())
         elif isinstance(value, type) and (release := self._release_of_class(value)):
@@ -238,11 +239,9 @@ class _Walk:
                 names = vars(sys.modules.get(value.__module__, builtins))
                 self._visit_annotations(vars(value).get("__annotations__", {}), names)
             case staticmethod() | classmethod():
-                self.write(type(value).__qualname__)
-                self.visit(value.__func__)
+                self._visit_all((type(value), value.__func__, object.__getstate__(value)))
             case property():
-                self.write("property")
-                self._visit_all((value.fget, value.fset, value.fdel))
+                self._visit_all((type(value), value.fget, value.fset, value.fdel, object.__getstate__(value)))
             case types.MappingProxyType():
                 self.visit(dict(value))
             case TypeVar():
@@ -252,7 +251,8 @@ class _Walk:
                 self.write("descriptor", value.__name__)
             case _:
                 try:
-                    made = value.__reduce_ex__(2)
+                    reduce = copyreg.dispatch_table.get(type(value))
+                    made = value.__reduce_ex__(2) if reduce is None else reduce(value)
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
                 if isinstance(made, str) and not hasattr(value, "__wrapped__"):
@@ -277,6 +277,7 @@ class _Walk:
         elif self._with_objects:
             self.write("module", module.__name__)
             self._write_library(module.__name__)
+            self.visit(type(module))
             self.visit({name: part for name, part in sorted(vars(module).items()) if name not in _OF_IMPORTS})
         else:
             self._visit_anchor(module)

@@ -22,10 +22,12 @@ import hashlib
 import importlib
 import importlib.machinery
 import inspect
+import linecache
 import os
 import sys
 import sysconfig
 import textwrap
+import tokenize
 import types
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
@@ -321,7 +323,8 @@ class _Walk:
         self.write(*(name for name in cells if name not in held))
         modules = {name: value for name, value in held.items() if isinstance(value, types.ModuleType)}
         self._visit_all(value for name, value in held.items() if name not in modules)
-        self._visit_reads(code, modules)
+        if modules:
+            self._visit_reads(code, modules)
 
     def _visit_imports(self, code: types.CodeType) -> None:
         """Add the modules that code imports; an author's may change until then."""
@@ -364,11 +367,18 @@ class _Walk:
         self.write(str(len(code.co_consts)))
         self._visit_all(code.co_consts)
 
-    def _visit_text(self, code: types.CodeType, names: Mapping[str, object]) -> None:
+    def _visit_text(self, code: types.CodeType, names: dict[str, Any]) -> None:
         """Add what the text of a function has beyond its bytecode: annotations of its variables, for example."""
+        linecache.checkcache(code.co_filename)
+        # `inspect.getsource` would first look through all modules of the process.
+        lines = linecache.getlines(code.co_filename, names)[code.co_firstlineno - 1 :]
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-        except (OSError, SyntaxError, ValueError):  # it has no text of its own, as a lambda or a generated function
+            tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+        except (
+            SyntaxError,
+            ValueError,
+            tokenize.TokenError,
+        ):  # it has no text of its own, as a lambda
             return
         self.write("text", ast.dump(tree))
         found = [each.annotation for each in ast.walk(tree) if isinstance(each, ast.AnnAssign)]

@@ -483,7 +483,7 @@ def judge_named_archs(
     Parameters
     ----------
     named, present : tuple of Arch
-        The architectures that the variable names, and those of the GPUs.
+        The architectures that the variable names, and the architectures of the GPUs.
     release, driver_version : str
         The toolkit's release, and the CUDA version that the driver supports.
 

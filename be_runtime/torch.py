@@ -209,7 +209,7 @@ def functions(module: LoadedModule) -> ForeignFunctions:
     Returns
     -------
     object
-        Object whose methods are the functions.
+        Object whose attributes and items are the functions: ``ops.scale``, ``ops["scale"]``.
 
     Raises
     ------

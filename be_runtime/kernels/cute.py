@@ -1,8 +1,8 @@
 """`cute_kernel`: compile a function of ``@cute.jit``, and call it without Python on XLA's stream.
 
-CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it as those of
-`be_runtime.load_tvm_ffi`. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary files:
-it needs ``libcute_dsl_runtime.so`` by name.
+CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it, as
+`be_runtime.load_tvm_ffi` does. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary
+files: it needs ``libcute_dsl_runtime.so`` by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions of the TVM-FFI C ABI as functions of JAX arrays: C++ is generated that calls them, and loaded as a module.
 
 The generated module holds the library's bytes, so the cache, packages, exported programs and checked mode treat it as
-any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/brainevent/detail/tvm_ffi.h``.
+any other module. ``tvm/ffi/c_api.h`` defines the ABI, see ``include/brainevent/detail/tvm_ffi.h``.
 """
 
 from __future__ import annotations

@@ -25,12 +25,18 @@ if (typeof Search !== "undefined") {
   Search.makeSearchSummary = (html, keywords, anchor) => summarize(html, [...keywords, ...query], anchor)
 }
 
-// On a phone, a row of a wide table is a block; each of its cells then begins with the head of its column.
+// On a phone, a row of a wide table is a block; each of its cells then begins with the head of its column. A number
+// stays beside its unit.
 for (const table of document.querySelectorAll(".bd-article table.table")) {
   const heads = [...table.querySelectorAll("thead th")].map(each => each.textContent)
   if (heads.length < 3) continue
   table.classList.add("wide")
-  for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, place) => { cell.dataset.head = heads[place] })
+  for (const row of table.querySelectorAll("tbody tr")) {
+    [...row.cells].forEach((cell, place) => {
+      cell.dataset.head = heads[place]
+      if (cell.textContent.length < 10) cell.style.whiteSpace = "nowrap"
+    })
+  }
 }
 
 // Diagrams are drawn after the page; those that are wider than high keep a width that can be read, and scroll.

@@ -121,6 +121,7 @@ lint: $(READY)
 	step mypy $(RUN) -m mypy; \
 	step codespell_lib $(RUN) -m codespell_lib; \
 	step tomllib $(RUN) -m docs.words.prose; \
+	$(if $(filter-out 0,$(BE_FULL)),step proselint $(RUN) -m docs.words.prose --proselint;) \
 	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main(["--no-logo"])'; \
 	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
 
@@ -139,8 +140,9 @@ test-fast: $(READY)
 	$(call timed,$(PYTEST) $(FAST) $(PYTEST_ARGS))
 
 # All tests, those marked full too: a release and whoever changes packaging need them.
+test-full: export BE_FULL := 1
 test-full: $(READY)
-	$(call timed,BE_FULL=1 $(PYTEST) $(PYTEST_ARGS))
+	$(call timed,$(PYTEST) $(PYTEST_ARGS))
 
 # Of this project's own requirements, bounds of the extras included; RESOLUTION=highest takes the newest.
 test-range:

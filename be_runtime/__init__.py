@@ -12,10 +12,8 @@ from be_toolchain import __version__
 config = control
 
 _HOMES = {
-    "be_runtime.api": (
-        "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline load_dir load_file "
-        "load_inline"
-    ),
+    "be_runtime.api": "load_cpp_dir load_cpp_file load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline",
+    "be_runtime.api.both": "load_dir load_file load_inline",
     "be_runtime.call.function": "KernelFunction",
     "be_runtime.call.gradcheck": "gradcheck",
     "be_runtime.checks": "Finding Findings",
@@ -41,12 +39,12 @@ _HOMES = {
     "be_runtime.kernels.numba.callable": "numba_cuda_callable",
     "be_runtime.kernels.numba.cpu": "numba_kernel",
     "be_runtime.kernels.numba.gpu": "numba_cuda_kernel",
-    "be_runtime.kernels.operation": (
-        "XLACustomKernel defjvp general_batching_rule get_all_primitive_names get_primitives_by_tags get_registry"
+    "be_runtime.kernels.operation": "XLACustomKernel",
+    "be_runtime.kernels.operations": (
+        "defjvp general_batching_rule get_all_primitive_names get_primitives_by_tags get_registry"
     ),
     "be_runtime.kernels.raw": "cuda_kernel",
     "be_runtime.kernels.tvm_ffi": "load_tvm_ffi tvm_ffi_function",
-    "be_runtime.kernels.triton": "triton_kernel",
     "be_runtime.kernels.cute": "cute_kernel",
     "be_runtime.kernels.warp": "jaxinfo_to_warpinfo jaxtype_to_warptype warp_kernel",
     "be_runtime.load.module": "CompiledModule LoadedModule ModuleInfo",
@@ -56,6 +54,7 @@ _HOMES = {
     "be_runtime.ship.package": "package_kernels",
     "be_runtime.ship.programs": "ExportedProgram LoadedProgram export load_exported",
     "be_runtime.signature.grammar": "normalize_tokens",
+    "be_runtime.tune.triton": "triton_kernel",
     "be_runtime.tune.tuned": "Tuned autotune",
     "be_toolchain.errors": (
         "CompilationError HeaderNotFoundError HostCompilerNotFoundError KernelCompilationError KernelError"

@@ -15,12 +15,12 @@ _ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at
 
 
 class Finding(NamedTuple):
-    """One error of a kernel.
+    """One error of a kernel that checked mode found.
 
-    Parameters
+    Attributes
     ----------
     kind : str
-        A name in `be_runtime.checks.CHECKS`, or a name of the tool's.
+        Name of a check, such as ``"guards"``, or a name of the tool's.
     kernel : str
         ``module.function``.
     message : str
@@ -34,13 +34,15 @@ class Finding(NamedTuple):
     certain : bool
         False if a kernel with side effects ran once: a result may then have its old bytes by chance.
     caller : str
-        The line that calls the kernel, as ``train.py:33 in step``; empty if it is unknown.
+        Line that calls the kernel, such as ``train.py:33 in step``; empty if it is unknown.
     source : str
-        The kernel's own line, as ``k.cu:12``; empty if it is unknown.
+        Line of the kernel, such as ``k.cu:12``; empty if it is unknown.
     device : str
+        Device of the call, such as ``"cpu:0"``.
     tool : str
+        Tool that reported it: ``"guard"`` for checked mode.
     hints : tuple of str
-        Next steps.
+        Next steps, most likely first.
     """
 
     kind: str
@@ -77,12 +79,7 @@ def with_source(finding: Finding) -> Finding:
 
 
 class Findings(Sequence[Finding]):
-    """The findings of a checked mode, in order.
-
-    Parameters
-    ----------
-    fetch : callable
-        Function that adds the findings and notes since its last call.
+    """The findings of a checked mode, a sequence of `Finding` in order.
 
     Attributes
     ----------
@@ -130,7 +127,13 @@ class Findings(Sequence[Finding]):
         return self.report()
 
     def report(self) -> str:
-        """Return all findings and notes as a text."""
+        """Return all findings and notes as a text.
+
+        Returns
+        -------
+        str
+            One paragraph for each finding and note, or ``"no findings"``.
+        """
         self._fetch()
         blocks = ["\n".join((str(each), *(f"  hint: {hint}" for hint in each.hints))) for each in self._found]
         blocks.extend(f"note: {note}" for note in self._notes)
@@ -216,7 +219,7 @@ def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") 
     for name in names:
         bare = name.removeprefix("-")
         if bare != "all" and bare not in CHECKS:
-            raise ArgumentError(f"there is no check {bare!r}", hints=hints)
+            raise ArgumentError(f"unknown check {bare!r}", hints=hints)
         meant = set(CHECKS) if bare == "all" else {bare}
         chosen = chosen - meant if name.startswith("-") else chosen | meant
     return Checks(tuple(name for name in CHECKS if name in chosen), on_finding)  # type: ignore[arg-type]

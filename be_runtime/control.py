@@ -1,4 +1,4 @@
-"""Public functions that control the process: the cache, architectures, backends, targets, live editing and checks."""
+"""Functions that set and print the state of the process, such as the cache folder, architectures and checks."""
 
 from __future__ import annotations
 
@@ -28,20 +28,55 @@ def set_cache_dir(path: StrPath | None) -> None:
 
     Parameters
     ----------
-    path : str or Path or None
-        Folder, created on the first build; None restores the environment's folder, or the default.
+    path : str, Path or None
+        Folder, which the first build creates. None restores the folder of ``BE_CACHE_DIR``, or the default.
 
     Raises
     ------
     ArgumentError
         The argument is not a path.
+
+    See Also
+    --------
+    - `get_cache_dir`: return the folder.
+    - :doc:`/caching`: the content of the cache, and when it is valid.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.set_cache_dir("/scratch/kernels")
+    >>> be_runtime.get_cache_dir()
+    PosixPath('/scratch/kernels')
+    >>> be_runtime.set_cache_dir(None)
     """
     process.PROCESS.choose_cache(None if path is None else options.check_path(path, "path"))
 
 
 @frames.public
 def get_cache_dir() -> Path:
-    """Return the folder of compiled modules; it need not exist yet."""
+    """Return the folder of compiled modules.
+
+    Returns
+    -------
+    Path
+        Folder, which need not exist yet.
+
+    Raises
+    ------
+    CacheError
+        No folder is known, or the folder belongs to somebody else.
+
+    See Also
+    --------
+    - `set_cache_dir`: choose the folder.
+    - :doc:`/caching`: the content of the cache, and when it is valid.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.get_cache_dir().is_absolute()
+    True
+    """
     return process.PROCESS.cache_dir(process.PROCESS.settings())
 
 
@@ -52,12 +87,27 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str, optional
-        Name of the modules to remove; by default all modules.
+        Name of the modules to remove. By default all modules are removed.
 
     Returns
     -------
     int
         Number of removed entries. Loaded modules keep working.
+
+    Raises
+    ------
+    ArgumentError
+        The name is not the name of a module.
+
+    See Also
+    --------
+    - :doc:`/caching`: the content of the cache, and the limits of its size.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.clear_cache("no_such_module")
+    0
     """
     if name is not None:
         options.check_name(name)
@@ -69,7 +119,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """Copy the modules of the cache into a folder from which they are loaded without a compiler.
 
     If the variable ``BE_PREBUILT_DIR`` names that folder, a load of the same sources with the same options finds its
-    module there. The folder may be copied to another machine, or into an image, and may be read-only.
+    module there. You can copy the folder to another machine or into an image. It may be read-only.
 
     Parameters
     ----------
@@ -83,8 +133,21 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
     Raises
     ------
+    ArgumentError
+        The argument is not a path.
     CacheError
         The cache has no modules, or the folder can't be written.
+
+    See Also
+    --------
+    - `package_kernels`: kernels in a wheel.
+    - :doc:`/caching`: prebuilt folders and the cache.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.export_prebuilt("prebuilt")  # doctest: +SKIP
+    (PosixPath('prebuilt/ops-3f2a9c'),)
     """
     from be_runtime.load.prebuilt import export
 
@@ -94,22 +157,22 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
 @frames.public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
-    """Follow changes of kernels' sources, until the returned context ends or `unwatch` is called.
+    """Follow changes of kernels' sources until the returned context ends or `unwatch` is called.
 
-    This concerns modules that the load functions load from then on. A changed source under the same name is no error:
-    functions of the new module call the new code. A module of files follows them: a saved file is compiled in the
-    background. The next call of the module's functions uses the new code, and waits for the compiler if necessary. If a
-    file can't be compiled, the error is shown, and the code before stays.
+    Only modules that are loaded from now on are followed. A saved file is compiled in the background. The next call of
+    the module's functions uses the new code, and waits for the compiler if necessary. If a file can't be compiled, the
+    error is shown and the old code stays. A source text that changed is no error under the same name: functions of the
+    new module call the new code.
 
-    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. A name for
+    Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A name for
     ``jax.ffi.ffi_call`` keeps the code that was registered first.
 
     Parameters
     ----------
-    retrace : bool
-        True to call ``jax.clear_caches()`` when code changes. It drops all compiled programs of this process, with and
-        without kernels, so that they are traced again.
-    interval_s : float
+    retrace : bool, default False
+        Call ``jax.clear_caches()`` when code changes. This drops all compiled programs of the process, with and without
+        kernels, so that JAX traces them again.
+    interval_s : float, default 0.2
         Seconds between two checks of the files in the background. Each call of a module's function checks them too.
 
     Returns
@@ -120,13 +183,19 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     Raises
     ------
     ArgumentError
-        An argument is not allowed.
+        An argument has a wrong type or value.
+
+    See Also
+    --------
+    - `unwatch`: end it.
+    - :doc:`/live-editing`: edit kernels in scripts and notebooks.
 
     Examples
     --------
+    >>> import be_runtime
     >>> with be_runtime.watch():  # doctest: +SKIP
-    ...     module = be_runtime.load_cpp_file("scale.cc")
-    ...     explore(module)
+    ...     ops = be_runtime.load_cpp_file("scale.cc")
+    ...     explore(ops)
     """
     from be_runtime.debugging.watch import Watching, watcher
 
@@ -138,7 +207,18 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
 
 def unwatch() -> None:
-    """End all calls of `watch`; modules keep their current code."""
+    """End all calls of `watch`; modules keep their current code.
+
+    See Also
+    --------
+    - :doc:`/live-editing`: edit kernels in scripts and notebooks.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> watching = be_runtime.watch()
+    >>> be_runtime.unwatch()
+    """
     from be_runtime.debugging.watch import watcher
 
     watcher().end()
@@ -148,23 +228,30 @@ def unwatch() -> None:
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with every source file of the cached modules.
 
+    Sources that are missing, and sources that were given as text, are left out.
+
     Parameters
     ----------
-    path : str or Path
-        The file to write, in the format that clangd and other tools read; an older file is replaced.
+    path : str or Path, default "compile_commands.json"
+        File to write, in the format that clangd and other tools read. An older file is replaced.
 
     Returns
     -------
     Path
-        The absolute path of the file. It lacks sources that are missing, and sources that were given as text.
+        The absolute path of the file.
 
     Raises
     ------
     ArgumentError
-        The argument is not a path, or its folder can't be written.
+        The argument is not a path, or the file can't be written.
+
+    See Also
+    --------
+    - :doc:`/building`: logs and commands of builds.
 
     Examples
     --------
+    >>> import be_runtime
     >>> be_runtime.write_compile_commands("/my/project/compile_commands.json")  # doctest: +SKIP
     PosixPath('/my/project/compile_commands.json')
     """
@@ -191,13 +278,26 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     Parameters
     ----------
     archs : str, sequence of str or None
-        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such names; None restores the environment's architectures, or
-        the architectures of the devices.
+        Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. None restores the
+        architectures of ``BE_COMPUTE_CAPABILITIES``, or of the GPUs of this machine.
 
     Raises
     ------
+    ArgumentError
+        The argument is neither a text nor a sequence of texts.
     ArchError
         A name is not an architecture.
+
+    See Also
+    --------
+    - `be_toolchain.device_archs`: return the architectures of the GPUs.
+    - :doc:`/compiler-options`: architectures and flags.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.set_compute_capabilities("8.0, 9.0")
+    >>> be_runtime.set_compute_capabilities(None)
     """
     text = options.check_arch_list(archs, "archs")
     process.PROCESS.choose_archs(() if text is None else parse_archs(text))
@@ -207,14 +307,33 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    The argument ``backend`` of a call comes before this choice, and the operation's own default after it. Jitted
+    The argument ``backend`` of a call precedes this choice, which precedes the operation's own default. Jitted
     functions follow it: after a change, JAX traces and compiles them again. Call it before threads use operations.
 
     Parameters
     ----------
     platform : {"cpu", "gpu", "tpu"}
+        Platform. ``"cuda"`` and ``"rocm"`` mean ``"gpu"``.
     backend : str or None
-        Backend; None restores the operations' defaults.
+        Name of the backend, such as ``"numba"``. None restores the operations' defaults.
+
+    Raises
+    ------
+    ArgumentError
+        The platform or the name is not allowed.
+
+    See Also
+    --------
+    - `get_backend`, `clear_backends`: return and forget the choices.
+    - :doc:`/custom-kernels`: operations with several kernels.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.set_backend("cpu", "numba")
+    >>> be_runtime.get_backend("cpu")
+    'numba'
+    >>> be_runtime.clear_backends()
     """
     from be_runtime.kernels import dispatch
 
@@ -225,14 +344,53 @@ def set_backend(platform: str, backend: str | None) -> None:
 
 @frames.public
 def get_backend(platform: str) -> str | None:
-    """Return the backend that `set_backend` chose for a platform; None if there is no choice."""
+    """Return the backend that `set_backend` chose for a platform.
+
+    Parameters
+    ----------
+    platform : {"cpu", "gpu", "tpu"}
+        Platform. ``"cuda"`` and ``"rocm"`` mean ``"gpu"``.
+
+    Returns
+    -------
+    str or None
+        Name of the backend; None without a choice.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such platform.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> print(be_runtime.get_backend("gpu"))
+    None
+    """
     from be_runtime.kernels.dispatch import check_platform
 
     return process.PROCESS.backends.get(check_platform(platform))
 
 
 def clear_backends() -> None:
-    """Restore the operations' own defaults for all platforms."""
+    """Forget all choices of `set_backend`, so that each operation uses its own default.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.set_backend("cpu", "numba")
+    >>> be_runtime.clear_backends()
+    >>> print(be_runtime.get_backend("cpu"))
+    None
+    """
     _choose_backends({})
 
 
@@ -246,17 +404,33 @@ def _choose_backends(chosen: Mapping[str, str]) -> None:
 
 @frames.public
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
-    """List the FFI targets that this process has registered, sorted.
+    """List the FFI targets that this process has registered.
 
     Parameters
     ----------
     platform : {"cpu", "CUDA"}, optional
-        Platform whose targets are listed; by default all platforms.
+        Platform whose targets are listed. By default the targets of all platforms are listed.
+
+    Returns
+    -------
+    tuple of str
+        Names for ``jax.ffi.ffi_call``, sorted.
 
     Raises
     ------
     ArgumentError
         There is no such platform.
+
+    See Also
+    --------
+    - `register_ffi_target`: register a handler.
+    - :doc:`/calling`: names of targets.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.list_registered_targets("CUDA")  # doctest: +SKIP
+    ('ops.decay', 'ops.fire')
     """
     return process.PROCESS.registry.names(None if platform is None else _platform(platform))
 
@@ -271,33 +445,48 @@ def register_ffi_target(
     content: str | None = None,
     replace: bool = False,
 ) -> None:
-    """Register an FFI handler under a name, as the load functions do.
+    """Register an FFI handler under a name of your choice, as the load functions do.
 
     Parameters
     ----------
     name : str
-        Target name for ``jax.ffi.ffi_call``.
+        Name of the target for ``jax.ffi.ffi_call``.
     handler : CompiledModule or capsule
-        Module, or a handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
+        Module, or handler of `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; for a handler, this argument may be its platform.
+        Function of the module. If `handler` is a capsule, this argument may be its platform.
     platform : {"cpu", "CUDA"}, optional
-        Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. By default the module's platform, and
-        ``"cpu"`` for a handler.
+        Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
+        and ``"cpu"`` for a capsule.
     content : str, optional
-        Identity of the handler's code: registering the same content again does nothing. By default the identity of the
-        module's function; each handler object has an identity of its own.
-    replace : bool
-        Accepted for programs written for brainevent, and without effect there too: XLA keeps the first code of a name.
+        Identity of the handler's code. Registering the same content again does nothing. The default is the identity of
+        the module's function; each capsule has an identity of its own.
+    replace : bool, default False
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
 
     Raises
     ------
     RegistrationError
-        The name is live with other content.
+        The name is registered with other content.
     ArgumentError
-        The name or platform is not allowed.
+        The name or the platform is not allowed.
     KeyError
         The module has no such function.
+
+    See Also
+    --------
+    - `list_registered_targets`: list the names.
+    - :doc:`/calling`: names of targets.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cpp_file("scale.cc", auto_register=False)  # doctest: +SKIP
+    >>> be_runtime.register_ffi_target("mine.scale", ops, "scale")  # doctest: +SKIP
+    >>> x = jnp.arange(3.0)
+    >>> y = jax.ffi.ffi_call("mine.scale", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)  # doctest: +SKIP
     """
     options.check_name(name)
     options.check_bool(replace, "replace")
@@ -316,45 +505,63 @@ def register_ffi_target(
 
 @frames.public
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
-    """Check every call of a kernel that is traced from now on, until the returned context ends.
+    """Check every call of a kernel that JAX traces from now on, until the returned context ends.
 
     Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes in
-    unwritten elements. Functions that JAX compiled before are traced again inside of the context, and are restored
-    after it. Without ``with``, calls of the whole process are checked until ``debug(False)``. Then call it before other
-    threads start, since their compiled functions are not traced again.
+    unwritten elements. Within the context, functions that JAX compiled before are traced again; afterwards their
+    earlier programs are used. Without ``with``, calls of the whole process are checked until ``debug(False)``. Then
+    call `debug` before other threads start, since their compiled functions are not traced again.
 
     Parameters
     ----------
-    checks : bool, str or sequence of str
-        Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and "all" mean all
-        checks, and a minus leaves a check out: ``"all,-repeat"``. False ends the checks that `debug` or ``BE_DEBUG``
-        began for the process.
-    on_finding : {"raise", "warn", "collect"}
+    checks : bool, str or sequence of str, default True
+        Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and ``"all"`` mean all
+        checks. A minus leaves a check out: ``"all,-repeat"``. False ends the checks that `debug` or ``BE_DEBUG`` began
+        for the process.
+    on_finding : {"raise", "warn", "collect"}, default "raise"
         Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. Within a function
         that JAX compiled, XLA raises an error, and the context raises it as a `FindingError`.
 
     Returns
     -------
     Debugging
-        A context manager. Its value is a sequence of `Finding` with ``report()``, and with ``notes`` that name calls
-        that were not checked, and why.
+        A context manager. Its value is a `Findings`, a sequence of `Finding`.
 
     Raises
     ------
     ArgumentError
-        There is no such check.
+        There is no such check, or `on_finding` is unknown.
+
+    See Also
+    --------
+    - :doc:`/debugging`: each check with its cost and a report.
 
     Examples
     --------
-    >>> with be_runtime.debug(on_finding="collect") as found:  # doctest: +SKIP
-    ...     jax.block_until_ready(step(x))
-    >>> print(found.report())  # doctest: +SKIP
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> with be_runtime.debug(on_finding="collect") as found:
+    ...     y = 2 * jnp.arange(3.0)
+    >>> print(found.report())
+    no findings
     """
     return process.PROCESS.debug(None if checks is False else parse_checks(checks, on_finding))
 
 
 def print_diagnostics() -> None:
-    """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
+    """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets.
+
+    The report goes to standard output.
+
+    See Also
+    --------
+    - :doc:`/troubleshooting`: remedies for the report's findings.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> be_runtime.print_diagnostics()  # doctest: +SKIP
+    """
     from be_toolchain.doctor.doctor import examine_machine, render_report
     from be_toolchain.machine.local_system import LocalSystem
     from be_toolchain.terminal import many, say

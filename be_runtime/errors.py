@@ -20,7 +20,7 @@ _SHORT_LINES, _WIDEST = 16, 240
 _SURROUNDS_AN_ERROR = (
     r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
 )
-"""Lines of g++, clang and nvcc around an error that say no more than the error."""
+"""Lines of g++, clang and nvcc around an error that have no more than the error."""
 
 _QUOTED = 160
 """Number of characters at each end of a shortened message."""
@@ -61,14 +61,30 @@ class SourceSpan(NamedTuple):
 class BeRuntimeError(errors.KernelError):
     """Base of every error that be_runtime raises on purpose.
 
-    Parameters
+    Attributes
     ----------
+    code : str
+        Code of the kind of error, such as ``"BE301"``; ``python -m be_runtime explain BE301`` prints causes and
+        remedies.
     message : str
-        What failed, naming the offending input.
-    span : SourceSpan, optional
-        Place in the user's source.
+        The failure, with the offending input.
+    span : SourceSpan or None
+        Place in the user's source, with ``file``, ``line`` and ``column``.
     hints : tuple of str
         Next steps, most likely first.
+
+    See Also
+    --------
+    - :doc:`/errors`: each code with its causes and remedies.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> try:
+    ...     be_runtime.set_compute_capabilities(9.0)
+    ... except be_runtime.BeRuntimeError as error:
+    ...     print(error.code)
+    BE101
     """
 
     code: ClassVar[str] = "BE000"
@@ -146,18 +162,20 @@ class DuplicateEntryPointError(SpecError):
 class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
     """A compiler, the linker or ninja failed.
 
-    Parameters
+    Attributes
     ----------
     message : str
-        What failed, in one line.
+        The failure, in one line.
     command : tuple of str
-        The command that failed; empty if none was started.
+        Command that failed; empty if none was started.
     output : str
-        Its whole output; the error's text shows at most a screen of it.
+        Whole output of the command. The error's text shows at most a screen of it.
     first_error : str
-        The first real diagnostic in `output`, with its source lines.
+        First real diagnostic in `output`, with its source lines.
     further : str
-        The diagnostics after it, one line each.
+        Diagnostics after it, one line each.
+    hints : tuple of str
+        Next steps, most likely first.
     """
 
     code = "BE301"
@@ -251,12 +269,14 @@ class GeneratorError(BeRuntimeError, errors.KernelCompilationError, RuntimeError
 class FindingError(BeRuntimeError, RuntimeError):
     """Checked mode found an error of a kernel.
 
-    Parameters
+    Attributes
     ----------
     message : str
         The finding, and the line that calls the kernel.
-    findings : tuple of be_runtime.Finding
+    findings : tuple of Finding
+        All findings of the call.
     hints : tuple of str
+        Next steps, most likely first.
     """
 
     code = "BE801"

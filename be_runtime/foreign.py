@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from be_runtime.call.attributes import convert_attributes, hold, known_dtype, with_defaults
-from be_runtime.call.resolve import WANT, CallSignature, resolve
+from be_runtime.call.resolve import WANT, Export, resolve
 from be_runtime.dtypes import BY_NAME, DType
-from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import Numbers
 from be_runtime.signature.model import AttrKind, Param, Role, exported_params, size_functions
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
-    from be_runtime.load.module import LoadedModule, ModuleInfo
+    from be_runtime.call.function import KernelFunction
 
 _MOST_PLANS = 1024
 _INT, _BOOL, _FLOAT, _DTYPE, _TENSOR, _TEXT, _WANTS_TEXT = 1, 2, 3, 5, 7, 8, -16962
@@ -49,17 +49,28 @@ class ArrayParts(NamedTuple):
     device: tuple[int, int] = (1, 0)
 
 
+class Row(NamedTuple):
+    """An array that a call makes: its dtype is the framework's; `like` is an input of the same shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    like: int | None = None
+
+
 class Arrays(Protocol):
     """The arrays of a framework."""
 
-    def key(self, array: Any) -> Any:
-        """Return all that calls with an argument depend on, for a dictionary; of any other object, its type."""
+    def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return all that calls with these inputs depend on, for a dictionary; of any other object, its type."""
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, name of the dtype and device of an array; raise `ArgumentError` for any other object."""
 
-    def make(self, shape: tuple[int, ...], dtype: str, device: Any) -> Any:
-        """Return a new array; the device is None if the call has no arrays."""
+    def dtype(self, name: str) -> Any:
+        """Return the framework's dtype of a name."""
+
+    def make(self, rows: Sequence[Row | None], given: Sequence[Any], device: Any) -> list[Any]:
+        """Return a new array for each row, and None for None; the device is None if the call has no arrays."""
 
     def copy(self, array: Any) -> Any:
         """Return a contiguous copy."""
@@ -74,13 +85,30 @@ class _Shaped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that calls with equal shapes, dtypes and attributes share."""
+    """All that calls with equal shapes, dtypes and attributes share.
 
-    results: tuple[tuple[tuple[int, ...], str], ...]
-    scratch: tuple[int, ...]
-    asked: tuple[bool, ...]
-    values: Mapping[str, Any]
+    Parameters
+    ----------
+    rows : tuple of (Row or None)
+        Results, then scratch memory; None for a result that is absent, or a copy of an input.
+    copies : tuple of (int, int)
+        Numbers of results, and of the inputs that they are copies of.
+    absent : tuple of None
+        Inputs at the end that the call leaves out.
+    values : tuple
+        Attributes, as the function in C takes them.
+    device
+        Device of the first array.
+    route : str
+        Empty for a plain call; else the framework's name of another way.
+    """
+
+    rows: tuple[Row | None, ...]
+    copies: tuple[tuple[int, int], ...]
+    absent: tuple[None, ...]
+    values: tuple[Any, ...]
     device: Any
+    route: str
 
 
 class _Any(ctypes.Structure):
@@ -118,14 +146,13 @@ class ForeignFunction:
 
     Parameters
     ----------
-    signature : CallSignature
-    symbol : callable
-        The function in C.
+    export : Export
     arrays : Arrays
     """
 
-    def __init__(self, signature: CallSignature, symbol: Any, arrays: Arrays) -> None:
-        self.signature, self.arrays, self._symbol = signature, arrays, symbol
+    def __init__(self, export: Export, arrays: Arrays) -> None:
+        signature = export.signature
+        self.signature, self.arrays = signature, arrays
         self.__name__ = signature.label.rpartition(".")[2]
         self.__qualname__, self.__doc__ = signature.label, signature.doc
         params = exported_params(signature.params)
@@ -133,59 +160,54 @@ class ForeignFunction:
             raise ArgumentError(f"{signature.label} has a state or any number of arrays, so that only JAX can call it")
         if functions := size_functions(signature.params):
             raise ArgumentError(f"{signature.label}: {functions[0]} computes a size, which only JAX can ask for")
+        self._symbol = getattr(ctypes.CDLL(str(export.library)), export.symbol)
+        self._symbol.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
         self._args, self._rets = signature.with_role(Role.ARG), signature.with_role(Role.RET)
-        scratch = [each for each in signature.with_role(Role.SCRATCH) if each.axes is not None]
-        self._steps: list[tuple[str, Any]] = []
-        numbers, pairs = iter(range(len(self._args))), [i for i, arg in enumerate(self._args) if arg.in_place]
-        inputs = [i for i in numbers if not self._args[i].in_place]
-        rets, memory, pair = iter(range(len(self._rets))), iter(range(len(scratch))), iter(pairs)
-        free = iter(inputs)
-        for param in params:
-            if param.role is Role.ARG:
-                self._steps.append(("arg", next(free)))
-            elif param.role is Role.RET:
-                index = next(rets)
-                self._steps.append(("pair", (next(pair), index)) if param.in_place else ("ret", index))
-            elif param.role is Role.SCRATCH:
-                self._steps.append(("scratch", next(memory)))
-            else:
-                self._steps.append(("attr", param.name))
+        self._attrs = signature.with_role(Role.ATTR)
+        self._has_numbers = any(param.by_name for param in self._args)
+        self._in_place = [index for index, arg in enumerate(self._args) if arg.in_place]
+        scratch = sum(param.role is Role.SCRATCH for param in params)
+        self._order = tuple(self._places(params, scratch))
+        self._is_in_order = self._order == tuple(range(len(self._args) + len(self._rets) + scratch + len(self._attrs)))
         self._plans: dict[Any, Plan] = {}
+
+    def _places(self, params: Sequence[Param], scratch: int) -> Iterator[int]:
+        """Return for each argument in C its place among inputs, results, scratch memory and attributes."""
+        first_ret, first_attr = len(self._args), len(self._args) + len(self._rets) + scratch
+        inputs = (index for index in range(first_ret) if index not in self._in_place)
+        rets, memory = iter(range(first_ret, first_attr)), iter(range(first_attr - scratch, first_attr))
+        names = [param.name for param in self._attrs]
+        for param in params:
+            if param.role is Role.ATTR:
+                yield first_attr + names.index(param.name)
+            else:
+                yield next({Role.ARG: inputs, Role.RET: rets, Role.SCRATCH: memory}[param.role])
 
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with arrays by position and attributes by name, and return new arrays."""
-        given, attributes = self._with_numbers(arrays, attributes)
-        plan = self._plan(given, attributes)
-        device = plan.device
-        made: list[Any] = []
-        shapes = iter(plan.results)
-        for is_asked, ret in zip(plan.asked, self._rets, strict=True):
-            if not is_asked:
-                made.append(None)
-                continue
-            shape, dtype = next(shapes)
-            made.append(None if ret.in_place else self.arrays.make(shape, dtype, device))
-        call: list[Any] = []
-        for kind, at in self._steps:
-            if kind == "arg":
-                call.append(given[at] if at < len(given) else None)
-            elif kind == "ret":
-                call.append(made[at])
-            elif kind == "pair":
-                made[at[1]] = self.arrays.copy(given[at[0]])
-                call.append(made[at[1]])
-            elif kind == "scratch":
-                call.append(self.arrays.make((plan.scratch[at],), "uint8", device))
-            else:
-                call.append(plan.values[at])
-        self.call(call, device)
-        return made[0] if len(made) == 1 else tuple(made)
+        given: Sequence[Any] = arrays
+        if self._has_numbers:
+            given, attributes = self._with_numbers(arrays, attributes)
+        return self.run(given, self.plan(given, attributes))
+
+    def run(self, given: Sequence[Any], plan: Plan) -> Any:
+        """Call the function with all inputs."""
+        rows, copies, absent, values, device, _ = plan
+        made = self.arrays.make(rows, given, device)
+        for result, source in copies:
+            made[result] = self.arrays.copy(given[source])
+        every = (*given, *absent, *made, *values)
+        self.call(every if self._is_in_order else [every[place] for place in self._order], device)
+        return made[0] if len(self._rets) == 1 else tuple(made[: len(self._rets)])
 
     def empty_results(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
         """Return the results of a call without their values."""
         given, left = self._with_numbers(tuple(arrays), attributes)
-        plan = self._plan(given, left)
-        return [self.arrays.make(shape, dtype, plan.device) for shape, dtype in plan.results]
+        plan = self.plan(given, left)
+        made = self.arrays.make(plan.rows, given, plan.device)
+        for result, source in plan.copies:
+            made[result] = self.arrays.copy(given[source])
+        return made[: len(self._rets)]
 
     def call(self, arguments: Sequence[Any], device: Any) -> None:
         """Call the function in C with the arguments of the C++ function, results among them."""
@@ -237,11 +259,14 @@ class ForeignFunction:
             found.append(value)
         return [*found, *reversed(rest)], left
 
-    def _plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+    def plan(self, given: Sequence[Any], attributes: Mapping[str, Any]) -> Plan:
+        """Return the plan of a call, made now or for an earlier call."""
         try:
-            key = (*map(self.arrays.key, given), *((name, type(value), value) for name, value in attributes.items()))
+            key = self.arrays.key(given)
+            if attributes:
+                key += tuple([(name, value.__class__, _exact(value)) for name, value in attributes.items()])
             known = self._plans.get(key)
-        except TypeError:  # an attribute that is a list or an array
+        except (TypeError, ValueError):  # an attribute that is a list or an array
             return self._new_plan(given, attributes)
         if known is None:
             known = self._new_plan(given, attributes)
@@ -249,7 +274,7 @@ class ForeignFunction:
                 self._plans[key] = known
         return known
 
-    def _new_plan(self, given: Sequence[Any], attributes: dict[str, Any]) -> Plan:
+    def _new_plan(self, given: Sequence[Any], attributes: Mapping[str, Any]) -> Plan:
         signature, left = self.signature, dict(attributes)
         want = left.pop(WANT, ()) if signature.has_optional_results else ()
         names = (want,) if isinstance(want, str) else tuple(want)
@@ -264,19 +289,32 @@ class ForeignFunction:
                 shape, dtype, place = self.arrays.describe(value, f"{signature.label}: argument {number}")
                 arrays.append(_Shaped(shape, dtype))
                 device = place if device is None else device
-        params = signature.with_role(Role.ATTR)
-        converted = dict(convert_attributes(signature.label, params, left))
-        values = {param.name: self._value(param, converted.get(param.name)) for param in params}
+        converted = dict(convert_attributes(signature.label, self._attrs, left))
+        values = tuple(self.value(param, converted.get(param.name)) for param in self._attrs)
         resolved = resolve(
-            signature, arrays, None, with_defaults(params, left), aliases={}, want=names, as_array=_as_it_is
+            signature, arrays, None, with_defaults(self._attrs, left), aliases={}, want=names, as_array=_as_it_is
         )
-        return Plan(
-            tuple((spec.shape, spec.dtype.name) for spec in resolved.shown),
-            tuple(spec.size for spec in resolved.hidden),
-            resolved.asked or (True,) * len(self._rets),
-            values,
-            device,
-        )
+        specs, rows, copies = iter((*resolved.shown, *resolved.hidden)), list[Row | None](), list[tuple[int, int]]()
+        sources = iter(self._in_place)
+        for ret, is_asked in zip(self._rets, resolved.asked or (True,) * len(self._rets), strict=True):
+            spec = next(specs) if is_asked else None
+            if ret.in_place:
+                copies.append((len(rows), next(sources)))
+            if spec is None or ret.in_place:
+                rows.append(None)
+                continue
+            shaped = _Shaped(spec.shape, spec.dtype.name)
+            is_like = [each == shaped and hasattr(x, "shape") for each, x in zip(arrays, given, strict=True)]
+            like = is_like.index(True) if True in is_like else None
+            rows.append(Row(spec.shape, self.arrays.dtype(spec.dtype.name), like))
+        rows += [Row(spec.shape, self.arrays.dtype(spec.dtype.name)) for spec in specs]
+        absent = (None,) * (len(self._args) - len(given))
+        return Plan(tuple(rows), tuple(copies), absent, values, device, self.route(given))
+
+    def route(self, given: Sequence[Any]) -> str:
+        """Return how calls with these inputs are made: empty for a plain call."""
+        del given
+        return ""
 
     def _number(self, number: int, value: float) -> _Shaped:
         """Return the shape and dtype of a number in place of an array, which its parameter must allow."""
@@ -287,7 +325,7 @@ class ForeignFunction:
             raise ArgumentError(f"{self.signature.label}: {param.name} is {value!r}, no {known_dtype(param).name}")
         return _Shaped((), known_dtype(param).name)
 
-    def _value(self, param: Param, converted: Any) -> Any:
+    def value(self, param: Param, converted: Any) -> Any:
         """Return an attribute as the function in C takes it; None if the call leaves it out."""
         if converted is None:
             return None
@@ -317,52 +355,37 @@ class _KeptParts(ArrayParts):
     owner: Any
 
 
+def _exact(value: Any) -> Any:
+    """Return a value that equals the value of another attribute only if both are the same: 0.0 equals -0.0."""
+    return str(value) if value.__class__ is complex else value or str(value)
+
+
 def _as_it_is(value: Any, _dtype: str | None = None) -> Any:
     return value
+
+
+class Functions(Protocol):
+    """A loaded module."""
+
+    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function; raise KeyError if there is none of the name."""
 
 
 class ForeignFunctions:
     """The functions of a module as attributes, for arrays of one framework; also by ``functions[name]``."""
 
-    def __init__(self, module: LoadedModule, make: Callable[[ModuleInfo, str], Any]) -> None:
-        self.__dict__.update(_info=module.__info__, _make=make)
+    def __init__(self, module: Functions, make: Callable[[KernelFunction[..., Any]], Any]) -> None:
+        self.__dict__.update(_module=module, _make=make)
 
     def __getitem__(self, name: str) -> Any:
-        found = self._make(self._info, name)
-        self.__dict__[name] = found
+        found = self.__dict__[name] = self._make(self._module[name])
         return found
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self._info.handlers:
-            has = ", ".join(self._info.function_names)
-            message = f"module {self._info.name!r} has no function {name!r}; it has {has}"
-            raise AttributeError(message, name=name, obj=self)
-        return self[name]
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0], name=name, obj=self) from None
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._info.function_names})
-
-
-def symbol_of(info: ModuleInfo, name: str) -> str:
-    """Return the symbol of an exported function.
-
-    Raises
-    ------
-    LoadError
-        The module was built by an older release, or its source exports functions by itself.
-    """
-    library = ctypes.CDLL(str(info.path))
-    short = info.handlers[name].plain.removeprefix("be_ffi_")
-    for symbol in (f"__tvm_ffi_{name}", f"__tvm_ffi_{short}"):
-        if hasattr(library, symbol):
-            return symbol
-    raise LoadError(f"{info.name}.{name} is not exported for other frameworks", hints=("build the module again",))
-
-
-def bind(info: ModuleInfo, name: str) -> tuple[CallSignature, Any, str]:
-    """Return the signature of a function, the function in C, and its symbol."""
-    signature, _ = info.entry_point(name)
-    symbol = symbol_of(info, name)
-    function = getattr(ctypes.CDLL(str(info.path)), symbol)
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
-    return signature, function, symbol
+        return sorted({*super().__dir__(), *getattr(self._module, "__info__", self._module).function_names})

@@ -181,7 +181,9 @@ class _Extension:
             shell.register_magic_function(_cell_magic(shell, magic), "cell", magic)
         if self._watching is None:
             self._watching = watch()
-            watcher().show = lambda name, error: _show(shell, error, f"{name} was saved, but the code before it stays")
+            watcher().show = lambda name, error: _show(
+                shell, error, f"{name} was saved, but the previous code stays in use"
+            )
             shell.events.register("pre_run_cell", self._follow)
 
     def end(self, shell: Any) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from be_runtime.call.attributes import numpy_dtype
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, bind
+from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, Functions, Row
 
 if TYPE_CHECKING:
-    from be_runtime.load.module import LoadedModule, ModuleInfo
+    from be_runtime.call.function import KernelFunction
 
 
 class NumpyArrays:
     """NumPy's arrays."""
 
-    def key(self, array: Any) -> Any:
-        """Return all that calls with an array depend on, for a dictionary."""
-        return (array.shape, array.dtype) if hasattr(array, "strides") else type(array)
+    def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return all that calls with these inputs depend on, for a dictionary."""
+        return tuple([(each.shape, each.dtype) if hasattr(each, "strides") else each.__class__ for each in given])
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and no device."""
@@ -29,15 +31,16 @@ class NumpyArrays:
             raise ArgumentError(f"{what} is of {array.dtype}, which a kernel can't take", hints=("cast it first",))
         return array.shape, str(array.dtype), None
 
-    def make(self, shape: tuple[int, ...], dtype: str, _device: Any) -> Any:
-        """Return a new array."""
+    def dtype(self, name: str) -> Any:
+        """Return NumPy's dtype of a name."""
+        return numpy_dtype(BY_NAME[name])
+
+    def make(self, rows: Sequence[Row | None], given: Sequence[Any], device: Any) -> list[Any]:
+        """Return new arrays."""
         import numpy as np
 
-        if BY_NAME[dtype].module != "np":
-            import ml_dtypes
-
-            return np.empty(shape, getattr(ml_dtypes, dtype))
-        return np.empty(shape, dtype)
+        del given, device
+        return [None if row is None else np.empty(row.shape, row.dtype) for row in rows]
 
     def copy(self, array: Any) -> Any:
         """Return a contiguous copy."""
@@ -52,30 +55,54 @@ class NumpyArrays:
         return ArrayParts(array.ctypes.data, array.shape, strides, str(array.dtype))
 
 
-def functions(module: LoadedModule) -> ForeignFunctions:
-    """Return the functions of a CPU module, for NumPy's arrays.
+def functions(module: Functions) -> ForeignFunctions:
+    """Return the functions of a CPU module for NumPy's arrays.
+
+    A function takes arrays by position and attributes by name, and returns new arrays. The arg_spec declares their
+    shapes and dtypes.
 
     Parameters
     ----------
-    module : LoadedModule
-        Loaded with ``auto_register=False``, it needs no JAX.
+    module : CompiledModule or PlatformModule
+        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+
+    Returns
+    -------
+    object
+        Object whose methods are the functions.
 
     Raises
     ------
     ArgumentError
-        The module is for GPUs.
+        On use of a function: it is for GPUs alone.
+
+    See Also
+    --------
+    - :doc:`/other-frameworks`: arrays of NumPy, and of all libraries that TVM-FFI takes.
 
     Examples
     --------
-    >>> ops = functions(module)  # doctest: +SKIP
-    >>> ops.scale(np.ones(3, np.float32), by=2)  # doctest: +SKIP
+    >>> import be_runtime.numpy
+    >>> import numpy as np
+    >>> module = be_runtime.load_cpp_inline(
+    ...     "doc_numpy",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE twice arg[... n]:float32 ret[... n]:float32
+    ... void twice(const BE::Tensor x, BE::Tensor y) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+    ... }''',
+    ...     auto_register=False,
+    ... )
+    >>> be_runtime.numpy.functions(module).twice(np.arange(3, dtype=np.float32)).tolist()
+    [0.0, 2.0, 4.0]
     """
-    info = module.__info__
-    if info.platform != "cpu":
-        raise ArgumentError(f"module {info.name!r} is for GPUs; NumPy's arrays are on the CPU")
     return ForeignFunctions(module, _make)
 
 
-def _make(info: ModuleInfo, name: str) -> ForeignFunction:
-    signature, function, _ = bind(info, name)
-    return ForeignFunction(signature, function, NumpyArrays())
+def _make(function: KernelFunction[..., Any]) -> ForeignFunction:
+    for export in function.exports():
+        if export.platform == "cpu":
+            return ForeignFunction(export, NumpyArrays())
+    raise ArgumentError(f"{function.__qualname__} is for GPUs; NumPy's arrays are on the CPU")

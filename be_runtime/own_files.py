@@ -21,7 +21,7 @@ OLDEST = 1
 """The lowest ABI number whose modules this release still loads."""
 
 FFI_CLAIM = "0.1"
-"""The version of XLA's FFI that our handlers claim, the lowest that has what they use: ``native/ffi_versions.h``."""
+"""The version of XLA's FFI that our handlers claim, the lowest with all that they use: ``native/ffi_versions.h``."""
 
 
 def check_abi(number: int, what: str) -> None:

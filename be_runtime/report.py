@@ -308,22 +308,25 @@ class Phase(NamedTuple):
 
 
 class ModuleReport(NamedTuple):
-    """The report of a module; ``print`` shows tables.
+    """The report of a module, from `ModuleInfo.report`; ``print`` shows tables.
 
-    Parameters
+    Attributes
     ----------
     name : str
+        Name of the module.
     kernels : tuple of KernelReport
+        Resources of each GPU kernel: ``registers`` of a thread, ``shared`` bytes of a block, ``stack`` and spilled
+        bytes of a thread, size and occupancy.
     phases : tuple of Phase
-        Phases of the build; empty if nothing was built.
+        Phases of the build with their ``seconds``; empty if nothing was built.
     notes : tuple of str
         Values that are missing, each with the way to get it.
+    compiler_warnings : tuple of str
+        Warnings that the compilers printed, for example with ``-Wall``, one line each.
     entries : tuple of EntryReport
-        Entry points of a C++ module.
+        Entry points of a C++ module, with the bytes of their code.
     loops : tuple of str
         The host compiler's lines about loops of the source that it did or did not vectorize; only on request.
-    compiler_warnings : tuple of str
-        Warnings that the compilers printed, for example with ``-Wall``, a line each.
     """
 
     name: str
@@ -336,11 +339,17 @@ class ModuleReport(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings of all kernels."""
+        """The warnings of all kernels, such as low occupancy and spills."""
         return tuple(warning for kernel in self.kernels for warning in kernel.warnings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as a dictionary for JSON."""
+        """Return the report for JSON.
+
+        Returns
+        -------
+        dict
+            The fields, with lists and dictionaries in place of tuples.
+        """
         kernels = [
             kernel._asdict()
             | {"occupancy": [each._asdict() for each in kernel.occupancy], "warnings": list(kernel.warnings)}

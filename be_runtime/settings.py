@@ -55,7 +55,7 @@ class Settings(NamedTuple):
         Raises
         ------
         ArgumentError
-            A value is malformed: the message names the variable, the value and what is expected.
+            A value is malformed: the message names the variable, the value and the accepted values.
         """
         try:
             values = {name: read_setting(row, environ) for name, row in RUNTIME.items()}
@@ -74,6 +74,6 @@ def require_jit(settings: Settings, name: str) -> None:
     """
     if settings.jit == "never":
         raise LoadError(
-            f"{name} was not built ahead of time, and BE_JIT=never forbids to compile it",
+            f"{name} was not built ahead of time, and BE_JIT=never forbids compiling it",
             hints=("unset BE_JIT to compile it here",),
         )

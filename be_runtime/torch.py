@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from be_runtime.call.attributes import with_defaults
+from be_runtime.call.attributes import known_dtype, with_defaults
+from be_runtime.call.resolve import WANT, Export, asked_results
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
-from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, bind
-from be_runtime.signature.model import Role
+from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, Functions, Row
+from be_runtime.jax.rules import BoundRule, check_cotangents, is_inexact, pull_by_kernel
+from be_toolchain.machine.forks import made_once
+from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
-    from be_runtime.load.module import LoadedModule, ModuleInfo
+    from be_runtime.call.function import KernelFunction
+    from be_runtime.signature.model import Param
 
 _NUMBERS = itertools.count()
 """For the names of operators, of which each function has one."""
@@ -29,18 +34,22 @@ class TorchArrays:
     def __init__(self, platform: str) -> None:
         import torch
 
-        self._torch, self._platform = torch, platform
+        self._torch, self._platform, self._tensor = torch, platform, torch.Tensor
         self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
 
-    def key(self, array: Any) -> Any:
-        """Return all that calls with a tensor depend on, for a dictionary."""
-        if not isinstance(array, self._torch.Tensor):
-            return type(array)
-        return array.shape, array.dtype, array.device, array.layout, array.is_conj(), array.is_neg()
+    def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return all that calls with these inputs depend on, for a dictionary."""
+        tensor, key = self._tensor, []
+        for x in given:  # faster than a comprehension
+            if isinstance(x, tensor):
+                key.append((x.__class__, x.shape, x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg()))
+            else:
+                key.append(x.__class__)
+        return tuple(key)
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and device of a tensor."""
-        if not isinstance(array, self._torch.Tensor):
+        if not isinstance(array, self._tensor):
             raise ArgumentError(f"{what} is {array!r}, not a tensor of PyTorch")
         name = self._names.get(array.dtype)
         if name is None:
@@ -51,163 +60,431 @@ class TorchArrays:
             raise ArgumentError(f"{what} is sparse, or a view by conj(); make a dense tensor, as by resolve_conj()")
         return tuple(array.shape), name, array.device
 
-    def make(self, shape: tuple[int, ...], dtype: str, device: Any) -> Any:
-        """Return a new tensor."""
-        made = getattr(self._torch, dtype, None)
+    def dtype(self, name: str) -> Any:
+        """Return PyTorch's dtype of a name."""
+        made = getattr(self._torch, name, None)
         if made is None:
-            raise ArgumentError(f"a result is of {dtype}, which PyTorch lacks")
-        return self._torch.empty(shape, dtype=made, device=device or self._platform)
+            raise ArgumentError(f"a result is of {name}, which PyTorch lacks")
+        return made
+
+    def make(self, rows: Sequence[Row | None], given: Sequence[Any], device: Any) -> list[Any]:
+        """Return new tensors; a tensor like another one is made in half the time."""
+        empty, empty_like, place = self._torch.empty, self._torch.empty_like, device or self._platform
+        made: list[Any] = []
+        for row in rows:
+            if row is None:
+                made.append(None)
+                continue
+            shape, dtype, like = row
+            made.append(empty(shape, dtype=dtype, device=place) if like is None else empty_like(given[like]))
+        return made
 
     def copy(self, array: Any) -> Any:
         """Return a contiguous copy."""
         return array.detach().clone(memory_format=self._torch.contiguous_format)
 
+    def fit(self, array: Any) -> Any:
+        """Return a tensor that a kernel can take: itself, or a copy."""
+        if not isinstance(array, self._tensor):
+            return array
+        plain = array.resolve_conj().resolve_neg().contiguous()
+        is_fake = type(array) is not self._tensor or self._torch.compiler.is_compiling()
+        return plain if is_fake or plain.data_ptr() % 16 == 0 else plain.clone()
+
     def parts(self, array: Any) -> ArrayParts:
         """Return address, shape and strides."""
-        device = (_DEVICES[self._platform], array.device.index or 0)
+        device = (_DEVICES[array.device.type], array.device.index or 0)
         return ArrayParts(array.data_ptr(), tuple(array.shape), array.stride(), self._names[array.dtype], device)
 
 
 class TorchFunction(ForeignFunction):
-    """A function of a module, for tensors."""
+    """A function of a module, for tensors on one platform.
 
-    def __init__(self, info: ModuleInfo, name: str) -> None:
-        signature, function, symbol = bind(info, name)
-        self._platform = "cpu" if info.platform == "cpu" else "cuda"
-        super().__init__(signature, function, TorchArrays(self._platform))
-        self._info, self._fast = info, None
-        self._rules: tuple[TorchFunction | None, TorchFunction] | None = None
-        self._operator = _operator(self)
+    Parameters
+    ----------
+    function : KernelFunction
+        The same function for JAX, whose rules of derivatives it has.
+    export : Export
+    """
+
+    arrays: TorchArrays
+
+    def __init__(self, function: KernelFunction[..., Any], export: Export) -> None:
+        import torch
+
+        self._platform = "cpu" if export.platform == "cpu" else "cuda"
+        super().__init__(export, TorchArrays(self._platform))
+        self._torch, self._is_compiling = torch, torch.compiler.is_compiling
+        self._function, self._fast = function, None
+        self._operator, self._ruled = _operator(self), _ruled()
+        self._derived = _derived_operator(self)
+        self._plain = frozenset([torch.Tensor, torch.nn.Parameter])
         if find_spec("tvm_ffi") is not None:
             import tvm_ffi
 
-            self._fast = tvm_ffi.load_module(str(info.path)).get_function(symbol.removeprefix("__tvm_ffi_"))
+            name = export.symbol.removeprefix("__tvm_ffi_")
+            self._fast = tvm_ffi.load_module(str(export.library)).get_function(name)
         elif self._platform == "cuda":
-            raise ArgumentError(f"{signature.label} runs on a GPU", hints=("pip install apache-tvm-ffi",))
+            raise ArgumentError(f"{self.__qualname__} runs on a GPU", hints=("pip install apache-tvm-ffi",))
 
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with tensors by position and attributes by name, and return new tensors."""
-        import torch
+        given: Sequence[Any] = arrays
+        if self._has_numbers:
+            given, attributes = self._with_numbers(arrays, attributes)
+            if self._platform == "cuda":
+                given = self._as_tensors(given)
+        if self._is_compiling():
+            route = self.route(given) or "operator"
+        else:
+            plan = self.plan(given, attributes)
+            route = plan.route
+            if not route:
+                return self.run(given, plan)
+        if route == "derivative" and self._torch.is_grad_enabled():
+            return self._differentiable(self._as_tensors(given), attributes)
+        if route == "derivative" and not self._is_compiling() and self._plain.issuperset(map(type, given)):
+            return self.run(given, plan)
+        return self._by_operator(self._operator, self._as_tensors(given), attributes)
 
-        wanted = torch.is_grad_enabled() and any(
-            isinstance(each, torch.Tensor) and each.requires_grad for each in arrays
-        )
-        if not wanted:
-            if torch.compiler.is_compiling() and not self.signature.has_optional_results:
-                made = self._operator(list(arrays), repr(attributes))
-                return made[0] if len(made) == 1 else tuple(made)
-            return self.run(arrays, attributes)
-        if self._rules is None:
-            raise ArgumentError(
-                f"{self.signature.label} has no derivative, but an argument requires one",
-                hints=("pass x.detach(), call it under torch.no_grad(), or give it a rule by defvjp",),
-            )
-        return _differentiable(self, self._rules, arrays, attributes)
+    def route(self, given: Sequence[Any]) -> str:
+        """Return how a call is made: empty, ``"operator"`` for tensors of other classes, or ``"derivative"``."""
+        tensors = [each for each in given if isinstance(each, self._torch.Tensor)]
+        if any(each.requires_grad for each in tensors):
+            return "derivative"
+        return "" if self._plain.issuperset(map(type, tensors)) else "operator"
 
-    def run(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """Call the function outside of ``torch.compile`` and ``torch.autograd``."""
-        return super().__call__(*arrays, **attributes)
+    def _as_tensors(self, given: Sequence[Any]) -> list[Any]:
+        """Return all inputs, with a tensor for each number."""
+        device = next((each.device for each in given if isinstance(each, self._torch.Tensor)), self._platform)
+        return [
+            self._torch.tensor(value, dtype=self.arrays.dtype(known_dtype(param).name), device=device)
+            if isinstance(value, bool | int | float)
+            else value
+            for param, value in zip(self._args, given, strict=False)
+        ] + [*given[len(self._args) :]]
 
     def call(self, arguments: Sequence[Any], device: Any) -> None:
         """Call the function in C on the current stream of the tensors' device."""
-        if self._fast is None or any(isinstance(each, ArrayParts | DType) for each in arguments):
+        if self._fast is None:
             super().call(arguments, device)
-        elif self._platform == "cuda":
-            with self.arrays._torch.cuda.device(device):  # type: ignore[attr-defined]  # noqa: SLF001
+        elif self._platform == "cuda" and device is not None and device.index != self._torch.cuda.current_device():
+            with self._torch.cuda.device(device):
                 self._fast(*arguments)
         else:
             self._fast(*arguments)
 
-    def defvjp(self, forward: str | None, backward: str) -> None:
-        """Give the function a backward rule of entry points of its module, as `KernelFunction.defvjp` does.
+    def value(self, param: Param, converted: Any) -> Any:
+        """Return an attribute as the function in C takes it."""
+        made = super().value(param, converted)
+        if isinstance(made, ArrayParts):
+            numbers = bytearray(converted.data)
+            dtype = self.arrays.dtype(made.dtype)
+            return (
+                self._torch.frombuffer(numbers, dtype=dtype).clone() if numbers else self._torch.empty(0, dtype=dtype)
+            )
+        if isinstance(made, DType) and self._fast is not None:
+            import tvm_ffi
 
-        Parameters
-        ----------
-        forward : str or None
-            Entry point that returns the results and residuals; None if the backward rule needs the inputs alone.
-        backward : str
-            Entry point that takes the residuals (the inputs, if `forward` is None) and the cotangents of the results,
-            optionally after the inputs, and returns the cotangent of each input of floats.
+            return tvm_ffi.dtype(made.name)
+        return made
+
+    def _by_operator(self, operator: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """Call an operator, which PyTorch's modes, programs and classes of tensors understand."""
+        found = iter(operator(list(given), repr(attributes)))
+        want = attributes.get(WANT, ())
+        asked = asked_results(self.__qualname__, self._rets, None, (want,) if isinstance(want, str) else want)
+        every = [next(found) if is_asked else None for is_asked in asked]
+        return every[0] if len(every) == 1 else tuple(every)
+
+    def _differentiable(self, given: list[Any], attributes: dict[str, Any]) -> Any:
+        """Call the function inside ``torch.autograd``."""
+        forward = self._function.derivative.forward
+        if self._is_compiling() and (forward is None or forward.is_kernel):
+            return self._by_operator(self._derived, given, attributes)
+        given += [None] * (len(self._args) - len(given))  # the rules see optional inputs that the call leaves out
+        return self._ruled.apply(self.ruled(given, attributes), *given)
+
+    def ruled(self, given: Sequence[Any], attributes: dict[str, Any]) -> _Call:
+        """Return a call with the rules that the function has now.
+
+        Raises
+        ------
+        ArgumentError
+            An input requires a gradient, and the function has no rule for it.
         """
-        ahead = None if forward is None else TorchFunction(self._info, forward)
-        self._rules = (ahead, TorchFunction(self._info, backward))
+        label, rules = self.__qualname__, self._function.derivative
+        every = {**attributes, **with_defaults(self._attrs, attributes)}
+        forward, backward = (
+            None if rule is None else rule.bound(label, every, None) for rule in (rules.forward, rules.backward)
+        )
+        transposes = {index: rule.bound(label, every, None) for index, rule in rules.transposes}
+        moving = [index for index, each in enumerate(given) if each is not None and each.requires_grad]
+        if backward is None and not transposes.keys() >= set(moving):
+            where = f" with respect to argument {moving[0]}" if transposes else ""
+            raise ArgumentError(
+                f"{label} has no derivative{where}, but an argument requires one",
+                hints=("give it a rule by defvjp", "or pass x.detach(), or call it under torch.no_grad()"),
+            )
+        return _Call(self, attributes, len(self._rets), moving, forward, backward, transposes)
+
+
+class _Call(NamedTuple):
+    """A call with derivatives."""
+
+    function: TorchFunction
+    attributes: dict[str, Any]
+    results: int
+    moving: Sequence[int]
+    forward: BoundRule | None
+    backward: BoundRule | None
+    transposes: Mapping[int, BoundRule]
+
+    def ahead(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return the results, and what the backward rule needs beside the inputs."""
+        if self.forward is None:
+            return _listed(self.function(*arrays, **self.attributes)), ()
+        given = _asked(self.forward, *arrays)
+        if self.forward.rule.is_kernel:
+            every = _listed(given)
+            return every[: self.results], tuple(every[self.results :])
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise ArgumentError(f"{self.forward} must return a pair: the results, and what the backward rule needs")
+        return _listed(given[0]), given[1]
+
+    def needs_inputs(self, kept: Any) -> bool:
+        """Return whether the backward rule takes the inputs, beside what the forward rule kept."""
+        if self.forward is None or self.backward is None:
+            return True
+        return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
+
+    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Any:
+        """Return the cotangent of each input, or None."""
+        fit = self.function.arrays.fit
+        cotangents = [None if each is None else fit(each) for each in cotangents]
+        if self.backward is None:
+            found: list[Any] = [None] * len(arrays)
+            for index in self.moving:
+                rule = self.transposes[index]
+                found[index] = _asked(rule, *arrays[:index], *cotangents, *arrays[index + 1 :])
+                rule.check_like(f"argument {index}", arrays[index], found[index])
+            return found
+        if self.backward.rule.is_kernel:
+            found = [*pull_by_kernel(self.backward, arrays, _leaves(kept), cotangents)]
+        else:
+            residuals = tuple(arrays) if self.forward is None else kept
+            found = _asked(self.backward, residuals, cotangents[0] if self.results == 1 else tuple(cotangents))
+        return check_cotangents(self.backward, arrays, found)
+
+
+@made_once(1)
+def _ruled() -> Any:
+    """Return the class of ``torch.autograd`` for all calls with derivatives."""
+    import torch
+    from torch.utils import _pytree
+
+    class Ruled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]  # Any without PyTorch
+        @staticmethod
+        def forward(ctx: Any, call: _Call, *arrays: Any) -> Any:
+            made, kept = call.ahead(arrays)
+            inputs = arrays if call.needs_inputs(kept) else [each if each is None else _Like(each) for each in arrays]
+            leaves, ctx.tree = _pytree.tree_flatten(([*inputs], kept))
+            ctx.others = [None if isinstance(each, torch.Tensor) else (each,) for each in leaves]
+            ctx.save_for_backward(*[each for each in leaves if isinstance(each, torch.Tensor)])
+            ctx.call = call
+            ctx.mark_non_differentiable(*[each for each in made if each is not None and not is_inexact(each)])
+            return made[0] if call.results == 1 else tuple(made)
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            back = _pull if ctx.call.forward is None else torch.autograd.function.once_differentiable(_pull)
+            return (None, *back(ctx, *cotangents))
+
+    def _pull(ctx: Any, *cotangents: Any) -> Any:
+        rest = iter(ctx.saved_tensors)
+        leaves = [next(rest) if each is None else each[0] for each in ctx.others]
+        arrays, kept = _pytree.tree_unflatten(leaves, ctx.tree)
+        return tuple(ctx.call.back(arrays, kept, cotangents))
+
+    return Ruled
+
+
+class _Like:
+    """Shape and dtype of an input whose elements no rule needs."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, tensor: Any) -> None:
+        self.shape, self.dtype = tensor.shape, tensor.dtype
+
+
+def _asked(rule: BoundRule, *arrays: Any) -> Any:
+    """Call a rule, which may be a Python function for JAX's arrays alone.
+
+    Raises
+    ------
+    ArgumentError
+        It calls JAX.
+    """
+    problem, cause = "returns an array of JAX", None
+    try:
+        found = rule(*arrays)
+    except Exception as error:
+        if not _is_of_jax(error):
+            raise
+        problem, cause = f"calls JAX with tensors of PyTorch: {error}", error
+    else:
+        if not any(type(each).__module__.startswith("jax") for each in _listed(found)):
+            return found
+    raise ArgumentError(
+        f"{rule} {problem}",
+        hints=(
+            "write it with operators and methods of both, such as g * x, and with functions of modules",
+            "or name entry points as rules",
+        ),
+    ) from cause
+
+
+def _is_of_jax(error: BaseException) -> bool:
+    """Return whether a function of JAX raised an error; JAX leaves a note where it removes its frames."""
+    within = error.__traceback__
+    while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
+        within = within.tb_next
+    return within is not None or any("JAX has removed its" in note for note in getattr(error, "__notes__", ()))
+
+
+def _listed(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, tuple | list) else [results]
+
+
+def _leaves(kept: Any) -> list[Any]:
+    """Return the tensors that a forward rule kept, in whatever structure."""
+    from torch.utils import _pytree
+
+    return [each for each in _pytree.tree_leaves(kept) if each is not None]
 
 
 def _operator(function: TorchFunction) -> Any:
-    """Return the operator of PyTorch's that ``torch.compile`` puts into its programs in place of a call.
+    """Return the operator of PyTorch's that stands for a call in programs of ``torch.compile``.
 
     Its second argument is the text of the attributes, since operators have no dictionaries.
     """
-    import torch
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        return _listed(function.run(arrays, ast.literal_eval(attributes)))
+        given, named = [function.arrays.fit(each) for each in arrays], ast.literal_eval(attributes)
+        return [each for each in _listed(function.run(given, function.plan(given, named))) if each is not None]
 
     def describe(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        return function.empty_results(arrays, ast.literal_eval(attributes))
+        return [each for each in function.empty_results(arrays, ast.literal_eval(attributes)) if each is not None]
 
-    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', function.signature.label)}_{next(_NUMBERS)}"
-    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
-    made = torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
+    made = _new_operator(function.__qualname__, run)
     made.register_fake(describe)
     return made
 
 
-def _listed(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, tuple) else [results]
+def _derived_operator(function: TorchFunction) -> Any:
+    """Return the operator for a call with derivatives, which also returns what a forward rule keeps."""
+
+    def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
+        given = [function.arrays.fit(each) for each in arrays]
+        made, kept = function.ruled(given, ast.literal_eval(attributes)).ahead(given)
+        return [*(each for each in made if each is not None), *kept]
+
+    def keep(ctx: Any, inputs: tuple[Sequence[Any], str], output: Sequence[Any]) -> None:
+        arrays, attributes = inputs
+        ctx.call = function.ruled(arrays, ast.literal_eval(attributes))
+        ctx.is_there = [each is not None for each in arrays]
+        ctx.save_for_backward(*(each for each in arrays if each is not None), *output)
+
+    def back(ctx: Any, cotangents: Sequence[Any]) -> tuple[Any, None]:
+        saved = iter(ctx.saved_tensors)
+        arrays = [next(saved) if is_there else None for is_there in ctx.is_there]
+        made = [*saved]
+        count = ctx.call.results
+        given = [x.new_zeros(x.shape) if g is None else g for x, g in zip(made[:count], cotangents, strict=False)]
+        return [*ctx.call.back(arrays, made[count:], given)], None
+
+    made = _new_operator(f"{function.__qualname__}_derived", run)
+    made.register_fake(run)
+    made.register_autograd(back, setup_context=keep)
+    return made
 
 
-def _differentiable(
-    function: TorchFunction, rules: tuple[TorchFunction | None, TorchFunction], arrays: Any, attributes: dict[str, Any]
-) -> Any:
-    """Call a function inside ``torch.autograd``."""
+def _new_operator(name: str, run: Any) -> Any:
     import torch
 
-    ahead, back = rules
-    every = with_defaults(function.signature.with_role(Role.ATTR), attributes)
-    count = len(function.signature.with_role(Role.RET))
-
-    def named(rule: TorchFunction) -> dict[str, Any]:
-        return {name: every[name] for name in rule.signature.attribute_names if every.get(name) is not None}
-
-    class Rule(torch.autograd.Function):  # type: ignore[misc, unused-ignore]  # Any without PyTorch
-        @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> Any:
-            made = _listed(function(*inputs, **attributes) if ahead is None else ahead(*inputs, **named(ahead)))
-            residuals = list(inputs) if ahead is None else made[count:]
-            takes_inputs = len(back.signature.with_role(Role.ARG)) == len(inputs) + len(residuals) + count
-            ctx.save_for_backward(*(inputs if takes_inputs and ahead is not None else ()), *residuals)
-            ctx.floats = [each.is_floating_point() or each.is_complex() for each in inputs]
-            ctx.shapes = [(each.shape, each.dtype, each.device) for each in made[:count]]
-            return made[0] if count == 1 else tuple(made[:count])
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
-        def backward(ctx: Any, *cotangents: Any) -> Any:
-            filled = [
-                torch.zeros(shape, dtype=dtype, device=device) if each is None else each.contiguous()
-                for each, (shape, dtype, device) in zip(cotangents, ctx.shapes, strict=True)
-            ]
-            found = iter(_listed(back(*ctx.saved_tensors, *filled, **named(back))))
-            return tuple(next(found) if is_float else None for is_float in ctx.floats)
-
-    return Rule.apply(*arrays)
+    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{next(_NUMBERS)}"
+    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
+    return torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
 
 
-def functions(module: LoadedModule) -> ForeignFunctions:
-    """Return the functions of a module, for tensors of PyTorch.
-
-    A function takes tensors by position and attributes by name, and returns new tensors; the arg_spec declares their
-    shapes and dtypes. Tensors must be contiguous and on the device that the module is for.
+class PlatformFunction:
+    """A function for CPU and GPU: the first tensor's device decides.
 
     Parameters
     ----------
-    module : LoadedModule
-        Loaded with ``auto_register=False``, it needs no JAX.
+    functions : mapping of str to TorchFunction
+        By PyTorch's name of the platform.
+    """
+
+    def __init__(self, functions: Mapping[str, TorchFunction]) -> None:
+        self._functions = dict(functions)
+        first = next(iter(functions.values()))
+        self.__name__, self.__qualname__, self.__doc__ = first.__name__, first.__qualname__, first.__doc__
+
+    def __call__(self, *arrays: Any, **attributes: Any) -> Any:
+        """Call the function with tensors by position and attributes by name, and return new tensors."""
+        platform = next((each.device.type for each in arrays if hasattr(each, "device")), "cpu")
+        function = self._functions.get(platform) or next(iter(self._functions.values()))
+        return function(*arrays, **attributes)
+
+
+def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | PlatformFunction:
+    """Return a function of a module, for tensors.
+
+    Raises
+    ------
+    ArgumentError
+        The function belongs to no module, or only JAX can call it.
+    """
+    made = {
+        "cpu" if export.platform == "cpu" else "cuda": TorchFunction(function, export) for export in function.exports()
+    }
+    return PlatformFunction(made) if len(made) > 1 else next(iter(made.values()))
+
+
+def functions(module: Functions) -> ForeignFunctions:
+    """Return the functions of a module for tensors of PyTorch.
+
+    A function takes tensors by position and attributes by name, and returns new tensors. The arg_spec declares their
+    shapes and dtypes. Tensors must be contiguous and on the device that the module is for. ``torch.autograd`` uses the
+    rules of ``module.f.defvjp`` and ``module.f.deftranspose``. ``module.f(tensor)`` is the same call.
+
+    Parameters
+    ----------
+    module : CompiledModule or PlatformModule
+        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+
+    Returns
+    -------
+    object
+        Object whose methods are the functions.
+
+    Raises
+    ------
+    ImportError
+        At the first use of a function: the module is for GPUs, and ``apache-tvm-ffi`` is not installed.
+
+    See Also
+    --------
+    - :doc:`/other-frameworks`: tensors, derivatives and ``torch.compile``.
 
     Examples
     --------
-    >>> ops = functions(module)  # doctest: +SKIP
+    >>> import be_runtime.torch
+    >>> import torch  # doctest: +SKIP
+    >>> module = be_runtime.load_cpp_file("scale.cc", auto_register=False)  # doctest: +SKIP
+    >>> ops = be_runtime.torch.functions(module)  # doctest: +SKIP
     >>> ops.scale(torch.ones(3), by=2)  # doctest: +SKIP
     """
-    return ForeignFunctions(module, TorchFunction)
+    return ForeignFunctions(module, methodcaller("in_torch"))

@@ -22,15 +22,20 @@ class Arch(NamedTuple):
 
     Parameters
     ----------
-    major, minor : int
-        The two numbers of the compute capability; `minor` is one digit.
-    suffix : {"", "a", "f"}
+    major : int
+        First number.
+    minor : int
+        Second number, one digit.
+    suffix : {"", "a", "f"}, default ""
         ``"a"`` for architecture-specific, ``"f"`` for family-specific features.
 
     Examples
     --------
+    >>> from be_toolchain import Arch
     >>> Arch.parse("sm_86") < Arch.parse("9.0a")
     True
+    >>> Arch(9, 0, "a").sm
+    'sm_90a'
     """
 
     major: int
@@ -75,7 +80,7 @@ class Arch(NamedTuple):
         if arch.major < _OLDEST_MAJOR:
             meant = f"{arch.major}{arch.minor}.0{arch.suffix}"
             raise ArchError(
-                f"{text!r} is compute capability {arch}; CUDA knows none below {_OLDEST_MAJOR}.0",
+                f"{text!r} is compute capability {arch}; CUDA has none below {_OLDEST_MAJOR}.0",
                 hints=(f"did you mean {meant}?",) if arch.major else (),
             )
         return arch
@@ -187,26 +192,32 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     Parameters
     ----------
     text : str
-        The list, such as ``"8.0, sm_90a"``.
+        List, such as ``"8.0, sm_90a"``.
 
     Returns
     -------
     tuple of Arch
-        Sorted, without repeats, at least one.
+        Architectures, sorted, without repeats, at least one.
 
     Raises
     ------
     ArchError
         An element is not an architecture, or the list is empty.
 
+    See Also
+    --------
+    - `gencode_flags`: make nvcc's flags of them.
+    - :doc:`/compiler-options`: architectures and flags of a load.
+
     Examples
     --------
+    >>> from be_toolchain import parse_archs
     >>> [arch.sm for arch in parse_archs("9.0; 80 sm_90")]
     ['sm_80', 'sm_90']
     """
     words = str(text).replace(",", " ").replace(";", " ").split()
     if not words:
-        raise ArchError(f"{text!r} names no GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
+        raise ArchError(f"{text!r} does not name a GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
     return tuple(sorted({Arch.parse(word) for word in words}))
 
 
@@ -222,24 +233,31 @@ def render_archs(archs: tuple[Arch, ...]) -> str:
 
 
 def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tuple[str, ...]:
-    """Return the nvcc flags that emit machine code for each architecture, and PTX that newer GPUs can translate.
+    """Return the nvcc flags that make machine code for each architecture, and PTX that newer GPUs can translate.
 
     Parameters
     ----------
     archs : tuple of Arch
-        The architectures to build for.
-    ptx_for_highest : bool
+        Architectures to build for.
+    ptx_for_highest : bool, default True
         Add PTX of the highest architecture without a suffix. PTX with a suffix runs on no other GPU, so none is made.
 
     Returns
     -------
     tuple of str
+        Arguments of nvcc.
+
+    See Also
+    --------
+    - :doc:`/compiler-options`: architectures and flags of a load.
 
     Examples
     --------
-    >>> gencode_flags(parse_archs("8.0,9.0a"))
-    ('-gencode=arch=compute_80,code=sm_80', '-gencode=arch=compute_90a,code=sm_90a', '-gencode=arch=compute_80,code=compute_80')
-    """  # noqa: E501 - a doctest's expected line cannot be broken
+    >>> from be_toolchain import gencode_flags, parse_archs
+    >>> for flag in gencode_flags(parse_archs("8.0,9.0a")):
+    ...     print(flag)
+    -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+    """
     ordered = sorted(set(archs))
     flags = [f"-gencode=arch={arch.compute},code={arch.sm}" for arch in ordered]
     generic = [arch for arch in ordered if not arch.suffix]

@@ -96,14 +96,30 @@ class CompilationError(KernelCompilationError):
 class ToolchainError(KernelError):
     """Base class of every error that be_toolchain raises on purpose.
 
-    Parameters
+    Attributes
     ----------
+    code : str
+        Code of the kind of error, such as ``"TC201"``; ``python -m be_toolchain explain TC201`` prints causes and
+        remedies.
     message : str
         The failure, with the offending input.
     probes : tuple of Probe
         Every place that was searched, with the reason why it was rejected.
     hints : tuple of str
-        The next steps, most likely first.
+        Next steps, most likely first.
+
+    See Also
+    --------
+    - :doc:`/errors`: each code with its causes and remedies.
+
+    Examples
+    --------
+    >>> from be_toolchain import ToolchainError, parse_archs
+    >>> try:
+    ...     parse_archs("kepler")
+    ... except ToolchainError as error:
+    ...     print(error.code)
+    TC101
     """
 
     code: ClassVar[str] = "TC000"

@@ -69,11 +69,11 @@ def find_remote(system: System, url: str, keys: str) -> RemoteSource:
         return trusted
     named_by, problem = file.label(trust.REMOTE_CACHE), ""
     if not trusted.keys:
-        problem = f"it counts only with a key, since a project may be anybody's; set {key_variable}, or {variable}"
+        problem = f"it is used only with a key, since others may have written it; set {key_variable}, or {variable}"
     elif not file.remote_cache.startswith("https://"):
-        problem = f"in a project's file it has to begin with https://; correct it, or set {variable}"
+        problem = f"in a project's file it must begin with https://; correct it, or set {variable}"
     if problem:
-        return trusted._replace(problem=f"{named_by} is passed over: {problem}")
+        return trusted._replace(problem=f"{named_by} is ignored: {problem}")
     return _checked(trusted._replace(url=file.remote_cache, named_by=named_by, may_write=False))
 
 
@@ -82,5 +82,5 @@ def _checked(found: RemoteSource) -> RemoteSource:
     try:
         parse_url(found.url)
     except ValueError as error:
-        raise PreferenceError(f"{found.named_by} is {found.label!r}", hints=(f"it has to be {error}",)) from None
+        raise PreferenceError(f"{found.named_by} is {found.label!r}", hints=(f"it must be {error}",)) from None
     return found

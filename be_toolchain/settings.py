@@ -383,7 +383,7 @@ def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: 
         raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
     else:
         problem, remedy = f"it leads to {real}, which can't be read", f"remove {path}"
-    return PassedOver(printable_line(f"{path} is passed over: {problem}"), printable_line(remedy))
+    return PassedOver(printable_line(f"{path} is ignored: {problem}"), printable_line(remedy))
 
 
 def _has_table(text: str) -> bool:
@@ -423,7 +423,7 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
     try:
         data: Any = parse_toml(file.text)
     except ValueError as error:
-        raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
+        raise PreferenceError(f"{file.path} is not TOML: {error}", hints=("correct the file",)) from None
     table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
     unknown = [key for key in table if key not in KEYS]
     if unknown:
@@ -438,13 +438,13 @@ def _read_value(file: ConfigurationFile, key: str, value: Any) -> Any:
     if key == "prefer":
         words = [value] if isinstance(value, str) else value
         is_valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        wanted = "a list of texts"
+        wanted = "a list of strings"
     elif key == "allow-unsupported-compiler":
         is_valid, wanted = isinstance(value, bool), "true or false"
     else:
         is_valid, wanted = isinstance(value, str), "a text"
     if not is_valid:
-        raise PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
+        raise PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it must be {wanted}",))
     if key in PATHS and value and value[0] != "/" and ("/" in value or key == "cuda-home"):
         return str((file.real or file.path).parent / value)
     return tuple(words) if key == "prefer" else value.strip() if key == "remote-cache" else value
@@ -553,8 +553,8 @@ def _ordered_groups(preferred: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     for name, value in preferred[:1]:
         for word in value.lower().replace(",", " ").split():
             if word not in GROUPS:
-                hints = (f"use a comma list of {', '.join(GROUPS)}",)
-                raise PreferenceError(f"{name} is {value!r}: {word!r} is no place for nvcc", hints=hints)
+                hints = (f"write some of these, with commas between: {', '.join(GROUPS)}",)
+                raise PreferenceError(f"{name} is {value!r}: {word!r} is not a place to search for nvcc", hints=hints)
             named.extend(("path", "system") if word == "system" else (word,))
     return tuple(dict.fromkeys((*named, *GROUPS)))
 

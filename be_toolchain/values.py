@@ -18,12 +18,20 @@ class ToolchainRequest(NamedTuple):
 
     Parameters
     ----------
-    need_cuda : bool
+    need_cuda : bool, default False
         Ask for a complete CUDA toolkit with a host compiler that it accepts.
-    need_cxx : bool
+    need_cxx : bool, default True
         Ask for a C++ compiler.
-    nvcc, cxx : Path, optional
-        The only programs that may be used. If one does not work, the search ends with an error.
+    nvcc : Path, optional
+        The only nvcc that may be used. If it does not work, the search ends with an error.
+    cxx : Path, optional
+        The only C++ compiler that may be used. If it does not work, the search ends with an error.
+
+    Examples
+    --------
+    >>> from be_toolchain import ToolchainRequest
+    >>> ToolchainRequest(need_cuda=True).need_cxx
+    True
     """
 
     need_cuda: bool = False
@@ -33,24 +41,24 @@ class ToolchainRequest(NamedTuple):
 
 
 class HostCompiler(NamedTuple):
-    """A C++ compiler that answered.
+    """A C++ compiler that works.
 
-    Parameters
+    Attributes
     ----------
     path : Path
-        The absolute path to call: a link to ccache stays a link.
+        Absolute path to call. A link to ccache stays a link.
     family : {"gcc", "clang"}
-        The kind of its command line and version numbers.
+        Kind of its command line and version numbers.
     version : str
-        The version, such as ``"12.2.0"``.
+        Version, such as ``"12.2.0"``.
     target : str
-        The triple that it compiles for.
+        Triple that it compiles for.
     found_via : str
-        The search step that found it.
+        Search step that found it.
     banner : str
-        The version line that it prints, which differs between the builds of distributions.
+        Version line that it prints, which differs between the builds of distributions.
     content : str
-        A hash of its file: an edited wrapper script keeps its compiler's version.
+        Hash of its file: an edited wrapper script keeps its compiler's version.
     """
 
     path: Path
@@ -83,16 +91,16 @@ class HostLimits(NamedTuple):
 class Component(NamedTuple):
     """A part of a CUDA toolkit that is shipped, and can be upgraded, on its own.
 
-    Parameters
+    Attributes
     ----------
     name : str
         ``"nvcc"``, ``"nvvm"``, ``"crt"``, ``"cudart"``, ``"cccl"``, ``"ptxas"`` and so on.
     path : Path
         A file of the part.
     version : str
-        The version; empty when it is unknown.
+        Version; empty if it is unknown.
     source : str
-        The source of the version, such as ``"ptxas --version"``, or the reason why it is unknown.
+        Source of the version, such as ``"ptxas --version"``, or the reason why it is unknown.
     """
 
     name: str
@@ -201,30 +209,38 @@ class ClangCuda(NamedTuple):
 
 
 class CudaToolkit(NamedTuple):
-    """A complete CUDA toolkit: it can compile and link.
+    """A complete CUDA toolkit, which can compile and link.
 
-    Parameters
+    Attributes
     ----------
     root : Path
-        The root folder according to nvcc; clang's ``--cuda-path``.
+        Root folder according to nvcc; clang's ``--cuda-path``.
     release : str
-        The release, such as ``"13.0"``.
-    compiler : Nvcc or ClangCuda
-        The compiler of CUDA sources, with the host compiler that it accepts.
-    include_dirs, library_dirs : tuple of Path
-        The folders of headers and libraries, in search order; nvcc itself knows the headers, not always the libraries.
-    cudart_static, cudart_shared : Path, optional
-        The CUDA runtime; at least one is set.
-    ptxas, fatbinary, libdevice : Path
-        The parts that every compiler calls or reads.
+        Release, such as ``"13.0"``.
+    compiler : object
+        Compiler of CUDA sources, nvcc or clang, with the host compiler that it accepts.
+    include_dirs : tuple of Path
+        Folders of headers, in search order.
+    library_dirs : tuple of Path
+        Folders of libraries, in search order. nvcc itself knows the headers, not always the libraries.
+    cudart_static : Path or None
+        Static CUDA runtime; it or `cudart_shared` is set.
+    cudart_shared : Path or None
+        Shared CUDA runtime.
+    ptxas : Path
+        Assembler of PTX.
+    fatbinary : Path
+        Program that joins the code for several architectures.
+    libdevice : Path
+        NVIDIA's library of mathematical functions, as bitcode.
     components : tuple of Component
         Every part with its version.
     archs : tuple of Arch
-        The architectures that it compiles for, sorted.
+        Architectures that it compiles for, sorted.
     found_via : str
-        The search step that found it.
+        Search step that found it.
     layout : str
-        The name of its row in `layouts.LAYOUTS`.
+        Kind of installation, such as ``"pip"`` or ``"conda"``.
     """
 
     root: Path
@@ -244,17 +260,17 @@ class CudaToolkit(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The compiler, for messages: ``"nvcc of CUDA 13.0"``, ``"clang 19.1.7 with CUDA 12.9"``."""
+        """The compiler for messages, such as ``"nvcc of CUDA 13.0"`` or ``"clang 19.1.7 with CUDA 12.9"``."""
         return self.compiler.title(self.release)
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of the host side: to be passed with ``-ccbin``, or the clang that compiles both sides."""
+        """The compiler of host code, which nvcc gets by ``-ccbin``; clang compiles both sides."""
         return self.compiler.host
 
     @property
     def nvcc(self) -> Path | None:
-        """The nvcc to call, behind wrapper scripts; None if another compiler compiles."""
+        """The nvcc to call, behind wrapper scripts; None if clang compiles."""
         return self.compiler.path if isinstance(self.compiler, Nvcc) else None
 
     @property
@@ -270,16 +286,28 @@ class CudaToolkit(NamedTuple):
 
 
 def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
-    """Check that a toolkit can compile for all of `archs`.
+    """Check that a toolkit can compile for some architectures.
+
+    Parameters
+    ----------
+    archs : tuple of Arch
+        Architectures.
+    toolkit : CudaToolkit
+        Toolkit, such as ``resolve(ToolchainRequest(need_cuda=True)).cuda``.
 
     Raises
     ------
     ArchError
-        The toolkit cannot target one of them; the message names it and all architectures that it can target.
+        The toolkit cannot target one of them. The message names it and all architectures that the toolkit can target.
+
+    See Also
+    --------
+    - `parse_archs`: read architectures.
+    - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
     --------
-    >>> from be_toolchain import parse_archs, resolve
+    >>> from be_toolchain import ToolchainRequest, check_archs, parse_archs, resolve
     >>> toolkit = resolve(ToolchainRequest(need_cuda=True)).cuda  # doctest: +SKIP
     >>> check_archs(parse_archs("9.0"), toolkit)  # doctest: +SKIP
     """
@@ -303,18 +331,18 @@ class Warned(NamedTuple):
 
 
 class Toolchain(NamedTuple):
-    """The compilers of this machine, with all facts about them that a cache key needs.
+    """The compilers of this machine, from `resolve`.
 
-    Parameters
+    Attributes
     ----------
-    cxx : HostCompiler, optional
-        The compiler for C++ kernels; also nvcc's host compiler unless nvcc rejects it.
-    cuda : CudaToolkit, optional
-        The CUDA toolkit, when it was asked for.
-    environment : tuple of tuple of str
+    cxx : HostCompiler or None
+        Compiler for C++ kernels; also nvcc's host compiler unless nvcc rejects it.
+    cuda : CudaToolkit or None
+        CUDA toolkit, if it was asked for.
+    environment : tuple of (str, str)
         Names and values of the environment variables that change the output of the compilers, sorted.
-    warnings : tuple of Warned
-        Warnings for a doctor or a log; not part of the key.
+    warnings : tuple
+        Warnings, each with a ``message`` and a ``hint``. They are not part of the fingerprint.
     """
 
     cxx: HostCompiler | None = None
@@ -345,7 +373,7 @@ class Toolchain(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the framed `key_fields`, 64 hexadecimal digits."""
+        """A hash of the compilers and their environment, 64 hexadecimal digits."""
         import hashlib
 
         digest = hashlib.sha256()

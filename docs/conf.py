@@ -19,6 +19,7 @@ extensions = [
     "benchmark_tables",
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
@@ -30,6 +31,7 @@ extensions = [
     "doctor_report",
     "gallery_notebooks",
     "peers_picture",
+    "python_reference",
 ]
 exclude_patterns = ["extensions", "browser", "words", "generated/notebooks"]
 
@@ -48,9 +50,11 @@ myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]  # as GitHub draws it
 
+autosummary_generate = False  # the pages of the reference have the entries
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings have the types, with shapes and units
 napoleon_google_docstring = False
+napoleon_use_ivar = True  # a list of attributes is as short as a list of parameters
 napoleon_use_rtype = False
 default_role = "py:obj"
 smartquotes = False  # --fix is no dash, and a quoted word may be code

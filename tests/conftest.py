@@ -30,7 +30,16 @@ LEFT_OUT = pytest.StashKey[int]()
 collect_ignore = [] if importlib.util.find_spec("triton") else ["support/triton_kernels.py"]
 
 NUMBA_DOCTESTS = frozenset({"be_runtime/kernels/numba/cpu.py"})
-COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/load/module.py", *NUMBA_DOCTESTS})
+COMPILING_DOCTESTS = frozenset(
+    {
+        "be_runtime/api/both.py",
+        "be_runtime/api/cpp.py",
+        "be_runtime/call/function.py",
+        "be_runtime/load/module.py",
+        "be_runtime/numpy.py",
+        *NUMBA_DOCTESTS,
+    }
+)
 
 if "jax" not in sys.modules:  # a tier's conftest, which imports it, is loaded before pytest_configure runs
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):

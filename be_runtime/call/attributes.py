@@ -64,7 +64,7 @@ def check_options(given: Mapping[str, Any]) -> Options:
     """
     on_gather = given.get("on_gather", "warn")
     if on_gather not in get_args(OnGather):
-        raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
+        raise ArgumentError(f"on_gather must be 'warn' or 'error', not {on_gather!r}")
     flags = {name: given.get(name, False) for name in ("has_side_effect", "ordered", "random")}
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -132,7 +132,7 @@ def _wrong_names(
     problem = f"has no attribute {unknown[0]!r}" if unknown else f"needs the attribute {missing[0]!r}"
     close = get_close_matches(unknown[0], known, n=1) if unknown else []
     return ArgumentError(
-        f"{label} {problem}; it takes ({takes})" if takes else f"{label} {problem}; it takes none",
+        f"{label} {problem}; it takes ({takes})" if takes else f"{label} {problem}; it takes no attributes",
         hints=tuple(f"did you mean {name}?" for name in close)
         or ("arrays are passed by position",) * (unknown != [] and hasattr(given[unknown[0]], "ndim"))
         or tuple(f"attributes are passed by name: {name}=..." for name in missing[:1] if not unknown),
@@ -176,7 +176,8 @@ def _refuse_unknown_values(what: str, value: Any) -> None:
             hints=(
                 f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
                 f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
-                f"or declare scalar.{name}:float32 instead of attr.{name}: a number that changes from call to call",
+                f"or make it an input, a number that changes from call to call: scalar.{name}:float32",
+                "or in a kernel without host code, which gets a pointer to the number: arg[]:float32",
             ),
         )
     if arrays.is_symbolic(value):

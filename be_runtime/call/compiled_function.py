@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import faulthandler
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -19,7 +20,7 @@ from be_runtime.jax.arrays import Value, match_alias_layouts, match_layouts
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
-    from be_runtime.jax.calls import Transpose
+    from be_runtime.jax.rules import Transpose
 
 _MOST_PROGRAMS = 256
 """Limit for the combinations of attributes whose programs are kept; the oldest is dropped first."""
@@ -89,27 +90,27 @@ class CompiledFunction:
 
     def clear(self) -> None:
         """Forget the compiled programs, and all programs of JAX that may contain them."""
-        from be_runtime.jax import transforms
-
         if self._programs:
+            from be_runtime.jax import transforms
+
             transforms.forget_programs()
         self._programs.clear()
         self._known.clear()
         self._plain = None
 
-    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901 - each call costs
         """Call the kernel.
 
         Parameters
         ----------
         *arrays : array
-            Inputs in the order of the arg_spec. An optional input may be None; an input for any number of arrays is a
-            sequence.
+            Inputs in the order of the arg_spec, with the declared shapes and dtypes. An optional input may be None. An
+            input for any number of arrays is a sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
             Shape and dtype of each result, if the arg_spec doesn't declare them. A callable takes the inputs and the
             attributes. For one struct the result is an array, for a sequence a tuple.
         **attributes
-            Attributes by name; those with a default may be left out.
+            Attributes by name. Attributes with a default may be left out.
 
         Returns
         -------
@@ -123,6 +124,8 @@ class CompiledFunction:
             The kernel is not for the platform of the program.
         """
         try:
+            if "torch" in sys.modules and _are_of_torch(arrays):
+                return self._call_torch(arrays, outs, attributes)
             if self._has_numbers:
                 arrays, attributes = self._placed(arrays, attributes)
             program = None
@@ -150,21 +153,46 @@ class CompiledFunction:
             frames.hide_frames(error)
             raise
 
+    def in_torch(self) -> Program:
+        """Return the function for tensors of PyTorch; a function of a module has one.
+
+        Raises
+        ------
+        ArgumentError
+            This is another kernel.
+        """
+        raise errors.ArgumentError(f"{self.__qualname__} takes arrays of JAX; functions of modules take tensors, too")
+
+    def _call_torch(self, arrays: Sequence[Any], outs: Any, attributes: Mapping[str, Any]) -> Any:
+        if outs is not None:
+            raise errors.ArgumentError(f"{self.__qualname__}: outs is for arrays of JAX; declare the results' shapes")
+        return self.in_torch()(*arrays, **attributes)
+
     def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put the inputs that a call passes by name among its arrays, and return the other keyword arguments."""
         return arrays, attributes
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
-        """Return the compiler's report on a kernel of `cuda_kernel`, as `CompiledModule.report` does for a module.
+        """Return the compiler's report on a kernel of `cuda_kernel`, as `ModuleInfo.report` does for a module.
+
+        Parameters
+        ----------
+        block_sizes : sequence of int, optional
+            Numbers of threads of a block for which the occupancy is computed.
+
+        Returns
+        -------
+        ModuleReport
 
         Raises
         ------
         ArgumentError
-            The kernel is not from `cuda_kernel`; a module has a report of all its kernels.
+            The function is not from `cuda_kernel`; call the report of its module.
         """
         if self._reporter is None:
             raise errors.ArgumentError(
-                f"{self.__qualname__} has no report of its own", hints=("a module has one of all: module.report()",)
+                f"{self.__qualname__} has no report of its own",
+                hints=("call module.report()",),
             )
         return self._reporter(block_sizes)
 
@@ -176,7 +204,7 @@ class CompiledFunction:
     def as_hijax(self) -> Program:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
-        It takes the same arguments, and has this function's present rules for ``vmap`` and derivatives.
+        It takes the same arguments, and has the function's present rules for ``vmap`` and derivatives.
 
         Returns
         -------
@@ -185,11 +213,11 @@ class CompiledFunction:
         Raises
         ------
         TransformError
-            This JAX has no such primitives: they came with JAX 0.10.
+            This JAX is older than 0.10, and has no such primitives.
 
         Examples
         --------
-        >>> f = module.f.as_hijax()  # doctest: +SKIP
+        >>> f = ops.f.as_hijax()  # doctest: +SKIP
         """
         from be_runtime.jax import calls
 
@@ -244,7 +272,8 @@ _call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
 @frames.public
 def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while Python's fault handler is on: a fault names the line of the call."""
-    fault_names.NAMES.add_line(self.__qualname__)
+    if not _are_of_torch(arrays):  # a line is found by JAX
+        fault_names.NAMES.add_line(self.__qualname__)
     return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
@@ -252,7 +281,7 @@ def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **att
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a checked mode is on somewhere: trace each call, since each has a line of its own."""
     mode = self.mode or checks.active()
-    if mode is None:
+    if mode is None or _are_of_torch(arrays):
         return self.unchecked(*arrays, outs=outs, **attributes)
     if self._has_numbers:
         arrays, attributes = self._placed(arrays, attributes)
@@ -260,6 +289,17 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
     with checks.using(mode):
         program = self._traced(described, dict(attributes), converted)
         return mode.run(lambda: program(*arrays))
+
+
+def _are_of_torch(arrays: Sequence[Any]) -> bool:
+    """Return whether an array is a tensor of PyTorch, which is not imported for that."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is None:
+        return False
+    for each in arrays:  # noqa: SIM110 - a generator takes three times as long
+        if isinstance(each, tensor):
+            return True
+    return False
 
 
 def check_calls(*, is_on: bool) -> None:

@@ -198,7 +198,7 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     if has_leading:
         leading = spec.shape[:count]
         if extents.leading is not None and extents.leading != leading:
-            problem = f"{label}: the leading axes of {place} are {leading}, others are {extents.leading}"
+            problem = f"{label}: the leading axes of {place} are {leading}, but another array has {extents.leading}"
             raise _unequal(problem, *leading, *extents.leading)
         extents = extents._replace(leading=leading)
     for index, axis in enumerate(own, start=count):
@@ -213,7 +213,7 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
 
 
 def _unequal(problem: str, *extents: int) -> ArgumentError:
-    """Return the error for extents that differ, or of which one is symbolic and JAX can't tell that they are equal."""
+    """Return the error for extents that differ, or of which one is symbolic and JAX can't prove that they are equal."""
     return ArgumentError(problem, hints=(_SAME_SYMBOL,) * any(map(is_symbolic, extents)))
 
 

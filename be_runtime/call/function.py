@@ -28,13 +28,13 @@ from be_runtime.call.compiled_function import (
     bind_call,
     default_method,
 )
-from be_runtime.call.resolve import WANT, CallSignature, Resolved, as_argument, asked_results, resolve
+from be_runtime.call.resolve import WANT, CallSignature, Export, Resolved, as_argument, asked_results, resolve
 from be_runtime.call.signature import call_text, describe, inspect_signature
 from be_runtime.errors import ArgumentError, SpecError, call_named, refuse_unknown
 from be_runtime.frames import public
 from be_runtime.jax import port
-from be_runtime.jax.arrays import ArraySpec, Value, check_known, check_outs
-from be_runtime.jax.calls import Derivative, Rule
+from be_runtime.jax.arrays import ArraySpec, Value, array_spec, check_known, check_outs
+from be_runtime.jax.rules import Derivative, Rule
 from be_runtime.signature.model import LEADING, Many, Param, Role
 from be_toolchain.named import NamedTuple
 
@@ -79,6 +79,22 @@ class ArrayKernel(NamedTuple):
     by_slice: bool = False
 
 
+class Code(ABC):
+    """The compiled code of a function of a module."""
+
+    @abstractmethod
+    def __call__(self) -> Targets:
+        """Register the function's targets, and return each with its platform of JAX."""
+
+    @abstractmethod
+    def exports(self) -> tuple[Export, ...]:
+        """Return the symbols for calls without JAX, of each platform."""
+
+    @abstractmethod
+    def in_torch(self, function: KernelFunction[..., Any]) -> Program:
+        """Return the function for tensors of PyTorch."""
+
+
 class RuledFunction(CompiledFunction, ABC):
     """A function of JAX arrays that can have rules for derivatives."""
 
@@ -94,11 +110,16 @@ class RuledFunction(CompiledFunction, ABC):
     def _named(self, name: str) -> RuledFunction:
         """Return the function that a rule names, or raise KeyError."""
 
+    @property
+    def derivative(self) -> Derivative:
+        """The rules that the function has now."""
+        return self._derivative
+
     @public
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
-        A kernel gets those attributes of the call, with defaults, that it declares; a Python function gets all
+        A kernel gets those attributes of the call, with defaults, that it declares. A Python function gets all
         attributes as keyword arguments.
 
         Parameters
@@ -107,19 +128,24 @@ class RuledFunction(CompiledFunction, ABC):
             None if the backward rule needs the inputs alone. A kernel takes the inputs and returns the results,
             followed by residuals. A Python function returns the results and the residuals.
         backward : str or callable
-            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns
-            the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
-            `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
+            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns the
+            cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if `forward` is
+            None) and the cotangents of the results. It returns one cotangent, or None, for each input.
 
         Raises
         ------
         ArgumentError
             A rule is neither a function nor the name of an entry point of the same module.
 
+        See Also
+        --------
+        - `gradcheck`: compare the derivatives with finite differences.
+        - :doc:`/transforms`: derivatives of kernels.
+
         Examples
         --------
-        >>> module.f.defvjp(None, "f_backward")  # doctest: +SKIP
-        >>> kernel.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
+        >>> ops.f.defvjp(None, "f_backward")  # doctest: +SKIP
+        >>> ops.scale.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
         """
         ahead = None if forward is None else self._rule(forward, "forward")
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
@@ -133,8 +159,8 @@ class RuledFunction(CompiledFunction, ABC):
         transpose : str or callable
             A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
             with the cotangent of the results in place of the input, and returns the cotangent of the input.
-        linear_in : int or sequence of int
-            Numbers of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
+        linear_in : int or sequence of int, default 0
+            Indices of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
             a transpose of its own.
 
         Raises
@@ -142,9 +168,13 @@ class RuledFunction(CompiledFunction, ABC):
         ArgumentError
             There is no such input or entry point.
 
+        See Also
+        --------
+        - :doc:`/transforms`: derivatives of kernels.
+
         Examples
         --------
-        >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
+        >>> ops.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
         """
         signature = self.call_signature()
         numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
@@ -222,30 +252,53 @@ class ArrayFunction(RuledFunction):
         described = self._options.outs if outs is None else outs
         signature = self._kernel.signature
 
-        def call(*arrays: Any) -> Any:
-            return self._run(described, arrays, attributes, converted)
-
         def run(*arrays: Any) -> Any:
             if signature is None or not self._kernel.by_slice:
-                return call(*arrays)
+                return self._run(described, arrays, attributes, converted)
             label, args = self.__qualname__, signature.with_role(Role.ARG)
             given = [as_argument(label, number, each, takes_many=False) for number, each in enumerate(arrays)]
             has_leading = [LEADING in (param.axes or ()) for param in args]
             rows = zip(args, given, has_leading, strict=False)
             depths = {array.ndim - len(param.axes or ()) + 1 for param, array, has in rows if has and array is not None}
             if len(depths) != 1 or len(given) != len(args) or depths == {0}:
-                return call(*given)  # it has no leading axes, or is refused
+                # It has no leading axes, or is refused.
+                return self._run(described, given, attributes, converted)
             if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
                 raise ArgumentError(
-                    f"{label}: an argument has leading axes, and a result is declared without",
+                    f"{label}: an argument has leading axes, but a result is declared without them",
                     hints=("begin the axes of each result with '...', or call it under jax.vmap",),
                 )
-            return port.over_leading_axes(call, depths.pop(), has_leading)(*given)
+            depth = depths.pop()
+            each = self._slice_outs(described, given, has_leading, depth)
+
+            def call(*slices: Any) -> Any:
+                return self._run(each, slices, attributes, converted)
+
+            return port.over_leading_axes(call, depth, has_leading)(*given)
 
         run.__name__ = run.__qualname__ = self.__name__
         every = {**self._defaults, **attributes}
         params = () if signature is None else signature.params
-        return self._derivative.wrap(self.__qualname__, run, params, every, converted)
+        from be_runtime.jax.calls import wrap
+
+        return wrap(self._derivative, self.__qualname__, run, params, every, converted)
+
+    def _slice_outs(self, outs: Any, arrays: Sequence[Any], has_leading: Sequence[bool], depth: int) -> Any:
+        """Check that the leading axes of arrays and results are equal, and return the results of one slice."""
+        label = self.__qualname__
+        named = [(f"argument {at}", each) for at, each in enumerate(arrays) if has_leading[at]]
+        leaves, restore = port.flatten(evaluate(f"outs of {label}", outs, arrays))
+        if outs is not None:
+            check_outs(leaves)
+            named += [(f"outs[{at}]", each) for at, each in enumerate(leaves)]
+        (first, one), *others = [(what, array_spec(each, f"{label}: {what}")) for what, each in named]
+        for what, spec in others:
+            if spec.shape[:depth] != one.shape[:depth]:
+                raise ArgumentError(
+                    f"{label}: the leading axes of {first}, {one}, and of {what}, {spec}, differ",
+                    hints=("arrays whose axes begin with '...' have equal leading axes, all results too",),
+                )
+        return restore([port.shape_of(each, depth) for each in leaves])
 
     def _run(self, outs: Any, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted) -> Any:
         """Call the kernel while a program is traced."""
@@ -304,15 +357,33 @@ R = TypeVar("R")
 class KernelFunction(RuledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
-    Parameters
-    ----------
-    signature : CallSignature
-    targets : callable
-        Function that registers the entry point's targets, and returns each with its platform of JAX.
-    sibling : callable
-        Function that returns another function of the module by name.
-    options : Options
-    derivative : Derivative
+    It works in ``jax.jit``, and under ``vmap``, derivatives and shardings as its arg_spec and its rules allow.
+    ``help(ops.scale)`` prints its inputs, attributes and results.
+
+    See Also
+    --------
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/transforms`: batches, derivatives and several devices.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cpp_inline(
+    ...     "doc_scale",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE scale arg[... n]:float32 ret[... n]:float32 attr.by:float32=2
+    ... void scale(const BE::Tensor x, BE::Tensor y, float by) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = by * x.data_ptr<float>()[i];
+    ... }''',
+    ... )
+    >>> jax.jit(ops.scale)(jnp.arange(3.0)).tolist()
+    [0.0, 2.0, 4.0]
+    >>> jax.vmap(lambda x: ops.scale(x, by=3.0))(jnp.ones((2, 1))).tolist()
+    [[3.0], [3.0]]
     """
 
     def __init__(
@@ -325,6 +396,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
     ) -> None:
         self.signature = signature
         self._targets = targets
+        self._torch: Program | None = None
         self._sibling = sibling
         self._options = default_method(options or Options(), signature, takes_any_extent=True)
         self._has_numbers = any(param.by_name for param in signature.params)
@@ -344,7 +416,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     @property
     def has_outs(self) -> bool:
-        """True if `outs` is among the options."""
+        """True if `with_options` has set `outs`."""
         return self._options.outs is not None
 
     if TYPE_CHECKING:
@@ -364,25 +436,29 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
         Parameters
         ----------
-        vmap_method : str, optional
-            As for ``jax.ffi.ffi_call``. By default it follows from the declared axes: a batch is one call if all arrays
-            have leading axes, and in most cases if they have a parallel axis first; otherwise ``"sequential"``. Without
-            declared axes there is no method.
-        input_output_aliases : dict of int to int, optional
-            Inputs whose memory a result may use.
-        has_side_effect : bool
-            True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
-        ordered : bool
-            True to run all calls with this option in the order of the program; it implies `has_side_effect`.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Results of the calls that don't pass `outs`.
-        input_layouts, output_layouts : sequence of (sequence of int or None), optional
-            Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
-        on_gather : {"warn", "error"}
+            Shapes and dtypes of the results of calls that don't pass `outs`. A callable takes the inputs and the
+            attributes.
+        vmap_method : str, optional
+            Method of ``jax.ffi.ffi_call``, such as ``"sequential"`` or ``"broadcast_all"``. By default it follows from
+            the declared axes. If all arrays have leading axes, a batch is one call. If all have a parallel axis first,
+            a batch is one call, too, as long as all mapped arrays have that axis. Otherwise the method is
+            ``"sequential"``. Without declared axes, there is no method.
+        input_output_aliases : dict of int to int, optional
+            Inputs whose memory a result may use: index of the input to index of the result.
+        has_side_effect : bool, default False
+            Run the kernel even if no result is used. XLA chooses the order of such calls.
+        ordered : bool, default False
+            Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        input_layouts : sequence of (sequence of int or None), optional
+            Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        output_layouts : sequence of (sequence of int or None), optional
+            Axes of each result from major to minor in memory.
+        on_gather : {"warn", "error"}, default "warn"
             Consequence of an argument that is split over devices along an axis that the kernel needs as a whole: a
             `GatherWarning`, or an error.
-        random : bool
-            True for a kernel whose results differ from call to call; without it, checked mode reports the difference.
+        random : bool, default False
+            The results differ from call to call. Without it, checked mode reports the difference.
 
         Returns
         -------
@@ -391,11 +467,15 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         Raises
         ------
         ArgumentError
-            An option is not allowed.
+            An option has a wrong type or value.
+
+        See Also
+        --------
+        - :doc:`/calling`, :doc:`/transforms`: each option with an example.
 
         Examples
         --------
-        >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
+        >>> log = ops.log.with_options(ordered=True)  # doctest: +SKIP
         """
         refuse_unknown(options, CallOptions, "with_options")
         return self._with(check_options({"outs": outs, **options}))
@@ -416,6 +496,27 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         from be_runtime.signature.grammar import render_spec
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
+
+    def exports(self) -> tuple[Export, ...]:
+        """Return the symbols for calls without JAX, of each platform.
+
+        Raises
+        ------
+        ArgumentError
+            The function belongs to no module.
+        """
+        return self._code().exports()
+
+    def in_torch(self) -> Program:
+        """Return the function for tensors of PyTorch, see `be_runtime.torch.functions`."""
+        if self._torch is None:
+            self._torch = self._code().in_torch(self)
+        return self._torch
+
+    def _code(self) -> Code:
+        if not isinstance(self._targets, Code):
+            raise ArgumentError(f"{self.__qualname__} takes arrays of JAX alone: it belongs to no module")
+        return self._targets
 
     def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, label = self.signature.with_role(Role.ARG), self.__qualname__
@@ -449,6 +550,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     def _calling(self, targets: Targets, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
         """Return the function of arrays that calls targets."""
+        from be_runtime.jax.calls import wrap
+
         described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
         for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
         target = KernelTarget(targets, for_xla, has_state=has_state)
@@ -476,7 +579,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         if self.signature.has_optional_results and not (callable(described) and not hasattr(described, "shape")):
             outs = described if isinstance(described, Sequence) else None
             asked = asked_results(self.__qualname__, self.signature.with_role(Role.RET), outs, want)
-        return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted, asked)
+        return wrap(derivative, self.__qualname__, run, self.signature.params, every, converted, asked)
 
 
 def _names(label: str, want: object) -> tuple[str, ...]:

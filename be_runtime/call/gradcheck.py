@@ -31,20 +31,22 @@ def gradcheck(
     """Compare a function's derivatives with central differences in float64.
 
     The check sums the results with random weights, takes the derivative of the sum with respect to elements of each
-    input, one at a time, and compares it with the gradient of ``jax.vjp``.
+    input, one at a time, and compares it with the gradient of ``jax.vjp``. It returns nothing if they agree.
 
     Parameters
     ----------
     function : callable
-        Function of arrays, such as ``module.f``.
+        Function of arrays, such as ``ops.f``.
     args : sequence of array
-        Inputs. Inputs that are not floats stay fixed.
-    rtol, atol : float, optional
-        Tolerances, relative to the derivative and to the greatest derivative of its input. By default they follow from
-        the precision of the input: 1e-2 for float32, 1e-6 for float64.
-    elements : int
-        Number of elements of an input that are compared; in a larger input they are drawn at random.
-    seed : int
+        Inputs, of any shapes. Inputs that are not floats stay fixed.
+    rtol : float, optional
+        Tolerance relative to the derivative. The default follows from the precision of the input: 1e-2 for float32,
+        1e-6 for float64.
+    atol : float, optional
+        Tolerance relative to the greatest derivative of the input, with the same default.
+    elements : int, default 200
+        Number of elements of an input that are compared. In a larger input they are drawn at random.
+    seed : int, default 0
         Seed of the weights and of the elements.
     **attributes
         Keyword arguments of `function`.
@@ -52,15 +54,20 @@ def gradcheck(
     Raises
     ------
     GradientError
-        A derivative is wrong; the error names the argument, the element, and both values. It is an AssertionError.
+        A derivative is wrong. The error names the argument, the element, and both values. It is an AssertionError.
     ArgumentError
-        No input has derivatives.
+        No input is of floats, or `args` is one array.
+
+    See Also
+    --------
+    - `KernelFunction.defvjp`: give a function a derivative.
+    - :doc:`/transforms`: derivatives of kernels.
 
     Examples
     --------
+    >>> import be_runtime
     >>> import jax.numpy as jnp
-    >>> from be_runtime import gradcheck
-    >>> gradcheck(jnp.sin, [jnp.arange(3.0)])
+    >>> be_runtime.gradcheck(jnp.sin, [jnp.arange(3.0)])
     """
     import numpy as np
 
@@ -73,7 +80,7 @@ def gradcheck(
     ]
     name = getattr(function, "__qualname__", repr(function))
     if not moving:
-        raise ArgumentError(f"{name}: no argument has derivatives that can be compared: none is of floats")
+        raise ArgumentError(f"{name}: gradcheck needs an argument with a floating-point dtype")
 
     def run(*inputs: Any) -> Any:
         return function(*inputs, **attributes)
@@ -96,9 +103,9 @@ def gradcheck(
             if not excess <= 0 and not excess <= worst:  # true for NaN
                 worst = excess
                 message = (
-                    f"{name}: the derivative with respect to argument {argument}{''.join(f'[{i}]' for i in index)} is "
-                    f"{given:.6g}, but differences give {expected:.6g}: {abs(given - expected):.3g} off "
-                    "(of the results' sum with random weights)"
+                    f"{name}: the derivative of the results' sum, with random weights, with respect to argument "
+                    f"{argument}{''.join(f'[{i}]' for i in index)} is {given:.6g}, but finite differences give "
+                    f"{expected:.6g}: {abs(given - expected):.3g} off"
                 )
         if message:
             raise GradientError(message)

@@ -27,6 +27,8 @@ from be_toolchain.named import NamedTuple
 from be_toolchain.terminal import many
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from be_runtime.jax.sizes import Measure
 
 PRESENT = "be_present"
@@ -90,6 +92,15 @@ class CallSignature(NamedTuple):
 def signature_of_entry(label: str, entry: EntryPoint) -> CallSignature:
     """Return the signature of an entry point that was read from a source."""
     return CallSignature(label, (*entry.params, *entry.rules), entry.doc)
+
+
+class Export(NamedTuple):
+    """A function that a module exports for calls without JAX; the platform is JAX's name, ``"cpu"`` or ``"CUDA"``."""
+
+    signature: CallSignature
+    library: Path
+    symbol: str
+    platform: str
 
 
 class Resolved(NamedTuple):
@@ -306,7 +317,7 @@ def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None,
     """
     names = {ret.name for ret in rets if ret.many is Many.OPTIONAL}
     if unknown := next((name for name in want if name not in names), None):
-        takes = f"it has {', '.join(sorted(names))}" if names else "all its results are in every call"
+        takes = f"its optional results are {', '.join(sorted(names))}" if names else "all its results are in every call"
         raise ArgumentError(f"{label} has no optional result {unknown!r}; {takes}")
     described = [None] * len(rets) if outs is None or len(outs) != len(rets) else outs
     for index, (ret, out) in enumerate(zip(rets, described, strict=True)):

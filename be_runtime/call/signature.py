@@ -60,7 +60,9 @@ def read_signature(
     elif isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
         tokens = given
     else:
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))
+        raise ArgumentError(
+            f"{label}: signature must be a string or a list of strings, not {given!r}", hints=(_EXAMPLE,)
+        )
     mentioned = {match[1] for token in tokens if (match := _ATTRIBUTE.match(token))}
     implied = [f"attr.{each.name}:{known_dtype(each).name}" for each in scalars if each.name not in mentioned]
     params = parse_spec([*tokens, *implied], function=label)
@@ -92,6 +94,8 @@ def array_problem(param: Param) -> str:
     """Return the reason a kernel without host code can't have a parameter that is no attribute; empty if it can."""
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
+    if param.many is Many.OPTIONAL:
+        return "is optional; declare a kernel with the array and one without, which in Triton has the token none"
     if param.many is not Many.ONE:
         return "stands for any number of arrays; write one token for each array of the kernel"
     if param.role is Role.SCRATCH and param.axes is None:

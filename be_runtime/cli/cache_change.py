@@ -173,7 +173,7 @@ def import_file(arguments: argparse.Namespace) -> Answer:
     for artifact in read_export(arguments.file, verify):
         if artifact.table.inputs:
             cache.imported.store(artifact.table.inputs.digest, artifact.packed)
-    signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {_TRUST}"
+    signed = "signed by a trusted key" if verify else f"not checked for a signature; {_TRUST}"
     names = ", ".join(sorted({each.name for each in checked}))
     text = f"{many(len(checked), 'entry', 'entries')} in {cache.imported.folder}, {signed}\n{printable_line(names)}"
     listed = [{"name": each.name, "kind": each.kind, "digest": each.digest, "host": each.host} for each in checked]

@@ -141,7 +141,7 @@ def manifest_of(info: eviction.EntryInfo) -> manifest.Manifest:
     try:
         return eviction.read_entry(info.path)[0]
     except (OSError, ValueError) as error:
-        raise CacheError(f"{info.path} was removed just now") from error
+        raise CacheError(f"{info.path} was removed while it was read") from error
 
 
 def share_of(info: eviction.EntryInfo, session: registry.Session) -> sharing.Shareable:

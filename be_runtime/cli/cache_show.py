@@ -192,7 +192,7 @@ def _see(cache: OpenCache, name: str) -> _Seen:
             if Path(info.path).is_dir():  # else it was removed just now
                 seen.append(each)
     if not seen:
-        raise CacheError(f"{chosen.path} was removed just now")
+        raise CacheError(f"{chosen.path} was removed while it was read")
     return seen[0]
 
 
@@ -286,12 +286,12 @@ def why(arguments: argparse.Namespace) -> Answer:
     came = f"{'fetched' if info.made.source else 'built'} {ago(info.created_ns / 1e9, cache.now_s)}"
     lines = [
         f"{info.name} ({info.kind}) was {came} by {by(info.made)},",
-        f"since {info.made.reason or 'nothing is known'}",
+        f"since {info.made.reason or 'no reason was recorded'}",
     ]
     if differs:
-        lines += ["what differs from the entry before it:", *(f"  {line}" for line in differs)]
+        lines += ["differences from the entry before it:", *(f"  {line}" for line in differs)]
     elif info.made.reason == NOT_CACHED:
-        lines.append("no entry before it is left to compare with")
+        lines.append("the cache has no earlier entry to compare it with")
     lines.append(f"the next load builds again: {problem}" if problem else "it is valid now")
     lines += [elsewhere, *(f"  {line}" for line in paths)]
     return Answer(

@@ -78,8 +78,8 @@ def _program(arguments: argparse.Namespace) -> Invocation:
     words = arguments.module or arguments.program
     if not words:
         hint = "python -m be_runtime check SCRIPT [ARGUMENT ...]"
-        raise ArgumentError("there is no program to check", hints=(hint,))
+        raise ArgumentError("no program to check", hints=(hint,))
     if not arguments.module and not Path(words[0]).is_file():
         hint = "to run a module, write -m before its name"
-        raise ArgumentError(f"there is no script {words[0]}", hints=(hint,))
+        raise ArgumentError(f"the script {words[0]} does not exist", hints=(hint,))
     return Invocation(words[0], tuple(words[1:]), is_module=bool(arguments.module))

@@ -89,8 +89,8 @@ def _add_report(commands: _Commands) -> None:
         commands,
         "report",
         "describe the compiled code of kernels",
-        "Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of each, its "
-        "hottest loop, and the seconds of the build's phases.",
+        "Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of each, and "
+        "the seconds of the build's phases.",
     )
     report.add_argument(
         "source",
@@ -251,7 +251,7 @@ def _add_cache_removals(commands: _Commands) -> None:
         metavar="DAYS",
         help="remove entries whose last use was longer ago (default: BE_CACHE_MAX_AGE_DAYS)",
     )
-    clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or those of one name.")
+    clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or one name's entries.")
     clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
     _add_all(clear, "also remove entries of the toolchain")
     for parser in (prune, clear):
@@ -266,8 +266,8 @@ def _add_cache_carriers(commands: _Commands) -> None:
         commands,
         "export",
         "write entries to a file for other machines",
-        "Write compiled modules and kernels to one file. A machine with the same compilers imports it, and compiles "
-        "none of them.",
+        "Write compiled modules and kernels to one file. A machine with the same compilers imports the file instead of "
+        "compiling.",
     )
     export.add_argument("file", type=Path, metavar="FILE", help="write this file")
     export.add_argument("names", nargs="*", metavar="NAME", help="write only these modules and kernels (default: all)")

@@ -77,7 +77,7 @@ _RENAMED: dict[str, str] = {
     "std": "-std=",
     "optimize": "-O",
 }
-"""Nvcc's long options, and the spelling that every compiler knows."""
+"""Nvcc's long options, and the spelling that every compiler accepts."""
 
 _LISTS = {"Xptxas": _PTXAS, "ptxas-options": _PTXAS, "Xcompiler": _HOST, "compiler-options": _HOST}
 """Options whose comma-separated words go to another program."""
@@ -95,7 +95,7 @@ _REFUSED: dict[str, str] = {
     **dict.fromkeys(("default-stream",), "clang has no default stream for each thread; use the stream argument"),
     **dict.fromkeys(
         ("keep", "save-temps", "ptx", "cubin", "fatbin", "optf", "options-file", "dryrun", "run", "Xnvlink", "Xfatbin"),
-        "it changes the output of nvcc, and there is no nvcc here",
+        "it changes the output of nvcc",
     ),
 }
 

@@ -218,7 +218,7 @@ def _preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
 
 
 def _has_contents(entry: EntryPoint) -> bool:
-    """Return whether a result has contents before the C++ call: zeros, or those of an input."""
+    """Return whether a result has contents before the C++ call: zeros, or the contents of an input."""
     return any(param.default is not None or param.in_place for param in entry.with_role(Role.RET))
 
 

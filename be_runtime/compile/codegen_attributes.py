@@ -148,7 +148,7 @@ def _more(param: Param, place: str) -> str:
 
 
 def _enum_value(param: Param, place: str) -> Iterator[str]:
-    """Write a class that converts to an enumeration, whose name only the compiler knows."""
+    """Write a class that converts to an enumeration, whose name only the compiler has."""
     choices = ", ".join(f"be_T::{choice}" for choice in param.choices)
     yield f"struct be_value_{place} {{ const void* be_attr;"
     yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_enum(be_T)>::Type> operator be_T() const {{"

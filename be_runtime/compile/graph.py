@@ -311,7 +311,7 @@ def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, lin
     """Keep the handler that a build compiled in its folder, with the files that every link reads.
 
     Later builds take the records of these files from the entry, and do not hash them. Of a shipped handler, the entry
-    has the records alone: what is optional must not take the room that a module needs.
+    has the records alone: optional files must not take the room that a module needs.
     """
     shipped = _shipped_handler(order)
 

@@ -71,7 +71,7 @@ class ModuleBuild:
 
         launcher = settings.compiler_launcher
         if launcher and system.which(launcher[0]) is None:
-            message = f"BE_COMPILER_LAUNCHER names {launcher[0]!r}, and there is no such program"
+            message = f"BE_COMPILER_LAUNCHER names {launcher[0]!r}, a program that was not found"
             raise ArgumentError(message, hints=(correct("BE_COMPILER_LAUNCHER"),))
         command = graph.compile_command(request, tools)
         self._preamble: Preamble | None = None

@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_S = 0.1
-"""Longest wait for a lock: a signal that arrives just before an unlimited wait begins is never handled."""
+"""Longest wait for a lock: a signal that arrives right before an unlimited wait begins is never handled."""
 
 _THREADS = "be-parallel"
 """Prefix of the threads' names."""

@@ -71,7 +71,7 @@ def choose_tools(
     for name in wanted:
         if name not in sanitizers.TOOLS:
             raise errors.ArgumentError(
-                f"there is no tool {name!r}", hints=(f"the tools are {', '.join(sanitizers.TOOLS)}",)
+                f"unknown tool {name!r}", hints=(f"the tools are {', '.join(sanitizers.TOOLS)}",)
             )
         if name in lacking:
             raise errors.ArgumentError(f"{name} can't run here: {lacking[name]}")
@@ -86,13 +86,13 @@ def lacking_tools(found: sanitizers.Detectors, *, has_gpu: bool) -> dict[sanitiz
         if tool not in found.preload
     }
     if not found.valgrind:
-        lacking["valgrind"] = "there is no valgrind; install it"
+        lacking["valgrind"] = "valgrind is not installed"
     if not has_gpu:
         lacking |= dict.fromkeys(sanitizers.DEVICE_TOOLS, "there is no GPU")
     elif not found.compute_sanitizer:
         lacking |= dict.fromkeys(
             sanitizers.DEVICE_TOOLS,
-            "there is no compute-sanitizer; `pip install nvidia-cuda-sanitizer-api` installs it",
+            "compute-sanitizer is not installed; `pip install nvidia-cuda-sanitizer-api` installs it",
         )
     return lacking
 
@@ -114,7 +114,7 @@ def check_program(
     tools : sequence of Tool
     found : Detectors
     lacking : mapping of Tool to str
-        Tools that can't run here, with the reasons: the report says which faults were not looked for.
+        Tools that can't run here, with the reasons: the report lists the faults that were not checked.
     timeout_s : float, optional
         Time after which a run is stopped.
     say : callable
@@ -140,7 +140,7 @@ def check_program(
             failed = "" if run.findings else _own_error(ended, record, limit_s)
             if failed and runs and not error and tool in _FRAGILE:
                 why = next(filter(None, (_FATAL.search(_text(log)) for log in _logs(child))), None)
-                note = _missed_note(tool, f"under it, {failed if why is None else why[0]}")
+                note = _missed_note(tool, f"with it, {failed if why is None else why[0]}")
                 run, failed = run._replace(notes=(*run.notes, note)), ""
             runs.append(run)
             error = error or failed
@@ -162,7 +162,7 @@ def _platform(tool: sanitizers.Tool) -> str:
 
 
 def _missed_note(tool: sanitizers.Tool, why: str) -> str:
-    return f"nothing looked for {sanitizers.FAULTS[tool]}: {why}"
+    return f"not checked: {sanitizers.FAULTS[tool]}: {why}"
 
 
 def offset_of(descriptor: int) -> int | None:
@@ -314,7 +314,7 @@ def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) ->
     if ended.code < 0 and record:
         return f"the process ended by {_signal_name(-ended.code)} when the program was over and no kernel ran"
     if ended.code == 0:
-        return "" if record else "the program ended without Python's own end, as by os._exit, so what was found is lost"
+        return "" if record else "the program ended by os._exit or the like, so its findings are lost"
     error = record.get("error", "")
     return f"the program failed: {error}" if error else f"the program ended with exit code {ended.code}"
 

@@ -39,7 +39,7 @@ FAULTS: dict[Tool, str] = {
     "racecheck": "races on the GPU",
     "initcheck": "memory of the GPU that is read before it is set",
 }
-"""The faults that nothing looks for if a tool is missing."""
+"""The faults that remain unchecked if a tool is missing."""
 
 _PADDING = 4096
 """Bytes of padding after each allocation: without it, an access beyond the end may hit the next allocation."""
@@ -349,7 +349,7 @@ _HINTS = {
     "stack-overflow": "recursion has no end, or a local array is large: allocate it, or raise `ulimit -s`",
     "race": "let the parts of a parallel_for write elements of their own, or use atomics",
     "unset": "look for a local array or memory of malloc that is read before it is written",
-    "SEGV": "the address belongs to nobody: a pointer was not set, or is far outside of its array",
+    "SEGV": "the address is not allocated: a pointer was not set, or is far outside of its array",
 }
 
 
@@ -474,7 +474,7 @@ def _address_finding(block: Sequence[str]) -> Finding | None:
     what = f"{kind}" if access is None else f"{kind}: {access['what'].lower()} of {access['size']} bytes"
     if region is not None:
         beyond = _BEYOND.match(region["where"])
-        place = f"{beyond['bytes']} bytes behind the end of" if beyond else "outside of"
+        place = f"{beyond['bytes']} bytes past the end of" if beyond else "outside of"
         what += f", {place} memory of {region['size']} bytes"
     return _host_finding(kind, what, "address", frames)
 

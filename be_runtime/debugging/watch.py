@@ -1,4 +1,4 @@
-"""Modules that follow their sources while `be_runtime.watch` is on: their calls and a thread compile what was saved."""
+"""Modules that follow their sources while `be_runtime.watch` is on: calls and a thread compile saved sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from be_runtime import errors, frames
 from be_runtime.call import compiled_function, resolve
 from be_runtime.call.attributes import Options
 from be_runtime.call.function import KernelFunction, kernel_rule
-from be_runtime.jax.calls import Derivative, Rule
+from be_runtime.jax.rules import Derivative, Rule
 from be_runtime.load import load, obtain
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS, Process
@@ -152,7 +152,7 @@ class FollowedModule:
         problem = self._problem
         if problem is not None and self._maker.is_on():
             errors.warn_caller(
-                f"{self._request.name} can't be used as it is saved, so the code before runs: {problem.message}"
+                f"{self._request.name} was saved, but fails to load, so the previous code runs: {problem.message}"
             )
         return self.module
 
@@ -479,4 +479,4 @@ def _join(thread: threading.Thread | None) -> None:
 
 
 def _print_error(name: str, error: Exception) -> None:
-    obtain.say(f"{name} was saved, but the code before it stays: {error}")
+    obtain.say(f"{name} was saved, but the previous code stays in use: {error}")

@@ -83,7 +83,7 @@ def export_program(
 def known_here_alone(target: str) -> RegistrationError:
     """Return the error for a program that calls a target whose code can't be exported."""
     return RegistrationError(
-        f"{target} can't be exported: its code is known to this process alone",
+        f"{target} can't be exported: its code exists in this process alone",
         hints=(
             "kernels of load_*, package_kernels, and kernels of CUDA, Numba, Triton and the like can be exported",
             (

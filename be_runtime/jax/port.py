@@ -141,8 +141,8 @@ def over_leading_axes(function: Callable[..., Any], depth: int, has: Sequence[bo
     return function
 
 
-def shape_of(array: Any) -> Any:
-    """Return the shape and dtype of an array or tracer."""
+def shape_of(array: Any, leading: int = 0) -> Any:
+    """Return the dtype and the shape of an array or tracer, without so many leading axes."""
     import jax
 
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+    return jax.ShapeDtypeStruct(array.shape[leading:], array.dtype)

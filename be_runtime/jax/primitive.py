@@ -183,7 +183,7 @@ class KernelCall(NamedTuple):
     loop: BatchLoop | None = None
 
     def __repr__(self) -> str:
-        """The text in a printed program."""
+        """Return the text in a printed program."""
         each = "" if self.loop is None else " for each element of a batch"
         return f"{self.label}({', '.join(f'{name}={as_jax(value)!r}' for name, value in self.attributes)}){each}"
 
@@ -402,12 +402,10 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     makers = (
         "load_cpp_* or numba_kernel"
         if platform == "cpu"
-        else (
-            "load_cuda_*, cuda_kernel or numba_cuda_kernel; without a GPU, load_inline does so for a compute_capability"
-        )
+        else ("load_cuda_*, cuda_kernel or numba_cuda_kernel; without a GPU, load_inline with a compute_capability")
     )
     return RegistrationError(
-        f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
+        f"{call.label} has no kernel for {platform}, which the program is compiled for; it has kernels for {known}",
         hints=(
             f"make a kernel for {platform} with {makers}",
             *([f"or put the arrays on another device: jax.devices({other!r})"] if devices(other) else []),

@@ -66,7 +66,7 @@ class Measure(NamedTuple):
                 raise ArgumentError(f"{self.label}: {self.name} failed: {failure.decode(errors='replace')}")
             sizes.append(found.value)
         if min(sizes) < 0:
-            raise ArgumentError(f"{self.label}: {self.name} is {min(sizes)}, which is no size")
+            raise ArgumentError(f"{self.label}: {self.name} is {min(sizes)}, which is not a size")
         return max(sizes)
 
 

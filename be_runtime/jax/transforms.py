@@ -305,6 +305,16 @@ def type_of(value: Any) -> tuple[str, tuple[int, ...]]:
     return kind.dtype.name, tuple(kind.shape)
 
 
+def is_tracing() -> bool:
+    """Return whether this thread traces a program, in which no operation runs."""
+    return isinstance(jnp.zeros(()), jax.core.Tracer)
+
+
+def trace_only(function: Function, arguments: Sequence[Any]) -> None:
+    """Trace a function, and run nothing."""
+    jax.eval_shape(function, *arguments)
+
+
 def results_of(function: Function, arguments: Sequence[Any], device: Any) -> list[Any]:
     """Run a function once as a program, and return the leaves of its results as numpy's arrays."""
     placed = jax.device_put(list(arguments), device)

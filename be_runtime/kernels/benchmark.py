@@ -18,15 +18,23 @@ Runner = Callable[[int], None]
 
 
 class BenchmarkConfig(NamedTuple):
-    """One configuration to time.
+    """One configuration to time, for `XLACustomKernel.def_benchmark_data`.
 
     Parameters
     ----------
     label : str
         Name of the configuration in the result.
     arguments : tuple of array
-    keywords : mapping of str to object
+        Inputs of the call.
+    keywords : mapping of str to object, default {}
         Keywords of the call, except ``backend``.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> be_runtime.BenchmarkConfig("small", (jnp.zeros(8),), {"factor": 2}).label
+    'small'
     """
 
     label: str
@@ -35,13 +43,16 @@ class BenchmarkConfig(NamedTuple):
 
 
 class BenchmarkRecord(NamedTuple):
-    """Measurement of one backend on one configuration.
+    """Measurement of one backend on one configuration, in a `BenchmarkResult`.
 
-    Parameters
+    Attributes
     ----------
-    label, backend : str
+    label : str
+        Name of the configuration.
+    backend : str
+        Name of the backend.
     seconds : tuple of float
-        Samples of the time of one call; empty if it failed.
+        Samples of the time of one call, in seconds; empty if the backend failed.
     error : str
         Reason for the failure, in one line.
     """
@@ -53,18 +64,19 @@ class BenchmarkRecord(NamedTuple):
 
     @property
     def median_s(self) -> float:
-        """The median of the samples; infinite if it failed."""
+        """The median of the samples in seconds; infinite if the backend failed."""
         return median(self.seconds) if self.seconds else float("inf")
 
 
 class BenchmarkResult(NamedTuple):
-    """All measurements; ``print`` shows a table.
+    """All measurements of `XLACustomKernel.benchmark`; ``print`` shows a table.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Name of the operation.
     records : tuple of BenchmarkRecord
+        One record for each backend and configuration.
     """
 
     name: str
@@ -72,6 +84,15 @@ class BenchmarkResult(NamedTuple):
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord:
         """Return the record with the smallest median, of all configurations or of one.
+
+        Parameters
+        ----------
+        label : str, optional
+            Name of a configuration.
+
+        Returns
+        -------
+        BenchmarkRecord
 
         Raises
         ------
@@ -96,19 +117,38 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time ``fn(*data)`` from Python, including the dispatch; `XLACustomKernel.benchmark` times kernels alone.
+    """Time a Python function, including the dispatch; `XLACustomKernel.benchmark` times kernels alone.
 
     Parameters
     ----------
-    n_warmup, n_runs : int
-        Numbers of samples that are discarded and kept.
-    n_batch_per_run : int
+    fn : callable
+        Function, called as ``fn(*data)``.
+    n_warmup : int
+        Number of samples that are discarded.
+    n_runs : int
+        Number of samples that are kept.
+    n_batch_per_run : int, default 1
         Calls of a sample, which waits for all of their results.
+    data : sequence, default ()
+        Arguments of the function.
 
     Returns
     -------
-    tuple
-        Mean, standard deviation, minimum and maximum of the seconds of one call, and a result.
+    tuple of (float, float, float, float, object)
+        Mean, standard deviation, minimum and maximum of the seconds of one call, and the result of the last call.
+
+    Raises
+    ------
+    ArgumentError
+        A number is too small.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> mean, deviation, least, most, result = be_runtime.benchmark_function(jnp.sum, 1, 3, data=[jnp.ones(4)])
+    >>> least <= mean <= most, result.item()
+    (True, 4.0)
     """
     if min(n_runs, n_batch_per_run) < 1 or n_warmup < 0:
         raise ArgumentError(

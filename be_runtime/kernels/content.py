@@ -4,32 +4,58 @@ The content consists of the function's bytecode, its constants, the defaults of 
 closure and of its global names, including the functions that it calls, recursively. Line numbers and file names are not
 part of the content, so that a moved kernel stays the same. The content of a function in a just-in-time compiler's
 wrapper (an object with ``py_func`` and ``targetoptions``, as in Numba) includes the compiler's options.
+
+Only the standard library and a compiler's own package count by name and version, and both by the place of their files.
+An object that can't be read is an anchor: the digest holds its address, and callers don't keep what they compile.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import contextlib
 import dis
 import enum
+import functools
 import hashlib
+import importlib
+import importlib.machinery
+import inspect
+import os
 import sys
+import sysconfig
+import textwrap
 import types
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 NUMBA = frozenset({"llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"})
-_BY_NAME = NUMBA | {"builtins", "cmath", "math", "numpy", "operator"}
-"""Packages whose classes and functions are identified by name and by the package's version."""
+_BY_NAME = NUMBA | {"numpy"}
+"""Packages whose modules count by name and by the package's version."""
 
 _DESCRIBED = ("numba.core.types", "numba_cuda_mlir.numba_cuda.types", "cuda.tile.DType")
 """Beginnings of the names of classes whose objects are described completely by their text."""
 
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))
+_HIDING = (__import__, eval, exec, globals, importlib.import_module)
+"""Functions that reach objects of which the code has no names."""
+
 _KIND_FLAGS = 0xFFF
 """Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
+_HEAP_TYPE = 1 << 9
+"""Flag of a class that was made at run time, as all classes in Python are."""
 
 _OF_THE_TEXT = frozenset(
-    {"__dict__", "__doc__", "__firstlineno__", "__module__", "__static_attributes__", "__weakref__"}
+    {"__annotations_cache__", "__dict__", "__firstlineno__", "__module__", "__static_attributes__"}
+    | {"__weakref__", "_abc_impl"}
 )
 """Attributes of a class that depend on the place and form of its text alone."""
+_OF_IMPORTS = frozenset({"__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__"})
+"""Attributes of a module that depend on its place alone."""
+_OF_COMPILERS = ("_cute_", "_cutile_", "_decorator_", "_dsl_", "_original_code", "_preprocessed", "_pyir_", "__")
+"""Beginnings of the names of attributes that compilers give to functions, some of them while they compile."""
 
 
 def package_of_module(module: object) -> str:
@@ -62,7 +88,8 @@ def function_content(function: object, by_name: Iterable[str] = (), *, with_obje
     by_name : iterable of str
         Further packages whose classes and functions are identified by name and by the package's version.
     with_objects : bool
-        True to describe classes by their attributes, and other objects by their class and attributes.
+        True for a compiler that runs Python or reads the text of functions: annotations and the attributes of
+        functions, modules, classes and other objects count, too.
 
     Examples
     --------
@@ -97,7 +124,7 @@ class _Walk:
 
     def visit(self, value: object) -> None:
         """Add an object of any type."""
-        if value is None or isinstance(value, bool | int | float | complex | str | bytes) or value is Ellipsis:
+        if type(value) in _PLAIN:
             self.write(type(value).__qualname__, repr(value))
             return
         # Equal constants may be one object in one process and two in another, so constants are always followed.
@@ -111,29 +138,51 @@ class _Walk:
 
     def _visit_new(self, value: object) -> None:
         match value:
+            case _ if any(value is each for each in _HIDING):
+                self._visit_anchor(value)
             case types.FunctionType():
                 self._visit_function(value)
             case types.CodeType():
                 self._visit_code(value)
             case types.ModuleType():
-                self.write("module", value.__name__, str(getattr(value, "__version__", "")))
+                self._visit_module(value)
             case types.BuiltinFunctionType():
                 self.write("builtin", str(value.__module__), value.__qualname__)
                 if not isinstance(value.__self__, types.ModuleType | types.NoneType):
                     self.visit(value.__self__)
+                elif not self._release(value.__module__):
+                    self._write_library(value.__module__, value)
+            case tuple() | list() | dict() | set() | frozenset() | enum.Enum():
+                self._visit_container(value)
+            case int() | float() | complex() | str() | bytes():
+                self._visit_container(value)
+            case _:
+                self._visit_other(value)
+
+    def _visit_container(self, value: Any) -> None:
+        """Add a container or a number; the methods of an author's subclass are code."""
+        kind = type(value)
+        match value:
             case enum.Enum():
-                self.write("enum", type(value).__qualname__, value.name)
+                self.write("enum", kind.__qualname__, value.name)
                 self.visit(value.value)
             case tuple() | list():
-                self.write(type(value).__qualname__, str(len(value)), *getattr(value, "_fields", ()))
+                self.write(kind.__qualname__, str(len(value)), *getattr(value, "_fields", ()))
                 self._visit_all(value)
             case dict():
                 self.write("dict", str(len(value)))
                 self._visit_all(part for item in value.items() for part in item)
             case set() | frozenset():
-                self.write(type(value).__qualname__, *sorted(self._alone(item) for item in value))
+                self.write(kind.__qualname__, *sorted(self._alone(item) for item in value))
             case _:
-                self._visit_other(value)
+                base: Any = next(each for each in kind.__mro__ if each in _PLAIN)
+                self.write(kind.__qualname__, repr(base.__repr__(value)))
+        if not self._with_objects or kind in (tuple, list, dict, set, frozenset):
+            return
+        if isinstance(value, set | frozenset):  # pickle lists the members in no order
+            self._visit_all((kind, object.__getstate__(value)))
+        elif not self._visit_object(value):
+            self._visit_anchor(value)
 
     def _alone(self, value: object) -> bytes:
         """Digest one member of a set by itself, since a set has no order."""
@@ -149,6 +198,7 @@ class _Walk:
     def _visit_other(self, value: Any) -> None:
         """Add an object that is identified by its attributes, its name or its address."""
         kind = type(value)
+        is_numpys = self._release(kind.__module__).startswith("numpy ")
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.write("compiled", kind.__module__, kind.__qualname__)
             options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
@@ -158,33 +208,46 @@ class _Walk:
             }
             self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
-        elif package_of_module(kind.__module__) == "numpy" and hasattr(value, "tobytes"):
-            self.write("numpy", kind.__qualname__, value.dtype.str, repr(value.shape), value.tobytes())
-        elif isinstance(value, type) and package_of_module(value.__module__) in self._by_name:
-            self.write("type", value.__module__, value.__qualname__, _version(value.__module__))
+        elif is_numpys and hasattr(value, "tobytes"):
+            self.write("numpy", kind.__qualname__, value.dtype.str, str(value.dtype), repr(value.shape))
+            self.visit(value.tolist() if value.dtype.hasobject else value.tobytes())
+        elif isinstance(value, type) and (release := self._release_of_class(value)):
+            self.write("type", value.__module__, value.__qualname__, release)
         elif f"{kind.__module__}.{kind.__qualname__}".startswith(_DESCRIBED) or (
-            package_of_module(kind.__module__) == "numpy" and "dtype" in kind.__name__.lower()
+            is_numpys and "dtype" in kind.__name__.lower()
         ):  # the text of such an object describes it completely
             self.write("described", kind.__module__, kind.__qualname__, str(value))
-        elif package_of_module(kind.__module__) == "numpy" and hasattr(value, "__name__"):
+        elif is_numpys and hasattr(value, "__name__"):
             self.write("named", kind.__qualname__, value.__name__)
         elif not (self._with_objects and self._visit_object(value)):
-            self.anchors.append(value)
-            self.write("anchor", kind.__module__, kind.__qualname__, str(id(value)))
+            self._visit_anchor(value)
+
+    def _visit_anchor(self, value: object) -> None:
+        """Add an object that can't be read."""
+        self.anchors.append(value)
+        self.write("anchor", type(value).__module__, type(value).__qualname__, str(id(value)))
 
     def _visit_object(self, value: Any) -> bool:
         """Add a class by its attributes, and another object as pickle writes it; return False if it can't be read."""
         match value:
             case type():
                 self.write("class", value.__module__, value.__qualname__)
-                self._visit_all(value.__mro__[1:])
+                self._visit_all((type(value), *value.__mro__[1:]))
                 self.visit({name: part for name, part in sorted(vars(value).items()) if name not in _OF_THE_TEXT})
+                self._write_library(value.__module__)
+                names = vars(sys.modules.get(value.__module__, builtins))
+                self._visit_annotations(vars(value).get("__annotations__", {}), names)
             case staticmethod() | classmethod():
                 self.write(type(value).__qualname__)
                 self.visit(value.__func__)
             case property():
                 self.write("property")
                 self._visit_all((value.fget, value.fset, value.fdel))
+            case types.MappingProxyType():
+                self.visit(dict(value))
+            case TypeVar():
+                self.write("type variable", value.__name__)
+                self._visit_all((value.__bound__, value.__constraints__))
             case types.MemberDescriptorType() | types.GetSetDescriptorType():
                 self.write("descriptor", value.__name__)
             case _:
@@ -193,51 +256,103 @@ class _Walk:
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
                 if isinstance(made, str) and not hasattr(value, "__wrapped__"):
-                    return False  # a name says nothing of the content
+                    # The name of a global variable says nothing of the content of an author's.
+                    release = self._release(module := getattr(value, "__module__", type(value).__module__))
+                    self.write("global", made, release)
+                    return bool(release) and getattr(sys.modules[module], made, None) is value
                 self.write("object")
+                self.visit(type(value))
                 self.visit(getattr(value, "__wrapped__", None))
                 # A name, or a function, its arguments, the state, and iterators over items.
                 parts = (made,) if isinstance(made, str) else (*made[:3], *(part and tuple(part) for part in made[3:5]))
                 self._visit_all(parts)
+                if not self._release_of_class(type(value)):  # the author's class may hide attributes from pickle
+                    self.visit(object.__getstate__(value))
         return True
 
+    def _visit_module(self, module: types.ModuleType) -> None:
+        """Add a module: all of it if it is an author's, since any part may be read."""
+        if release := self._release(module.__name__, module):
+            self.write("module", module.__name__, release)
+        elif self._with_objects:
+            self.write("module", module.__name__)
+            self._write_library(module.__name__)
+            self.visit({name: part for name, part in sorted(vars(module).items()) if name not in _OF_IMPORTS})
+        else:
+            self._visit_anchor(module)
+
+    def _write_library(self, name: str, value: object = None) -> None:
+        """Add the file of an author's extension module; an object whose file is unknown is an anchor."""
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+            self.write(Path(file).read_bytes())
+        elif value is not None:
+            self._visit_anchor(value)
+
     def _visit_function(self, function: types.FunctionType) -> None:
-        module = function.__module__ or ""
-        # Functions made by one factory have the same name.
-        if package_of_module(module) in self._by_name and "<locals>" not in function.__qualname__:
-            self.write("function", module, function.__qualname__, _version(module))
-            return
-        self.write("function")
         # CuTe DSL rewrites the code of its functions when it first compiles them, and keeps the author's.
         code = getattr(function, "_original_code", function.__code__)
-        self.visit(getattr(function, "_preprocess_enabled", None))
-        self._visit_code(code)
+        names, module = function.__globals__, str(function.__globals__.get("__name__"))
+        release = self._release(module) if vars(sys.modules.get(module, builtins)) is names else ""
+        self.write("function", release)
+        if release:
+            self.write(module, code.co_qualname, str(code.co_firstlineno))
+            if "<locals>" not in code.co_qualname:
+                return  # functions that a package's factory makes may hold what is an author's
+        else:
+            self._visit_code(code)
+            self._visit_reads(code, ChainMap(names, vars(builtins)))
+            self._visit_imports(code)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
+        if self._with_objects and not release:
+            annotate = getattr(function, "__annotate__", None)  # of Python 3.14: it evaluates the annotations
+            self.visit(annotate)
+            self._visit_annotations(function.__annotations__ if annotate is None else {}, names)
+            self._visit_text(code, names)
         if self._with_objects:
-            self.visit(dict(sorted(getattr(function, "__annotations__", {}).items())))
+            attributes = sorted(vars(function).items())
+            self.visit({name: each for name, each in attributes if not name.startswith(_OF_COMPILERS)})
         if hasattr(function, "__wrapped__"):  # cuTile compiles that in place of the wrapper
             self.visit(function.__wrapped__)
-        for cell in function.__closure__ or ():
-            self.visit("an empty cell" if cell == types.CellType() else cell.cell_contents)
-        for name, *attributes in sorted(set(_global_reads(code))):
-            if name in function.__globals__:
-                self.write("global", name)
-                self._visit_read(function.__globals__[name], attributes)
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
+        held = {name: cell.cell_contents for name, cell in cells.items() if cell != types.CellType()}
+        self.write(*(name for name in cells if name not in held))
+        modules = {name: value for name, value in held.items() if isinstance(value, types.ModuleType)}
+        self._visit_all(value for name, value in held.items() if name not in modules)
+        self._visit_reads(code, modules)
+
+    def _visit_imports(self, code: types.CodeType) -> None:
+        """Add the modules that code imports; an author's may change until then."""
         for name in sorted(set(_imports(code))):
-            self.write("import", name, _version(name))
-            if package_of_module(name) not in self._by_name:
+            release = ""
+            if package_of_module(name) in {*sys.stdlib_module_names, *map(package_of_module, self._by_name)}:
+                with contextlib.suppress(ImportError):
+                    release = self._release(name, importlib.import_module(name))
+            self.write("import", name, release)
+            if not release:
                 self.anchors.append(f"import {name}")
 
+    def _visit_reads(self, code: types.CodeType, names: Mapping[str, object]) -> None:
+        """Add the values of the names that code reads."""
+        for name, *attributes in sorted(set(_reads(code))):
+            if name in names:
+                self.write("global", name)
+                self._visit_read(names[name], attributes)
+
     def _visit_read(self, value: object, attributes: list[str]) -> None:
-        """Add a value that a function reads: an object, or an attribute of a module outside of the packages by name."""
+        """Add a value that a function reads: an object, or an attribute of a module."""
+        release = ""
         while attributes and isinstance(value, types.ModuleType) and hasattr(value, attributes[0]):
-            if package_of_module(value.__name__) in self._by_name:
-                break
+            release = self._release(value.__name__, value)
             name, *attributes = attributes
-            self.write("attribute", name)
+            self.write("attribute", value.__name__ if release else "", name)
             value = getattr(value, name)
-        self.visit(value)
+        is_code = isinstance(value, types.FunctionType | types.ModuleType | type)  # maybe an author's
+        if release and not is_code and not isinstance(value, _PLAIN) and self._release_of_class(type(value)):
+            self.write("of", release)
+        else:
+            self.visit(value)
 
     def _visit_code(self, code: types.CodeType) -> None:
         self.write("code", code.co_code, code.co_exceptiontable)
@@ -248,22 +363,78 @@ class _Walk:
         self.write(str(len(code.co_consts)))
         self._visit_all(code.co_consts)
 
+    def _visit_text(self, code: types.CodeType, names: Mapping[str, object]) -> None:
+        """Add what the text of a function has beyond its bytecode: annotations of its variables, for example."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        except (OSError, SyntaxError, ValueError):  # it has no text of its own, as a lambda or a generated function
+            return
+        self.write("text", ast.dump(tree))
+        found = [each.annotation for each in ast.walk(tree) if isinstance(each, ast.AnnAssign)]
+        self._visit_annotations({str(at): ast.unparse(each) for at, each in enumerate(found)}, names)
 
-def _version(module: str) -> str:
-    """Return the version of a module's package."""
-    return str(getattr(sys.modules.get(package_of_module(module)), "__version__", ""))
+    def _visit_annotations(self, annotations: Mapping[str, object], names: Mapping[str, object]) -> None:
+        """Add annotations, and the values of the names in those that are texts."""
+        self.visit(dict(sorted(annotations.items())))
+        for text in sorted(each for each in annotations.values() if isinstance(each, str)):
+            try:
+                self._visit_reads(compile(text, "annotation", "eval"), names)
+            except SyntaxError:  # it is no expression, and no compiler evaluates it
+                continue
+
+    def _release_of_class(self, kind: type) -> str:
+        """Return the release by which a class counts; empty for a class that counts by its content."""
+        module = kind.__module__
+        found: Any = sys.modules.get(module)
+        for name in kind.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self._release(module) if found is kind or not kind.__flags__ & _HEAP_TYPE else ""
+
+    def _release(self, name: object, module: object = None) -> str:
+        """Return the package and version by which a module counts; empty if it counts by its content."""
+        found = sys.modules.get(str(name))
+        if found is None or module not in (None, found):
+            return ""
+        file = str(getattr(found, "__file__", None) or "")
+        if getattr(found.__spec__, "origin", "") in ("built-in", "frozen") or _is_standard(file):
+            return "python {}.{}.{}".format(*sys.version_info)
+        for package in self._by_name:
+            home = sys.modules.get(package)
+            version = getattr(home, "__version__", "")
+            folders = [f"{each}{os.sep}" for each in getattr(home, "__path__", ())]
+            if version and f"{name}.".startswith(f"{package}.") and file.startswith((*folders,)):
+                return f"{package} {version}"
+        return ""
+
+
+@functools.cache
+def _is_standard(file: str) -> bool:
+    """Return whether a file is one of the standard library."""
+    folders = {os.path.realpath(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")}
+    place = Path(os.path.realpath(file))
+    is_installed = any(part in ("site-packages", "dist-packages") for part in place.parts)
+    return bool(file) and not is_installed and any(place.is_relative_to(each) for each in folders)
 
 
 def _imports(code: types.CodeType) -> Iterator[str]:
-    """Yield the name of each module that a code object or one inside it imports; of a relative import without dots."""
-    yield from (each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME")
+    """Yield the name of each module that a code object or one inside it imports; a relative import begins with dots."""
+    before: list[Any] = []
+    for each in dis.get_instructions(code):
+        if each.opname == "IMPORT_NAME":
+            yield "." * before[-2] + each.argval
+        if each.opname != "EXTENDED_ARG":
+            before.append(each.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imports(constant)
 
 
-def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """Yield each global name that a code object or one inside it reads, with the attributes read from it."""
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_READS_OF_CLASSES = ("LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF")
+
+
+def _reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
+    """Yield each name outside of it that a code object or one inside it reads, with the attributes read from it."""
     read: list[str] = []
     for instruction in dis.get_instructions(code):
         if instruction.opname == "EXTENDED_ARG":  # the next one has a large argument
@@ -273,7 +444,10 @@ def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
             continue
         if read:
             yield tuple(read)
-        read = [instruction.argval] if instruction.opname == "LOAD_GLOBAL" else []
+        is_read = instruction.opname in (*_READS, *_READS_OF_CLASSES) and instruction.argval != "__name__"
+        read = [instruction.argval] if is_read else []
+    if read:
+        yield tuple(read)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _global_reads(constant)
+            yield from _reads(constant)

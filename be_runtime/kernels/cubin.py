@@ -201,7 +201,7 @@ def _read_elf(data: bytes, label: str) -> Code:
     kind, machine = _unpack("<HH", data, 16, label)
     if data[4:6] != b"\x02\x01" or machine != _CUDA_MACHINE:
         raise ArgumentError(
-            f"{label} is an ELF file, but not a cubin: it has code for the machine {machine}, and GPUs are 190",
+            f"{label} is an ELF file, but not a cubin: its ELF machine is {machine}, and a GPU's is 190",
             hints=("extract cubins from an object or a library: cuobjdump -xelf all FILE",),
         )
     if kind == _RELOCATABLE:
@@ -308,7 +308,7 @@ def choose_entry(code: Code, name: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The declaration of a kernel whose compiler tells no types.
+    """The declaration of a kernel whose compiler reports no types.
 
     Parameters
     ----------
@@ -345,13 +345,27 @@ def _kernel_param(param: Param) -> KernelParam:
     return KernelParam("", "pointer", True, param.role is Role.ARG, None)
 
 
+def split_tokens(label: str, given: object) -> list[str]:
+    """Return the tokens of a signature.
+
+    Raises
+    ------
+    ArgumentError
+        `given` is not a string or a list of strings.
+    """
+    tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
+    if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
+        raise ArgumentError(f"{label}: signature must be a string or a list of strings, not {given!r}")
+    return [*tokens]
+
+
 def declare(label: str, given: object) -> Declared:
     """Read a signature whose tokens are in the order of the kernel's parameters.
 
     Raises
     ------
     ArgumentError
-        `given` is neither a text nor a list of tokens.
+        `given` is not a string or a list of strings.
     SpecError
         A token is unknown, or no kernel without host code can have it.
 
@@ -361,10 +375,7 @@ def declare(label: str, given: object) -> Declared:
     >>> made.tokens, made.order
     (['ret[n]:float32', 'attr.by:float32', 'arg[n]'], (1, 0))
     """
-    tokens = [word for _, word in split_words(given)] if isinstance(given, str) else given
-    if not isinstance(tokens, Sequence) or not all(isinstance(each, str) for each in tokens):
-        raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}")
-    params = parse_spec([*tokens], function=label)
+    params = parse_spec(split_tokens(label, given), function=label)
     for param in params:
         problem = _scalar_problem(param) if param.role is Role.ATTR else "" if param.in_place else array_problem(param)
         if problem:
@@ -503,17 +514,41 @@ def cubin_kernel(
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
         ``attr.NAME:TYPE`` for numbers. Code has no ``const`` and no types of elements: the kernel must not write to the
         memory of an ``arg``, and ``arg[n]:float32`` is compared with the arrays of a call only.
-    grid, block, shared_mem, cluster
-        See `be_runtime.cuda_kernel`.
-    cooperative : bool
-        True for a kernel that synchronizes its whole grid.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.cuda_kernel`.
+    grid : int, str, tuple of int or str, or callable
+        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
+        (x.size + 255) // 256``.
+    block : int, str, tuple of int or str, or callable
+        Threads of a block along one to three axes, written as `grid` is.
+    shared_mem : int, str or callable, default 0
+        Bytes of dynamic shared memory of a block.
+    cluster : int or tuple of int, optional
+        Blocks of a thread block cluster along one to three axes.
+    cooperative : bool, default False
+        The kernel synchronizes its whole grid.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
 
     Returns
     -------
     callable
-        Takes the inputs, and each number as a keyword argument; returns the outputs.
+        Function that takes the inputs, and each number as a keyword argument, and returns the results.
 
     Raises
     ------
@@ -523,9 +558,14 @@ def cubin_kernel(
     SpecError
         The signature can't be understood.
 
+    See Also
+    --------
+    - `cuda_kernel`: compile a kernel's source.
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+
     Examples
     --------
-    >>> scale = cubin_kernel(  # doctest: +SKIP
+    >>> scale = be_runtime.cubin_kernel(  # doctest: +SKIP
     ...     "scale.cubin", "scale", "arg[n]:float32 ret[n] attr.by:float32", grid="ceil(n/256)", block=256
     ... )
     >>> scale(jnp.arange(1000.0), by=2.0)  # doctest: +SKIP

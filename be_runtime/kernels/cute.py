@@ -11,7 +11,6 @@ import ctypes
 import importlib.metadata
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +24,7 @@ from be_runtime.call.resolve import CallSignature, Resolved, resolve
 from be_runtime.dtypes import DType
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec
-from be_runtime.jax.calls import Derivative
+from be_runtime.jax.rules import Derivative
 from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import declare
 from be_runtime.kernels.launcher import Memo, choose_archs
@@ -65,12 +64,13 @@ _TYPES = {
 """CuTe DSL's names of element types."""
 
 _ALIGNED = 16
-"""Alignment in bytes that kernels are compiled for; XLA aligns each buffer to more."""
+"""Alignment in bytes that kernels are compiled for: they read so much at once. XLA aligns buffers to more."""
 
 _ACCELERATED = 9
 """First major architecture whose code CuTe DSL compiles with the suffix ``a``, unless another one is requested."""
 
-_BY_NAME = {*sys.stdlib_module_names, "cuda", "cutlass", "jax", "jaxlib", "torch", "tvm_ffi"}
+_BY_NAME = ("cuda.bindings", "cutlass", "jax", "jaxlib", "torch", "tvm_ffi")
+"""Packages that count by name and version, see `function_content`."""
 _NO_SETTING = ("ARCH", "CACHE", "DUMP", "KEEP", "LIBS", "LOG", "PRINT")
 """Parts of the names of CuTe DSL's variables that don't change the machine code, or that a call overrides."""
 
@@ -161,48 +161,66 @@ def cute_kernel(
     Parameters
     ----------
     function : callable
-        A function decorated with ``@cute.jit``. One parameter is the stream: it is called ``stream`` or has the type
+        Function decorated with ``@cute.jit``. One parameter is the stream: it is called ``stream`` or has the type
         ``CUstream``, and the function passes it to each launch.
     signature : str or sequence of str
         One token for each parameter that is neither a constant nor the stream, in the function's order: ``arg``,
         ``ret`` and ``inout`` with axes for a ``cute.Tensor``, ``attr.NAME:TYPE`` for a number. A tensor is compact and
-        row-major, and its address is a multiple of 16 bytes. An extent is static if its axis is a number, as in
-        ``arg[n 128]``. Leading axes ``...`` are the first axis of the tensor, even if there are none.
+        row-major, and its address is a multiple of 16 bytes. An extent is static if its axis is a number, as in ``arg[n
+        128]``. Leading axes ``...`` are the first axis of the tensor, even if there are none.
     divisible : dict of str to int, optional
         Divisors of extents by the names of their axes, such as ``{"n": 8}``, so that CuTe DSL may use wider accesses.
         Calls with other extents raise an error.
-    compile_options : str
+    compile_options : str, default ""
         Further options of ``cute.compile``, such as ``"--opt-level 2"``.
     compute_capability : str, optional
-        Architecture, such as ``"sm_90a"``; by default the present device's. From 9.0 on, the suffix ``a`` is implied.
-    allow_cuda_graph : bool
-        False for a function that does more than launch kernels.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.call.function.KernelFunction.with_options`.
+        Architecture, such as ``"sm_90a"``. The default is the architecture of the GPU of this machine. From 9.0 on, the
+        suffix ``a`` is implied.
+    allow_cuda_graph : bool, default True
+        Let JAX record calls into CUDA graphs. Pass False if the function does more than launch kernels.
+    outs : ShapeDtypeStruct, sequence of them, or callable, optional
+        Shapes and dtypes of the results, if the signature doesn't declare them. A callable takes the inputs and the
+        attributes.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. By default it follows from the declared axes, see `KernelFunction.with_options`.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
     **constants
         Values of the function's ``cutlass.Constexpr`` parameters.
 
     Returns
     -------
     KernelFunction
-        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs. It has the methods of a module's
-        functions, such as ``defvjp``.
+        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results. It has the
+        methods of a module's functions, such as ``defvjp``.
 
     Raises
     ------
     ImportError
         CuTe DSL 4.8 or TVM-FFI is not installed.
     ArgumentError
-        The tokens don't fit the function's parameters, or `function` is not one of ``@cute.jit``.
+        The tokens don't fit the function's parameters, or `function` is not decorated with ``@cute.jit``.
     SpecError
         The signature can't be understood.
     BuildError
         At a call: CuTe DSL refuses the function.
 
+    See Also
+    --------
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+
     Examples
     --------
-    >>> add = cute_kernel(add_arrays, "arg[n] arg[n] ret[n]", BLOCK=256)  # doctest: +SKIP
-    >>> add(x, y)  # doctest: +SKIP
+    >>> add = be_runtime.cute_kernel(add_arrays, "arg[n] arg[n] ret[n]", BLOCK=256)  # doctest: +SKIP
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
     """
     options, graph = check_options(locals()), check_bool(allow_cuda_graph, "allow_cuda_graph")
     asked = check_arch_list(compute_capability, "compute_capability")

@@ -14,8 +14,8 @@ from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
-from be_runtime.kernels.content import function_content
-from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
+from be_runtime.kernels.content import Content, function_content
+from be_runtime.kernels.cubin import Declared, kernel_facts, read_code
 from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
@@ -44,7 +44,7 @@ from be_runtime.kernels.tile_types import (
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
 from be_runtime.request.options import check_arch_list, check_bool, note
-from be_runtime.signature.model import Role
+from be_runtime.signature.model import Param, Role
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError, ToolchainError
@@ -57,8 +57,8 @@ _OLDEST, _TOO_NEW = (1, 7), (2,)
 """Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
 _DRIVER = "13.0"
 """CUDA release of the first driver that runs cuTile's kernels."""
-_BY_NAME = ("cuda",)
-"""Package whose functions are identified by name and version, see `function_content`."""
+_BY_NAME = ("cuda.tile",)
+"""Package that counts by name and version, see `function_content`."""
 _SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
 """Beginnings of the variables that change the code."""
 _RELEASE = re.compile(r"release \d+\.\d+, V([\d.]+)")
@@ -83,8 +83,22 @@ class TileKernel(NamedTuple):
 
     @classmethod
     def of(cls, function: Any, hints: Mapping[str, int]) -> TileKernel:
-        """Describe a function of ``@ct.kernel`` with some of cuTile's options in place of the decorator's."""
-        chosen = function.replace_hints(**hints)
+        """Describe a function of ``@ct.kernel`` with some of cuTile's options in place of the decorator's.
+
+        Raises
+        ------
+        ArgumentError
+            An option has a value that cuTile refuses.
+        """
+        import cuda.tile as ct
+
+        for option, value in hints.items():
+            if type(value) is not int and not isinstance(value, ct.ByTarget):
+                raise ArgumentError(f"{option} must be a whole number or a ct.ByTarget of them, not {value!r}")
+        try:
+            chosen = function.replace_hints(**hints)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"cuTile refuses the options {hints}: {error}") from None
         return cls(chosen, chosen._annotated_function)  # noqa: SLF001 - cuTile has no public name for it
 
     @property
@@ -105,7 +119,7 @@ class TileKernel(NamedTuple):
 
         check_driver(session.system)
         compiler = (ct.__version__, find_assembler(session.system).version)
-        content, environ = function_content(self.read.pyfunc, _BY_NAME), session.system.environ
+        content, environ = self.content(), session.system.environ
 
         def compile_now(_staging: object) -> Compiled:
             return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
@@ -128,6 +142,10 @@ class TileKernel(NamedTuple):
             self.name,
             session,
         )
+
+    def content(self) -> Content:
+        """Return the content of the function and of the constants."""
+        return function_content((self.read.pyfunc, self.constants), _BY_NAME, with_objects=True)
 
     @property
     def constants(self) -> tuple[tuple[str, Any], ...]:
@@ -162,59 +180,79 @@ def cutile_kernel(
 ) -> ArrayFunction:
     """Make a cuTile kernel callable from JAX, launched natively on XLA's stream.
 
-    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call; the cache keeps the
+    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call. The cache keeps the
     machine code.
 
     Parameters
     ----------
     function : cuda.tile.kernel
-        A function decorated with ``@ct.kernel``.
+        Function decorated with ``@ct.kernel``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order, see `be_runtime.cubin_kernel`. A
-        parameter with the name of an axis of an input, such as ``n``, has no token: it gets the axis's extent.
+        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
+        input, such as ``n``, has no token: it gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
-        Number of tile blocks, see `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
+        Number of tile blocks along one to three axes. A text is arithmetic over the axes of the signature and over
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.
-    programmatic_dependent_launch : bool
-        True for a kernel that may begin before the previous kernel ends, and waits by
-        ``ct.grid_dependency_control_wait``.
+    programmatic_dependent_launch : bool, default False
+        The kernel may begin before the previous kernel ends, and waits by ``ct.grid_dependency_control_wait``.
     compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, random
-        See `be_runtime.cuda_kernel`.
+        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
     **constants
         Values of the function's ``ct.Constant`` parameters. Other parameters may be constants, too.
 
     Returns
     -------
     callable
-        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs.
+        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results.
 
     Raises
     ------
     ImportError
         ``cuda.tile`` is not installed, or not a release from 1.7 on, below 2.
     ArgumentError
-        The tokens don't fit the function's parameters, or `function` is not one of ``@ct.kernel``.
+        The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
+        with ``@ct.kernel``.
     ToolchainError
         At a call: there is no ``tileiras``, it is too old for the architecture, or the driver is too old.
     BuildError
         At a call: cuTile refuses the kernel.
 
+    See Also
+    --------
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+
     Examples
     --------
-    >>> add = cutile_kernel(  # doctest: +SKIP
+    >>> add = be_runtime.cutile_kernel(  # doctest: +SKIP
     ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
     ... )
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
     """
     options = check_options(locals())
     hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}
     is_programmatic = check_bool(programmatic_dependent_launch, "programmatic_dependent_launch")
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
     code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    content = function_content(kernel.read.pyfunc, _BY_NAME)
-    note(f"cutile {kernel.name} {content.digest} {kernel.parameters}")
+    note(f"cutile {kernel.name} {kernel.content().digest} {kernel.parameters}")
     return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
 
 
@@ -287,10 +325,21 @@ def layout_of(
     is_programmatic: bool,
 ) -> TileLayout:
     """Give each parameter that is no constant its token or its axis."""
-    declared = declare(label, signature)
-    arguments = match_arguments(label, names, declared)
+    declared, arguments, constants = match_arguments(label, names, signature)
+    if constants:
+        raise ArgumentError(
+            f"{label}: the token of {', '.join(constants)} is a constant",
+            hints=("pass it as a keyword argument: cutile_kernel(..., stride=1)",),
+        )
+    inputs = len(declared.signature.with_role(Role.ARG))
+    shared = [(source, inputs + target) for source, target in options.aliases]
+    arrays = (name for name, param in arguments if isinstance(param, Param) and param.role is not Role.ATTR)
+    groups = {
+        name: tuple(f"memory{pair[0]}" for pair in shared if at in pair and {*pair} <= {*declared.order})
+        for name, at in zip(arrays, declared.order, strict=True)
+    }
     may_be_slice = takes_slices(options, declared.signature)
-    return TileLayout(label, declared, arguments, hints, may_be_slice, is_programmatic)
+    return TileLayout(label, declared, arguments, hints, groups, may_be_slice, is_programmatic)
 
 
 class TileLayout(NamedTuple):
@@ -302,6 +351,8 @@ class TileLayout(NamedTuple):
     declared : Declared
     arguments : tuple of Argument
     hints : mapping of str to Hint
+    groups : mapping of str to tuple of str
+        A name for the memory that an array shares with another one, if any.
     may_be_slice : bool
         True if an array of a call may be a slice of a batch, which may begin anywhere.
     is_programmatic : bool
@@ -311,39 +362,31 @@ class TileLayout(NamedTuple):
     declared: Declared
     arguments: tuple[Argument, ...]
     hints: Mapping[str, Hint]
+    groups: Mapping[str, tuple[str, ...]]
     may_be_slice: bool
     is_programmatic: bool
 
     def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
         """Bind the parameters to the buffers, extents and scalars of a call."""
         specs, rest = (*call.inputs, *call.results), iter(self.declared.order)
-        shared = [(source, len(call.inputs) + target) for source, target in call.aliases]
         params: list[LaunchParam] = []
-        groups: dict[str, tuple[str, ...]] = {}
         for name, param in self.arguments:
-            if param is None:
-                params.append(scalar_param(call.values[name].to_bytes(8, "little")))
+            if isinstance(param, str):
+                params.append(scalar_param(call.values[param].to_bytes(8, "little")))
             elif param.role is Role.ATTR:
                 params.append(scalar_of(scalars[name]))
             else:
                 at = next(rest)
-                groups[name] = tuple(
-                    f"memory{pair[0]}" for pair in shared if at in pair and {*pair} <= {*self.declared.order}
-                )
                 params.append(strided_param(at, specs[at].ndim, specs[at].dtype.bits))
         aligned = [is_aligned(spec, may_be_slice=self.may_be_slice) for spec in specs]
-        exact = self.types(specs, call.values, aligned, groups)
-        one = self.types(specs, call.values, [all(aligned)] * len(aligned), groups)
+        exact = self.types(specs, call.values, aligned)
+        one = self.types(specs, call.values, [all(aligned)] * len(aligned))
         general = tuple(each if isinstance(each, str) else each.general.text for each in one)
-        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        extents = tuple((at, param) for at, (_, param) in enumerate(self.arguments) if isinstance(param, str))
         return Bound(tuple(params), tuple(map(_text, exact)), general, extents)
 
     def types(
-        self,
-        specs: Sequence[ArraySpec],
-        values: Mapping[str, int],
-        aligned: Sequence[bool],
-        groups: Mapping[str, tuple[str, ...]],
+        self, specs: Sequence[ArraySpec], values: Mapping[str, int], aligned: Sequence[bool]
     ) -> tuple[Array | str, ...]:
         """Return the types of the arguments for some arrays and extents of axes.
 
@@ -351,14 +394,12 @@ class TileLayout(NamedTuple):
         ----------
         aligned : sequence of bool
             For each array, whether it begins at a multiple of 16 bytes.
-        groups : mapping of str to tuple of str
-            Names for the memory that arrays share.
         """
         is_split, rest = bool(split_axes(self.declared.signature)), iter(self.declared.order)
         types: list[Array | str] = []
         for name, param in self.arguments:
-            if param is None:
-                is_wide = values.get(name, 0) > LARGEST or self.hints[name].bits == 64
+            if isinstance(param, str):
+                is_wide = values.get(param, 0) > LARGEST or self.hints[name].bits == 64
                 types.append("int64" if is_wide else "int32")
             elif param.role is Role.ATTR:
                 assert param.dtype is not None, "declare() raises for a scalar without a type"
@@ -366,7 +407,7 @@ class TileLayout(NamedTuple):
             else:
                 at, label = next(rest), f"{self.label}: {name}"
                 made = array_type(label, specs[at], self.hints[name], is_aligned=aligned[at], is_split=is_split)
-                types.append(made._replace(alias_groups=groups.get(name, ())))
+                types.append(made._replace(alias_groups=self.groups[name]))
         return tuple(types)
 
     def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
@@ -380,7 +421,7 @@ class TileLayout(NamedTuple):
         static = [name for name, hint in self.hints.items() if hint.static_shape or hint.static_stride]
         if static:
             raise ArgumentError(f"{self.label}: {static[0]} has constant extents or strides, which only a call knows")
-        made = [self.types(specs, {}, [is_aligned] * len(specs), {}) for is_aligned in (True, False)]
+        made = [self.types(specs, {}, [is_aligned] * len(specs)) for is_aligned in (True, False)]
         return tuple(
             tuple(each if isinstance(each, str) else each.general.text for each in types)
             for types in (made if self.may_be_slice else made[:1])

@@ -22,9 +22,9 @@ class FallbackWarning(UserWarning):
 
 
 class KernelEntry(NamedTuple):
-    """One kernel.
+    """One kernel of an operation.
 
-    Parameters
+    Attributes
     ----------
     backend : str
         Language or library of the kernel, such as ``"numba"``.
@@ -78,7 +78,7 @@ class Kernels(NamedTuple):
             There is no such kernel.
         """
         if backend not in self.backends(platform):
-            raise errors.KernelNotAvailableError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
+            raise errors.KernelNotAvailableError(f"no {backend!r} kernel is defined for {platform}; {self.describe()}")
         others = tuple(pair for pair in self.defaults if pair[0] != platform)
         return self._replace(defaults=(*others, (platform, backend)))
 

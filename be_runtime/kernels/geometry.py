@@ -74,7 +74,7 @@ LaunchParam = tuple[int, int, int, int]
 The kind is 0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar, 3 for an array as MLIR passes it, 4 for
 an array as cuTile passes it, and 5 for one as Triton passes it with a descriptor. The first number is the index of the
 buffer, counting inputs before outputs, or the bits of a scalar. The others are the number of dimensions in the kernel
-and the bits of one element; those of a descriptor hold its box, its swizzle and its element type, too.
+and the bits of one element; the bits of a descriptor hold its box, its swizzle and its element type, too.
 """
 
 PARAM_NUMBERS = 4

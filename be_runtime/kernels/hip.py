@@ -64,32 +64,67 @@ def hip_kernel(
     extra_hip_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
 ) -> ArrayFunction:
-    """Compile a HIP kernel for AMD's GPUs; experimental, since nothing here launches it yet.
+    """Compile a HIP kernel for AMD's GPUs. It is experimental: nothing here launches the kernel yet.
 
     A traced call checks its arguments, compiles the kernel by hipcc or clang++, keeps the code in the cache, and then
-    raises an error. HIP's headers are included by themselves; without ROCm, a few declarations stand for them.
+    raises an error. HIP's headers are included by themselves. Without ROCm, a few declarations stand for them.
 
     Parameters
     ----------
-    source, name, outs, signature, grid, block, shared_mem
-        See `be_runtime.cuda_kernel`.
+    source : str
+        HIP source text with the kernel.
+    name : str
+        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"``, or an instance of a template,
+        ``"scale<float, 4>"``.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
+        the results, to as many bytes of memory.
+    grid : int, str, tuple of int or str, or callable
+        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
+        (x.size + 255) // 256``.
+    block : int, str, tuple of int or str, or callable
+        Threads of a block along one to three axes, written as `grid` is.
+    shared_mem : int, str or callable, default 0
+        Bytes of dynamic shared memory of a block.
     offload_arch : str or list of str
-        Architecture, such as ``"gfx942"``, or several.
-    vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.cuda_kernel`.
-    extra_hip_cflags, extra_include_paths : list, optional
-        Options for clang, such as ``["-ffast-math"]``, and folders of headers.
+        Architectures, such as ``"gfx942"``.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
+    extra_hip_cflags : list of str, optional
+        Arguments for clang, such as ``["-ffast-math"]``.
+    extra_include_paths : list of str or Path, optional
+        Folders to search for headers.
 
     Returns
     -------
     callable
+        Function that takes the inputs, and each scalar parameter as a keyword argument. Every call raises an error.
 
     Raises
     ------
     ArchError
         `offload_arch` is no architecture of AMD's GPUs.
-    ArgumentError, SpecError
-        See `be_runtime.cuda_kernel`.
+    ArgumentError
+        An argument has a wrong type or value.
+    SpecError
+        The source has no such kernel, or the signature can't be understood.
     HipNotFoundError
         At a call: no compiler here compiles for the architecture.
     BuildError
@@ -97,9 +132,15 @@ def hip_kernel(
     LoadError
         At a call of a kernel that compiles: there is no launcher for AMD's GPUs.
 
+    See Also
+    --------
+    - `cuda_kernel`: kernels for NVIDIA's GPUs.
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+
     Examples
     --------
-    >>> fill = hip_kernel(
+    >>> import be_runtime
+    >>> fill = be_runtime.hip_kernel(
     ...     "__global__ void fill(float* y) { y[threadIdx.x] = 1; }",
     ...     "fill",
     ...     signature="ret[256]:float32",
@@ -204,7 +245,7 @@ def compile_hip(kernel: RawKernel, archs: Sequence[AmdArch], session: Session, s
 
         bare = ", ".join(str(arch) for arch, each in found.items() if not each.has_rocm)
         if bare:
-            error.hints = (f"there is no ROCm for {bare} here, so only a part of HIP is declared",)
+            error.hints = (f"ROCm for {bare} is not installed here, so only a part of HIP is declared",)
         raise explained(error, {kernel.file_name: kernel.source}, is_cuda=False) from None
     objects = [(arch, (staging / f"{arch}.hsaco").read_bytes()) for arch in archs]
     images = [KernelImage(arch, only_entry(_ENTRY.findall(data), kernel.name), data) for arch, data in objects]

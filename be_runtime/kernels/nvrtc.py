@@ -156,7 +156,7 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
 
 
 def header_folders(nvrtc: Nvrtc, source: str, keep_in: Path, system: System) -> tuple[Path, ...]:
-    """Return the folders of the compiler's headers: those of its release, else of the headers inside NVRTC.
+    """Return the folders of the compiler's headers: headers of its release, else the headers inside NVRTC.
 
     Since CUDA 13.3, NVRTC has CUDA's and CCCL's headers in itself and writes them where they are wanted, in a tenth of
     a second: https://docs.nvidia.com/cuda/nvrtc/index.html#bundled-headers. Each NVRTC has a folder of its own in

@@ -1,8 +1,8 @@
-"""`XLACustomKernel`: an operation with kernels and rules that is a JAX primitive, and the registry of operations."""
+"""`XLACustomKernel`: an operation with kernels and rules that is a JAX primitive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -38,10 +38,26 @@ class XLACustomKernel:
     doc : str, optional
         Description of the operation, the ``__doc__`` of the object.
 
+    Attributes
+    ----------
+    name : str
+        Name of the operation.
+    tags : frozenset of str
+        Search words of `def_tags`.
+    primitive : jax.extend.core.Primitive
+        The primitive, for rules of other packages.
+
+    See Also
+    --------
+    - `set_backend`: prefer a backend in all operations.
+    - :doc:`/custom-kernels`: the same operation with kernels in C++, CUDA, Warp and Pallas.
+
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> scale = XLACustomKernel("doc_scale")
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> scale = be_runtime.XLACustomKernel("doc_scale")
     >>> scale.def_kernel("jax", "cpu", lambda factor, outs: lambda x: [factor * x])
     >>> x = jnp.arange(3.0)
     >>> scale(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype), factor=2).tolist()
@@ -60,7 +76,7 @@ class XLACustomKernel:
         self.primitive = transforms.new_primitive(name, run)
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
-        _REGISTRY[name] = self
+        REGISTRY[name] = self
 
     @public
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
@@ -69,10 +85,11 @@ class XLACustomKernel:
         Parameters
         ----------
         *inputs : array
+            Inputs of any shapes; they are passed to the kernel.
         outs : ShapeDtypeStruct or pytree of them
-            The shape and dtype of each result.
+            Shape and dtype of each result.
         backend : str, optional
-            Backend of the kernel; by default the platform's default. A kernel whose language isn't installed is
+            Backend of the kernel. The default is the platform's default. A kernel whose language isn't installed is
             skipped, with a `FallbackWarning`.
         **keywords
             Parameters for the generator and the rules. They must be hashable: JAX compiles programs for their values.
@@ -81,6 +98,15 @@ class XLACustomKernel:
         -------
         pytree of array
             Results, in the structure of `outs`.
+
+        Raises
+        ------
+        ArgumentError
+            `outs` is no description of arrays, or a keyword can't be hashed.
+        KernelNotAvailableError
+            There is no kernel of the backend, or for the platform of the program.
+        GeneratorError
+            The generator of the kernel failed.
         """
         leaves, unflatten = port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
@@ -113,12 +139,27 @@ class XLACustomKernel:
         Parameters
         ----------
         backend : str
-            Any name.
+            Any name, such as ``"cpp"``.
         platform : {"cpu", "gpu", "tpu"}
+            Platform of the kernel.
         kg : callable
-            The generator.
-        asdefault : bool
-            True to make the kernel the platform's default. The first kernel is the default in any case.
+            Generator: it takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns a function
+            from arrays to arrays.
+        asdefault : bool, default False
+            Make the kernel the platform's default. The first kernel is the default in any case.
+
+        Raises
+        ------
+        ArgumentError
+            An argument has a wrong type or value.
+
+        Examples
+        --------
+        >>> import be_runtime
+        >>> negate = be_runtime.XLACustomKernel("doc_negate")
+        >>> negate.def_kernel("jax", "cpu", lambda outs: lambda x: [-x])
+        >>> negate.available_backends("cpu")
+        ('jax',)
         """
         if not callable(kg):
             raise ArgumentError(f"{self.name}: kg must be a function that returns a kernel, not {kg!r}")
@@ -128,35 +169,109 @@ class XLACustomKernel:
             self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
 
     def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba"`` kernel for the CPU, made by `be_runtime.numba_kernel`."""
+        """Define the ``"numba"`` kernel for the CPU, made by `be_runtime.numba_kernel`.
+
+        Parameters
+        ----------
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        """
         self.def_kernel("numba", "cpu", kg, asdefault)
 
     def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba_cuda"`` kernel for the GPU, made by `be_runtime.numba_cuda_kernel`."""
+        """Define the ``"numba_cuda"`` kernel for the GPU, made by `be_runtime.numba_cuda_kernel`.
+
+        Parameters
+        ----------
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        """
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
     def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"cuda_raw"`` kernel for the GPU, made by `be_runtime.cuda_kernel` or a loaded module."""
+        """Define the ``"cuda_raw"`` kernel for the GPU, made by `be_runtime.cuda_kernel` or a loaded module.
+
+        Parameters
+        ----------
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        """
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
     def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
-        """Define the ``"warp"`` kernel, made by `be_runtime.warp_kernel`."""
+        """Define the ``"warp"`` kernel, made by `be_runtime.warp_kernel`.
+
+        Parameters
+        ----------
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        platform : {"cpu", "gpu"}, default "gpu"
+            Platform of the kernel.
+        """
         self.def_kernel("warp", platform, kg, asdefault)
 
     def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"triton"`` kernel for the GPU."""
+        """Define the ``"triton"`` kernel for the GPU, made by `be_runtime.triton_kernel`.
+
+        Parameters
+        ----------
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        """
         self.def_kernel("triton", "gpu", kg, asdefault)
 
     def def_pallas_kernel(self, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"pallas"`` kernel for a platform."""
+        """Define the ``"pallas"`` kernel for a platform.
+
+        Parameters
+        ----------
+        platform : {"cpu", "gpu", "tpu"}
+            Platform of the kernel.
+        kg : callable
+            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+        asdefault : bool, default False
+            Make it the platform's default.
+        """
         self.def_kernel("pallas", platform, kg, asdefault)
 
     def available_backends(self, platform: str) -> tuple[str, ...]:
-        """List the backends that have a kernel for a platform, in the order in which they are tried."""
+        """List the backends that have a kernel for a platform.
+
+        Parameters
+        ----------
+        platform : {"cpu", "gpu", "tpu"}
+            Platform.
+
+        Returns
+        -------
+        tuple of str
+            Names, in the order in which they are tried.
+        """
         return self._preferred().backends(check_platform(platform))
 
     def get_default(self, platform: str) -> str | None:
-        """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides."""
+        """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides.
+
+        Parameters
+        ----------
+        platform : {"cpu", "gpu", "tpu"}
+            Platform.
+
+        Returns
+        -------
+        str or None
+            Name of the backend; None without a kernel.
+        """
         return next(iter(self._kernels.backends(check_platform(platform))), None)
 
     @property
@@ -166,6 +281,13 @@ class XLACustomKernel:
 
     def set_default(self, platform: str, backend: str) -> None:
         """Make a backend the default for a platform.
+
+        Parameters
+        ----------
+        platform : {"cpu", "gpu", "tpu"}
+            Platform.
+        backend : str
+            Backend that has a kernel for the platform.
 
         Raises
         ------
@@ -178,10 +300,14 @@ class XLACustomKernel:
     # Rules
 
     def def_batching_rule(self, rule: Function) -> None:
-        """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` returns the results and their axes.
+        """Use a rule under ``vmap``.
 
-        An axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
-        the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
+        Parameters
+        ----------
+        rule : callable
+            ``rule(arguments, axes, **parameters)`` returns the results and their axes. An axis is None if an argument,
+            or a result, is the same for all elements. The parameters are the keywords of the call, ``outs`` and
+            ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -211,31 +337,74 @@ class XLACustomKernel:
         backend: str | None = None,
         **keywords: Hashable,
     ) -> tuple[Any, Any]:
-        """Apply the general rule, also from a rule of `def_batching_rule`, whose arguments and results are equal."""
+        """Apply the general rule to a batch, also from a rule of `def_batching_rule`.
+
+        Parameters
+        ----------
+        arguments : sequence of array
+            Inputs, with the axis of the batch.
+        axes : sequence of (int or None)
+            Axis of the batch in each input; None for an input that is the same for all elements.
+        outs : ShapeDtypeStruct or pytree of them
+            Shape and dtype of each result of one element.
+        backend : str, optional
+            Backend of the kernel.
+        **keywords
+            Keywords of the call.
+
+        Returns
+        -------
+        tuple
+            Results, and the axis of the batch in each.
+        """
         leaves, _ = port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
         return transforms.batch(self.primitive.bind, arguments, axes, call=call)
 
     def def_jvp_rule(self, rule: Function) -> None:
-        """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
+        """Use a rule for derivatives.
 
-        A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
+        Parameters
+        ----------
+        rule : callable
+            ``rule(primals, tangents, **parameters)`` returns the results and their tangents. A tangent can be a
+            symbolic zero, ``jax.interpreters.ad.Zero``. The parameters are the keywords of the call, ``outs`` and
+            ``backend``.
         """
         with self._changing():
             transforms.jvp_rules[self.primitive] = partial(transforms.jvp, self.name, rule)
 
     def def_jvp_rule2(self, *rules_by_input: Function | None) -> None:
-        """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
+        """Use one rule for each input.
 
-        None stands for an input that has no effect on the derivative.
+        Parameters
+        ----------
+        *rules_by_input : callable or None
+            ``rule(tangent, *primals, **parameters)`` returns the results' tangents. None stands for an input that has
+            no effect on the derivative.
+
+        Examples
+        --------
+        >>> import be_runtime
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> square = be_runtime.XLACustomKernel("doc_square")
+        >>> square.def_kernel("jax", "cpu", lambda outs: lambda x: [x * x])
+        >>> square.def_jvp_rule2(lambda tangent, x, **parameters: [2 * x * tangent])
+        >>> x = jnp.arange(3.0)
+        >>> jax.grad(lambda x: square(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype)).sum())(x).tolist()
+        [0.0, 2.0, 4.0]
         """
         self.def_jvp_rule(transforms.jvp_by_input(self, rules_by_input, self.name))
 
     def def_transpose_rule(self, rule: Function) -> None:
-        """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
+        """Use a rule for reverse mode, for calls that are linear in some arguments.
 
-        The rule serves calls that are linear in some arguments, which are ``jax.interpreters.ad.UndefinedPrimal``. The
-        rule returns their cotangents, and None for the other arguments.
+        Parameters
+        ----------
+        rule : callable
+            ``rule(cotangents, *arguments, **parameters)`` returns the cotangents of the arguments in which the call is
+            linear, and None for the others. Those arguments are ``jax.interpreters.ad.UndefinedPrimal``.
         """
         with self._changing():
             transforms.transpose_rules[self.primitive] = partial(transforms.transpose, self.name, rule)
@@ -243,21 +412,62 @@ class XLACustomKernel:
     # Public function, tags and benchmark
 
     def def_call(self, function: Function) -> None:
-        """Set the public function, called as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
+        """Set the public function, which `benchmark` times.
+
+        Parameters
+        ----------
+        function : callable
+            Function called as ``function(*arrays, backend=..., **keywords)``.
+
+        Raises
+        ------
+        ArgumentError
+            The argument can't be called.
+        """
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
         self._function = function
 
     def call(self, *inputs: Any, **keywords: Any) -> Any:
-        """Call the function of `def_call`, or the operation itself if there is none."""
+        """Call the function of `def_call`, or the operation itself if there is none.
+
+        Parameters
+        ----------
+        *inputs : array
+            Inputs.
+        **keywords
+            Keyword arguments of the function.
+
+        Returns
+        -------
+        pytree of array
+            The results of the function.
+        """
         return (self._function or self)(*inputs, **keywords)
 
     def def_tags(self, *tags: str) -> None:
-        """Add search words for the operation to ``tags``."""
+        """Add search words for the operation, for `be_runtime.get_primitives_by_tags`.
+
+        Parameters
+        ----------
+        *tags : str
+            Words.
+        """
         self.tags |= frozenset(map(check_name, tags))
 
     def def_benchmark_data(self, function: Function) -> None:
-        """Set the data of `benchmark`: ``function(platform=...)`` returns `BenchmarkConfig` objects."""
+        """Set the data of `benchmark`.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(platform=...)`` returns `BenchmarkConfig` objects.
+
+        Raises
+        ------
+        ArgumentError
+            The argument can't be called.
+        """
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
         self._data = function
@@ -279,24 +489,43 @@ class XLACustomKernel:
 
         Parameters
         ----------
-        platform : str
+        platform : {"cpu", "gpu", "tpu"}, default "cpu"
+            Platform, of which the first device is used.
         backends : sequence of str, optional
-            Backends to time; by default all backends with a kernel for the platform.
-        n_warmup, n_runs : int
-            Numbers of samples that are discarded and kept.
-        calls : int
+            Backends to time. By default all backends with a kernel for the platform are timed.
+        n_warmup : int, default 2
+            Number of samples that are discarded.
+        n_runs : int, default 10
+            Number of samples that are kept.
+        calls : int, default 100
+            Number of calls in a loop.
 
         Returns
         -------
         BenchmarkResult
-            The measurements; a backend that fails is included with its error.
+            The measurements. A backend that fails is included with its error.
 
         Raises
         ------
         BenchmarkDataFnNotProvidedError
             There is no data.
         ArgumentError
-            There is no such device, or a number is below 1.
+            There is no such device, or a number is too small.
+
+        Examples
+        --------
+        >>> import be_runtime
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> double = be_runtime.XLACustomKernel("doc_double")
+        >>> double.def_kernel("jax", "cpu", lambda outs: lambda x: [2 * x])
+        >>> double.def_call(
+        ...     lambda x, backend=None: double(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype), backend=backend)
+        ... )
+        >>> double.def_benchmark_data(lambda platform: [be_runtime.BenchmarkConfig("small", (jnp.arange(8.0),))])
+        >>> result = double.benchmark(n_runs=2, calls=10)
+        >>> result.fastest("small").backend
+        'jax'
         """
         where = check_platform(platform)
         if self._data is None:
@@ -306,7 +535,7 @@ class XLACustomKernel:
             raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
         found = transforms.devices(where)
         if not found:
-            raise ArgumentError(f"there is no {where} device to run {self.name} on")
+            raise ArgumentError(f"{self.name} needs a {where} device, but JAX has none")
         chosen = tuple(backends) if backends is not None else self.available_backends(where)
         configs: tuple[BenchmarkConfig, ...] = check_configs(self._data(platform=where), self.name)
         return measure(
@@ -330,69 +559,5 @@ class XLACustomKernel:
                 transforms.forget_programs()
 
 
-_REGISTRY: dict[str, XLACustomKernel] = {}
-
-
-def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations of this process by name; the last operation of a name counts.
-
-    Examples
-    --------
-    >>> XLACustomKernel("doc_registered").def_tags("documented")
-    >>> list(get_primitives_by_tags(["documented"])), "doc_registered" in get_all_primitive_names()
-    (['doc_registered'], True)
-    """
-    return dict(_REGISTRY)
-
-
-def get_all_primitive_names() -> list[str]:
-    """Return the names of all operations of this process, sorted."""
-    return sorted(get_registry())
-
-
-def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
-    """Return the operations with all of the given tags of `XLACustomKernel.def_tags`, by name."""
-    wanted = frozenset(tags)
-    return {name: operation for name, operation in get_registry().items() if wanted <= operation.tags}
-
-
-def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
-    """Use one JVP rule for each input of an operation or a primitive, as `XLACustomKernel.def_jvp_rule2` does."""
-    operation = _operation(primitive)
-    if operation is not None:
-        operation.def_jvp_rule2(*jvp_rules)
-        return
-    combined = transforms.jvp_by_input(primitive.bind, jvp_rules, str(primitive))
-
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
-        outs, out_tangents = combined(primals, tangents, **parameters)
-        return (outs, out_tangents) if primitive.multiple_results else (outs[0], out_tangents[0])
-
-    transforms.jvp_rules[primitive] = jvp
-
-
-def general_batching_rule(
-    primitive: Any, arguments: Sequence[Any], axes: Sequence[int | None], **parameters: Any
-) -> tuple[Any, Any]:
-    """Compute a batch: of an operation by its general rule, of a JAX primitive for one element after the other.
-
-    Returns
-    -------
-    tuple
-        Results, and the axis of the batch in each; None if no argument has one.
-    """
-    operation = _operation(primitive)
-    if operation is not None and "call" not in parameters:  # JAX passes it to the primitive's own rule
-        return operation.general_batching_rule(arguments, axes, **parameters)
-    moved, level = transforms.lead(arguments, axes)
-    function = partial(primitive.bind, **parameters)
-    results = function(*arguments) if level is None else transforms.loop_levels(function, [level])(*moved)
-    axis = None if level is None else 0
-    return results, [axis] * len(results) if primitive.multiple_results else axis
-
-
-def _operation(primitive: Any) -> XLACustomKernel | None:
-    """Return the operation of an argument; None for a primitive of JAX."""
-    if not isinstance(primitive, XLACustomKernel) and not hasattr(primitive, "bind"):
-        raise TypeError(f"an XLACustomKernel or a JAX primitive is expected, not {primitive!r}")
-    return primitive if isinstance(primitive, XLACustomKernel) else getattr(primitive, "be_runtime_operation", None)
+REGISTRY: dict[str, XLACustomKernel] = {}
+"""The operations of this process by name; the last operation of a name counts."""

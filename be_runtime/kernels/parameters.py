@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from be_runtime.call.attributes import Options
 from be_runtime.call.compiled_function import default_method
 from be_runtime.call.resolve import CallSignature, Resolved
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.jax.arrays import BATCHING_METHODS, ArraySpec
-from be_runtime.kernels.cubin import Declared
+from be_runtime.kernels.cubin import Declared, declare, split_tokens
 from be_runtime.kernels.geometry import Geometry, explicit_geometry
 from be_runtime.kernels.source import Compilable, CompiledCode, Variant
 from be_runtime.signature.model import Param, Role, axis_names
@@ -20,6 +20,9 @@ from be_toolchain.terminal import many
 DIVISIBLE = 16
 """Divisor of addresses, strides in bytes, and numbers that compilers specialize for; XLA aligns each buffer to more."""
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_CONSTANT = re.compile(r"none|=.*", re.DOTALL)
+_RULE = re.compile(r"(parallel|reduce)\[|[A-Za-z_]\w*=")
+"""Beginning of a token that stands for no parameter: of axes that may be split, and of dtype variables."""
 
 
 class Argument(NamedTuple):
@@ -28,12 +31,12 @@ class Argument(NamedTuple):
     Parameters
     ----------
     name : str
-    param : Param or None
-        Its token; None for the extent of the axis of its name.
+    param : Param or str
+        Its token, or the axis whose extent it is.
     """
 
     name: str
-    param: Param | None
+    param: Param | str
 
 
 def check_constants(label: str, wanted: Collection[str], optional: Collection[str], constants: Collection[str]) -> None:
@@ -56,34 +59,86 @@ def check_constants(label: str, wanted: Collection[str], optional: Collection[st
         raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
 
 
-def match_arguments(label: str, names: Sequence[str], declared: Declared) -> tuple[Argument, ...]:
+class Matched(NamedTuple):
+    """The parameters of a function with their tokens.
+
+    Parameters
+    ----------
+    declared : Declared
+        The tokens that are no constants.
+    arguments : tuple of Argument
+    constants : dict of str to (int or None)
+        Parameters whose tokens are constants: ``none`` or ``=1``.
+    """
+
+    declared: Declared
+    arguments: tuple[Argument, ...]
+    constants: dict[str, int | None]
+
+
+def match_arguments(label: str, names: Sequence[str], signature: object) -> Matched:
     """Give each parameter that is no constant, in the function's order, its token or its axis.
 
     Raises
     ------
     ArgumentError
         The tokens don't fit the parameters.
+    SpecError
+        A token is unknown.
+
+    Examples
+    --------
+    >>> made = match_arguments("f", ["x", "bias", "stride", "n", "out"], "arg[n k] none =k ret[n]")
+    >>> made.constants, [name for name, param in made.arguments if isinstance(param, str)]
+    ({'bias': None}, ['stride', 'n'])
     """
+    tokens = split_tokens(label, signature)
+    declared = declare(label, [each for each in tokens if not _CONSTANT.fullmatch(each)])
     axes = axis_names(param.axes for param in declared.signature.params if param.role is Role.ARG)
     numbers = {param.name for param in declared.params if param.role is Role.ATTR}
     by_axis = {name for name in names if name in axes and name not in numbers}
-    tokens = iter(declared.params)
-    found = tuple(Argument(name, None if name in by_axis else next(tokens, None)) for name in names)
-    if len(names) - len(by_axis) != len(declared.params):
-        by_itself = f", and {', '.join(sorted(by_axis))} by axes" if by_axis else ""
+    params, given = iter(declared.params), [each for each in tokens if not _RULE.match(each)]
+    slots = iter([_constant(label, each, axes) if _CONSTANT.fullmatch(each) else next(params) for each in given])
+    if len(names) - len(by_axis) != len(given):
+        by_itself = f" beside the axes {', '.join(sorted(by_axis))}" if by_axis else ""
+        wanting = ", ".join(name for name in names if name not in by_axis)
         raise ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}{by_itself}, but the signature has "
-            f"{many(len(declared.params), 'token')} for them: {' '.join(declared.tokens)}",
-            hints=("write one token for each parameter that is no constant and no axis, in the function's order",),
+            f"{label} takes {wanting or 'nothing'}{by_itself}, but the signature has "
+            f"{many(len(given), 'token')} for them: {' '.join(given)}",
+            hints=("write one token for each parameter except constants and axes, in the function's order",),
         )
-    for name, param in found:
-        if param is not None and param.role is Role.ATTR and param.name != name:
+    found = {name: name if name in by_axis else next(slots) for name in names}
+    for name, param in found.items():
+        if isinstance(param, Param) and param.role is Role.ATTR and param.name != name:
             raise ArgumentError(f"{label}: the token attr.{param.name} is in the place of the parameter {name}")
-    return found
+    arguments = tuple(Argument(name, each) for name, each in found.items() if isinstance(each, Param | str))
+    return Matched(
+        declared, arguments, {name: each for name, each in found.items() if not isinstance(each, Param | str)}
+    )
+
+
+def _constant(label: str, word: str, axes: Collection[str]) -> str | int | None:
+    """Read a token for a constant: ``none``, a whole number, or the extent of an axis."""
+    text = word.removeprefix("=")
+    if word == "none":
+        return None
+    if text in axes:
+        return text
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise SpecError(
+            f"{label}: {word!r} is no constant",
+            hints=(f"write none, a number such as =1, or an axis of an input: {', '.join(axes) or 'there is none'}",),
+        )
+    return int(text)
 
 
 def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
     """Replace the names of whole constants in a text, or in each of several, by their values.
+
+    Raises
+    ------
+    ArgumentError
+        A constant in a text is no whole number.
 
     Examples
     --------
@@ -94,8 +149,14 @@ def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
         return tuple(with_constants(each, constants) for each in grid)
     if not isinstance(grid, str):
         return grid
-    whole = {name: str(value) for name, value in constants.items() if isinstance(value, int)}
-    return _NAME.sub(lambda match: whole.get(match[0], match[0]), grid)
+    used = {name: constants[name] for name in _NAME.findall(grid) if name in constants}
+    for name, value in used.items():
+        if type(value) is not int:
+            raise ArgumentError(
+                f"grid={grid!r} names the constant {name}, which is {value!r} and no whole number",
+                hints=("pass the constant as an int, or write the number into the grid",),
+            )
+    return _NAME.sub(lambda match: str(used.get(match[0], match[0])), grid)
 
 
 def grid_geometry(grid: object, *, is_empty: bool) -> Geometry:

@@ -198,60 +198,69 @@ def cuda_kernel(
 ) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
-    The kernel is compiled when JAX first traces it, by NVRTC if it is installed (wheels, conda, a toolkit), else by
-    nvcc, and kept in the cache.
+    The kernel is compiled when JAX first traces it, by NVRTC if it is installed, else by nvcc. The cache keeps the
+    code.
 
     Parameters
     ----------
     source : str
-        CUDA C++ with the kernel; no host code is needed.
+        CUDA C++ source text with the kernel. It needs no host code.
     name : str
-        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"`` or an instance of a template,
+        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"``, or an instance of a template,
         ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
-        the outputs, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
-    grid, block : int, str, tuple of int or str, or callable
-        One to three numbers. A text is arithmetic over the axes of the signature and over integer scalars:
-        ``"ceil(n/256)"``, ``"attr.n"``. A callable is given the inputs' shapes and dtypes, such as
-        ``lambda x: (x.size + 255) // 256``.
-    shared_mem : int, str or callable
-        Bytes of dynamic shared memory.
+        the results, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
+    grid : int, str, tuple of int or str, or callable
+        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
+        (x.size + 255) // 256``.
+    block : int, str, tuple of int or str, or callable
+        Threads of a block along one to three axes, written as `grid` is.
+    shared_mem : int, str or callable, default 0
+        Bytes of dynamic shared memory of a block.
     cluster : int or tuple of int, optional
-        Blocks of a thread block cluster.
+        Blocks of a thread block cluster along one to three axes.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory an output may use; the kernel still gets a pointer for each.
-    has_side_effect : bool
-        True to run the kernel even if its outputs are not used. The order of such calls is XLA's choice.
-    ordered : bool
-        True to run all such calls in the order of the program; it implies `has_side_effect`.
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
-    random : bool
-        True for a kernel whose results differ from call to call; otherwise checked mode reports different results.
-    extra_cuda_cflags, extra_include_paths : list, optional
-        Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
-    use_fast_math : bool
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
+    extra_cuda_cflags : list of str, optional
+        Arguments for the compiler, such as ``["-DN=4"]``.
+    extra_include_paths : list of str or Path, optional
+        Folders to search for headers.
+    use_fast_math : bool, default False
+        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
     compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
-    line_info : bool
-        True to record the lines of the source for profilers, which leaves the code unchanged.
+        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+    line_info : bool, default False
+        Record source lines for profilers. The code stays the same.
 
     Returns
     -------
     callable
-        Takes the inputs, and each scalar parameter of the kernel as a keyword argument by its name; returns what
-        `outs` describes. The kernel's pointers are the inputs, which must be ``const``, followed by the outputs.
+        Function that takes the inputs, and each scalar parameter of the kernel as a keyword argument by its name. It
+        returns arrays in the structure of `outs`. The kernel's pointers are the inputs, which must be ``const``,
+        followed by the results.
 
     Raises
     ------
     ArgumentError
-        Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
+        An argument has a wrong type or value. At a call: inputs don't fit the kernel's parameters.
     SpecError
         The source has no such kernel, several that match the name, or one with a parameter that can't be passed. The
         signature can't be understood, or contradicts the kernel.
@@ -260,21 +269,28 @@ def cuda_kernel(
     ToolchainError
         At a call: there is neither NVRTC nor nvcc.
 
+    See Also
+    --------
+    - `load_cuda_inline`: compile host code, too.
+    - `cubin_kernel`: use code that another compiler wrote.
+    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> scale = cuda_kernel(
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> scale = be_runtime.cuda_kernel(
     ...     '''__global__ void scale(const float* x, float* y, float by, int n) {
     ...       int i = blockIdx.x * blockDim.x + threadIdx.x;
     ...       if (i < n) y[i] = by * x[i];
     ...     }''',
     ...     "scale",
-    ...     outs=lambda x: x,
-    ...     grid=lambda x: (x.size + 255) // 256,
+    ...     signature="arg[n] ret[n]",
+    ...     grid="ceil(n/256)",
     ...     block=256,
     ... )
-    >>> x = jnp.arange(1000.0)
-    >>> y = scale(x, by=2.0, n=x.size)  # doctest: +SKIP
+    >>> scale(jnp.arange(3.0), by=2.0, n=3).tolist()  # doctest: +SKIP
+    [0.0, 2.0, 4.0]
     """
     kernel, options = raw_kernel(locals()), check_options(locals())
     note(repr(kernel))

@@ -142,7 +142,7 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
     if len({_types(params) for _, params in read}) > 1 or len(spelt) > 1:
         taken = [(each.call_name, ", ".join(f"{param.type} {param.name}" for param in params)) for each, params in read]
         shown = dict.fromkeys(f"{call}({params})" for call, params in taken)
-        hint = "give each of them a name of its own: only the compiler knows what #if and overloads choose"
+        hint = "give each of them a name of its own: only the compiler evaluates #if and overloads"
         if len(dict(taken)) > 1:
             hint = "write the namespace as well, as in name='ops::scale'"
         raise SpecError(f"{name.expression} may be any of: {', '.join(shown)}", hints=(hint,))

@@ -108,7 +108,7 @@ def _parse(what: str, size: Any, signature: CallSignature | None) -> Any:
         return size
     if signature is None:
         raise ArgumentError(
-            f"{what}={size!r} is arithmetic over axes, and there is no signature that names them",
+            f"{what}={size!r} is arithmetic over axes, and no signature names the axes",
             hints=("pass a signature, as in signature='arg[n] ret[n]:like(0)'",),
         )
     try:

@@ -26,10 +26,15 @@ SCRATCH_UNIT = 256
 """Alignment in bytes of each scratch memory, also in a batch."""
 
 
+def number_of(value: Value) -> Numbers:
+    """Return a number among the scalars of a call."""
+    assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
+    return value
+
+
 def scalar_of(value: Value) -> LaunchParam:
     """Describe a number among the scalars of a call."""
-    assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
-    return scalar_param(value.data)
+    return scalar_param(number_of(value).data)
 
 
 class Bound(NamedTuple):

@@ -57,6 +57,12 @@ class Array(NamedTuple):
         """The type in the words of a variant."""
         return json.dumps(self)
 
+    @property
+    def shown(self) -> str:
+        """The type for messages: ``float32[?, 64]``, where ``?`` is an extent of any size."""
+        shape = ", ".join("?" if extent is None else str(extent) for extent in self.shape_constant)
+        return f"{self.dtype}[{shape}]{' at any address' * (self.base_addr_divisible_by < DIVISIBLE)}"
+
     @classmethod
     def parse(cls, text: str) -> Array:
         """Read the type from a variant."""

@@ -1,21 +1,21 @@
-"""`triton_kernel`: compile a function of ``@triton.jit``, and launch it without Python on XLA's stream."""
+"""Kernels of Triton: compile a function of ``@triton.jit``, and launch it without Python on XLA's stream."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.function import ArrayFunction, ArrayKernel
+from be_runtime.call.attributes import Options
+from be_runtime.call.function import ArrayKernel, KernelSource
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
-from be_runtime.kernels.cubin import Declared, declare, kernel_facts, read_code
+from be_runtime.kernels.cubin import Declared, kernel_facts, read_code
 from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (
@@ -34,8 +34,9 @@ from be_runtime.kernels.sizes import Size, read_sizes
 from be_runtime.kernels.source import SCRATCH_UNIT, Bound, Code, GpuSource, Launch, Variant, scalar_of
 from be_runtime.load.identity import Field, own_code_digest
 from be_runtime.load.registry import Session
-from be_runtime.request.options import check_arch_list, check_bool, note
-from be_runtime.signature.model import Role
+from be_runtime.request.options import note
+from be_runtime.signature.model import Param, Role
+from be_runtime.store.index import reading
 from be_runtime.store.keys import make_key
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
@@ -59,6 +60,17 @@ _DESCRIPTOR = "tensordesc<"
 """Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
 _MAP_BYTES, _MOST_AXES = 128, 5
 """Bytes of a ``CUtensorMap``, and the limit for its axes."""
+_MOST_STRIDE = 2**40
+"""Limit in bytes for a stride of a descriptor."""
+OPTIONS: Mapping[str, Sequence[int]] = {
+    "num_warps": (1, 2, 4, 8, 16, 32),
+    "num_stages": range(100),
+    "num_ctas": (1, 2, 4, 8, 16),
+    "maxnreg": range(1, 256),
+}
+"""Values of Triton's options."""
+DECORATORS = {"Autotuner": "@triton.autotune", "Heuristics": "@triton.heuristics"}
+"""Decorators by the classes of the decorated functions."""
 _COMPILING = ThreadLock()
 """Allows one compilation at a time: the folder of Triton's cache is of the process."""
 
@@ -97,6 +109,12 @@ class TritonKernel(NamedTuple):
     def for_variant(self, names: Sequence[str], variant: Variant) -> TritonKernel:
         """Return the kernel for the types of its parameters, see `TritonLayout.types`."""
         given = dict(zip(names, variant, strict=True))
+        for (name, _), (value, variables) in self.function.used_global_vals.items():
+            if name not in variables or variables[name] != value:
+                raise ArgumentError(
+                    f"{self.name}: the global variable {name} has changed from {value} to {variables.get(name)}",
+                    hints=("make it a parameter, a tl.constexpr", "or define the function again, with @triton.jit"),
+                )
         types = {name: text.removesuffix(_ALIGNED) for name, text in given.items()}
         every = tuple((param.name, types.get(param.name, "constexpr")) for param in self.function.params)
         return self._replace(types=every, aligned=tuple(name for name in names if given[name] != types[name]))
@@ -124,94 +142,64 @@ class TritonKernel(NamedTuple):
         )
 
 
-@public
-def triton_kernel(
-    function: Any,
-    signature: str | Sequence[str],
-    *,
-    grid: Size,
-    num_warps: int = 4,
-    num_stages: int | None = None,
-    num_ctas: int = 1,
-    maxnreg: int | None = None,
-    launch_pdl: bool = False,
-    block_shapes: Mapping[str, Sequence[int | str]] | None = None,
-    compute_capability: str | Sequence[str] | None = None,
-    outs: Any = None,
-    vmap_method: str | None = None,
-    input_output_aliases: Mapping[int, int] | None = None,
-    has_side_effect: bool = False,
-    ordered: bool = False,
-    input_layouts: Sequence[Sequence[int] | None] | None = None,
-    output_layouts: Sequence[Sequence[int] | None] | None = None,
-    random: bool = False,
-    **constants: Any,
-) -> ArrayFunction:
-    """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
-
-    Triton compiles the kernel when JAX first traces it, for the dtypes of the call; the cache keeps the machine code.
+class Declaration(NamedTuple):
+    """The arguments of `triton_kernel`.
 
     Parameters
     ----------
     function : JITFunction
-        A function decorated with ``@triton.jit``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order, see `be_runtime.cubin_kernel`. A
-        parameter with the name of an axis of an input, such as ``n``, has no token: it gets the axis's extent.
-    grid : int, str, tuple of int or str, or callable
-        See `be_runtime.cuda_kernel`. A text may name the constants, too: ``"ceil(n/BLOCK)"``.
-    num_warps, num_stages, num_ctas, maxnreg : int
+    grid : Size
+    constants : mapping of str to object
+    chosen : mapping of str to int
         Triton's options.
-    launch_pdl : bool
-        True for a kernel that may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
-    block_shapes : mapping of str to sequence of (int or str), optional
-        For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
-        makes the descriptor of the array's token at each call.
-    compute_capability : str or list of str, optional
-        Architecture, such as ``"sm_90"``, or several; by default the architectures of the present devices.
-    outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.cuda_kernel`.
-    **constants
-        Values of the function's ``tl.constexpr`` parameters.
-
-    Returns
-    -------
-    callable
-        Takes the inputs, and each ``attr`` as a keyword argument; returns the outputs.
-
-    Raises
-    ------
-    ImportError
-        Triton 3 is not installed.
-    ArgumentError
-        The tokens don't fit the function's parameters, or `function` is not one of ``@triton.jit``.
-    BuildError
-        At a call: Triton refuses the kernel.
-
-    Examples
-    --------
-    >>> add = triton_kernel(  # doctest: +SKIP
-    ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
-    ... )
+    block_shapes : mapping
+    archs : str or None
+        Architectures instead of the present devices' architectures.
+    options : Options
+        Options of the calls.
     """
-    options = check_options(locals())
-    given = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
-    given |= {"launch_pdl": True} if check_bool(launch_pdl, "launch_pdl") else {}
-    kernel, layout = read_kernel(function, signature, constants, given, block_shapes or {}, options)
-    code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
-    note(f"triton {function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
-    return triton_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
+
+    function: Any
+    signature: object
+    grid: Size
+    constants: Mapping[str, Any]
+    chosen: Mapping[str, int | None]
+    block_shapes: Any
+    archs: str | None
+    options: Options
+
+    def kernel(self) -> ArrayKernel:
+        """Check the arguments, and return the kernel that Triton compiles at a call."""
+        kernel, layout = read_kernel(
+            self.function, self.signature, self.constants, self.chosen, self.block_shapes, self.options
+        )
+        note(f"triton {self.function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
+        code = VariantCode(kernel, layout.arguments, self.archs)
+        grid = with_constants(self.grid, dict(kernel.constants))
+        return array_kernel(layout, launch_source(layout, code, grid, self.options))
 
 
-def triton_function(layout: TritonLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
-    """Make the function of JAX arrays of a Triton kernel from any source of code; see `triton_kernel`."""
-    label, signature = layout.label, layout.declared.signature
-    source = GpuSource(layout, code, read_sizes(label, {"grid": grid}, signature, grid_geometry))
+def launch_source(layout: TritonLayout, code: Code, grid: Size, options: Options) -> GpuSource:
+    """Make the source of a Triton kernel's launches from any source of code."""
+    if callable(grid) and [*inspect.signature(grid).parameters] in (["meta"], ["META"]):
+        raise ArgumentError(
+            f"{layout.label}: grid is a function of {next(iter(inspect.signature(grid).parameters))}, as in Triton",
+            hints=(
+                "write arithmetic over axes and constants as text: grid='ceil(n/BLOCK)'",
+                "two numbers are grid=('ceil(m/BM)', 'ceil(n/BN)')",
+            ),
+        )
+    source = GpuSource(layout, code, read_sizes(layout.label, {"grid": grid}, layout.declared.signature, grid_geometry))
     source.sizes.check(options.outs)
+    return source
+
+
+def array_kernel(layout: TritonLayout, source: KernelSource) -> ArrayKernel:
+    """Describe a Triton kernel for a function of JAX arrays."""
+    label, signature = layout.label, layout.declared.signature
     doc, numbers = f"The Triton kernel {label}; see `be_runtime.triton_kernel`.", signature.with_role(Role.ATTR)
-    return ArrayFunction(
-        ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT, by_slice=True), options
-    )
+    return ArrayKernel(label, label, doc, signature, source, numbers, SCRATCH_UNIT, by_slice=True)
 
 
 def read_kernel(
@@ -219,7 +207,7 @@ def read_kernel(
     signature: object,
     constants: Mapping[str, Any],
     chosen: Mapping[str, int | None],
-    block_shapes: Mapping[str, Sequence[int | str]],
+    block_shapes: Any,
     options: Options,
 ) -> tuple[TritonKernel, TritonLayout]:
     """Check the arguments of `triton_kernel` that describe a kernel, and return the kernel without types.
@@ -231,23 +219,41 @@ def read_kernel(
     options : Options
         Options of the calls.
     """
-    _check_function(function)
+    check_function(function)
     label = str(function.__name__)
     wanted = {param.name for param in function.params if param.is_constexpr}
     defaults = {param.name: param.default for param in function.params if param.is_constexpr and param.has_default}
     check_constants(label, wanted, defaults, constants)
-    constants = {**defaults, **constants}
-    names = [param.name for param in function.params if not param.is_constexpr]
+    from triton.language import constexpr
+
+    given = {**defaults, **constants}
+    constants = {name: value.value if isinstance(value, constexpr) else value for name, value in given.items()}
+    own = {name: value for name, value in chosen.items() if value is not None}
+    for name, value in own.items():
+        known = OPTIONS.get(name)
+        if known is not None and (type(value) is not int or value not in known):
+            shown = ", ".join(map(str, known)) if isinstance(known, tuple) else f"{known[0]} to {known[-1]}"
+            raise ArgumentError(f"{label}: {name}={value!r} is not allowed", hints=(f"pass a whole number: {shown}",))
+    if not isinstance(block_shapes, Mapping) or any(not isinstance(x, list | tuple) for x in block_shapes.values()):
+        raise ArgumentError(
+            f"{label}: block_shapes is {block_shapes!r}",
+            hints=("name the shape of each descriptor's block: block_shapes={'a': (64, 'BLOCK')}",),
+        )
     blocks = {
         name: tuple(constants.get(each, each) if isinstance(each, str) else each for each in shape)
         for name, shape in block_shapes.items()
     }
-    layout = layout_of(label, names, signature, chosen["num_ctas"] or 1, blocks, options)
-    own = tuple((name, value) for name, value in chosen.items() if value is not None)
-    return TritonKernel(function, (), tuple(sorted(constants.items())), own, ()), layout
+    layout = layout_of(label, parameter_names(function), signature, own.get("num_ctas", 1), blocks, options)
+    constants |= layout.constants
+    return TritonKernel(function, (), tuple(sorted(constants.items())), tuple(own.items()), ()), layout
 
 
-def _check_function(function: Any) -> None:
+def parameter_names(function: Any) -> list[str]:
+    """Return the names of the parameters that are no ``tl.constexpr``."""
+    return [param.name for param in function.params if not param.is_constexpr]
+
+
+def check_function(function: Any) -> None:
     """Check that Triton is new enough, and that a function is one of ``@triton.jit``."""
     try:
         import triton
@@ -256,12 +262,11 @@ def _check_function(function: Any) -> None:
     if int(triton.__version__.partition(".")[0]) < 3:
         raise ImportError(f"triton_kernel needs Triton 3, and {triton.__version__} is installed\nhint: {_INSTALL}")
     kind = type(function).__name__
-    if kind in ("Autotuner", "Heuristics"):
-        hint = "pass the function without the decorator, kernel.fn, and its constants as keyword arguments"
-        tune = "to choose the fastest, pass the constants as a configuration to be_runtime.autotune"
-        decorator = "@triton.autotune" if kind == "Autotuner" else "@triton.heuristics"
-        hints = (hint, tune) if kind == "Autotuner" else (hint,)
-        raise ArgumentError(f"the function has the decorator {decorator}, which runs Python at a launch", hints=hints)
+    if kind in DECORATORS:
+        raise ArgumentError(
+            f"the function has the decorator {DECORATORS[kind]}, and code that is built ahead of time is of one kernel",
+            hints=("name the function without the decorator, 'ops.py:kernel.fn', and its constants",),
+        )
     if kind != "JITFunction":
         raise ArgumentError(f"function must be decorated with @triton.jit, not {function!r}")
 
@@ -270,9 +275,8 @@ def layout_of(
     label: str, names: Sequence[str], signature: object, num_ctas: int, blocks: Blocks, options: Options
 ) -> TritonLayout:
     """Give each parameter that is no constant its token or its axis."""
-    declared = declare(label, signature)
-    arguments = match_arguments(label, names, declared)
-    arrays = sorted(name for name, param in arguments if param is not None and param.role is not Role.ATTR)
+    declared, arguments, constants = match_arguments(label, names, signature)
+    arrays = sorted(name for name, param in arguments if isinstance(param, Param) and param.role is not Role.ATTR)
     for name, shape in blocks.items():
         if name not in arrays:
             raise ArgumentError(f"{label}: block_shapes has {name!r}; the arrays are {', '.join(arrays)}")
@@ -281,7 +285,8 @@ def layout_of(
                 f"{label}: block_shapes has {shape!r} for {name}",
                 hints=(f"pass one to {_MOST_AXES} whole numbers, or names of constants",),
             )
-    return TritonLayout(label, declared, arguments, num_ctas, blocks, takes_slices(options, declared.signature))
+    may_be_slice = takes_slices(options, declared.signature)
+    return TritonLayout(label, declared, arguments, num_ctas, blocks, may_be_slice, constants)
 
 
 class TritonLayout(NamedTuple):
@@ -296,6 +301,8 @@ class TritonLayout(NamedTuple):
     blocks : mapping of str to tuple of int
     may_be_slice : bool
         True if an array of a call may be a slice of a batch, which may begin anywhere.
+    constants : mapping of str to (int or None)
+        Parameters whose tokens are constants.
     """
 
     label: str
@@ -304,6 +311,7 @@ class TritonLayout(NamedTuple):
     num_ctas: int
     blocks: Blocks
     may_be_slice: bool
+    constants: Mapping[str, int | None] = {}
 
     def bind(self, call: Resolved, scalars: Mapping[str, Value]) -> Bound:
         """Bind the parameters to the buffers, extents and scalars of a call."""
@@ -311,7 +319,11 @@ class TritonLayout(NamedTuple):
         params: list[LaunchParam] = []
         divides, are_pointers_aligned = [], True
         for name, param in self.arguments:
-            if param is not None and param.role is not Role.ATTR:
+            if isinstance(param, str):
+                params.append(scalar_param(call.values[param].to_bytes(8, "little")))
+            elif param.role is Role.ATTR:
+                params.append(scalar_of(scalars[name]))
+            else:
                 at = next(rest)
                 if name in self.blocks:
                     self._check_descriptor(name, specs[at])
@@ -321,11 +333,9 @@ class TritonLayout(NamedTuple):
                 divides.append(is_aligned(specs[at], may_be_slice=self.may_be_slice))
                 are_pointers_aligned &= divides[-1]
                 continue
-            extent = call.values[name] if param is None else 0
-            params.append(scalar_param(extent.to_bytes(8, "little")) if param is None else scalar_of(scalars[name]))
             divides.append(params[-1][1] % DIVISIBLE == 0)
         plain = self.types(specs, call.values)
-        extents = tuple((at, name) for at, (name, param) in enumerate(self.arguments) if param is None)
+        extents = tuple((at, param) for at, (_, param) in enumerate(self.arguments) if isinstance(param, str))
         general = self._aligned(plain, [are_pointers_aligned and text.startswith("*") for text in plain])
         return Bound(tuple(params), self._aligned(plain, divides), general, extents)
 
@@ -333,8 +343,8 @@ class TritonLayout(NamedTuple):
         """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32"``, ``"i32"``."""
         rest, texts = iter(self.declared.order), []
         for name, param in self.arguments:
-            if param is None:
-                texts.append("i32" if values.get(name, 0) < 2**31 else "i64")
+            if isinstance(param, str):
+                texts.append("i32" if values.get(param, 0) < 2**31 else "i64")
             elif param.role is Role.ATTR:
                 assert param.dtype is not None, "declare() raises for a scalar without a type"
                 texts.append(_type(self.label, param.dtype.name))
@@ -356,7 +366,7 @@ class TritonLayout(NamedTuple):
         split = split_axes(self.declared.signature)
         rows = zip(self.arguments, plain, divides, strict=True)
         return tuple(
-            text + _ALIGNED * (is_marked and text[0] in "*iu" and text != "i1" and argument.name not in split)
+            text + _ALIGNED * (is_marked and text[0] in "*iu" and text != "i1" and argument.param not in split)
             for argument, text, is_marked in rows
         )
 
@@ -366,6 +376,9 @@ class TritonLayout(NamedTuple):
         if spec.ndim != len(block):
             problem = f"its block shape has {many(len(block), 'axis', 'axes')}: {block}"
             raise ArgumentError(f"{label} is {spec}, and {problem}")
+        if max(spec.shape) >= 2**31 or math.prod(spec.shape[1:]) * spec.dtype.bits >= 8 * _MOST_STRIDE:
+            problem = "a descriptor has extents below 2**31 and strides below 2**40 bytes"
+            raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass a part of the array, or a pointer",))
         if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * DIVISIBLE) for at in range(1, spec.ndim)):
             raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {DIVISIBLE} bytes, as TMA needs")
         if not is_aligned(spec, may_be_slice=self.may_be_slice):
@@ -374,6 +387,9 @@ class TritonLayout(NamedTuple):
 
     def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:
         """Give the launch the block of the images, memory that they want, and two pointers to it at the end."""
+        with reading(f"{kernel.name}, a kernel of Triton,"):
+            for image in kernel.images:
+                _check_extra(image.extra, len(self.blocks))
         shared, size = (max(image.extra[at] for image in kernel.images) for at in (1, 2))
         (threads, _, _, is_programmatic, *described), *others = (image.extra for image in kernel.images)
         if any((other[0], *other[3:]) != (threads, is_programmatic, *described) for other in others):
@@ -402,6 +418,13 @@ class TritonLayout(NamedTuple):
             params=(*params, hidden, scalar_param(bytes(8))),
             scratch=scratch,
         )
+
+
+def _check_extra(extra: Sequence[int], descriptors: int) -> None:
+    """Check the numbers of an image; of another kernel or damaged ones raise ValueError."""
+    limits = (range(1, 1025), range(2**20), range(2**40), range(2), *(range(2**63),) * (2 * descriptors))
+    if len(extra) != len(limits) or any(each not in limit for each, limit in zip(extra, limits, strict=True)):
+        raise ValueError(f"extra is {list(extra)}")
 
 
 def _constant_text(value: Any) -> str:

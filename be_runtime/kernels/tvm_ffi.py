@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from be_runtime import errors, frames
 from be_runtime.load import process
 from be_runtime.load.module import CompiledModule
-from be_runtime.request.arguments import (
-    StrPath,
-    cpp_request,
-    cuda_request,
-    default_name,
-    inline_units,
-    load_options,
-)
+from be_runtime.request.arguments import StrPath, cpp_request, cuda_request, default_name, inline_units, load_options
 from be_runtime.request.options import check_bool, check_path
 from be_runtime.signature.cpp.lexer import split_words
 from be_runtime.signature.grammar import parse_spec
@@ -393,8 +386,8 @@ def load_tvm_ffi(
 ) -> CompiledModule:
     """Load functions of a shared library of the TVM-FFI C ABI as a module of JAX functions.
 
-    Such libraries are exported by CuTe DSL, FlashInfer, TileLang and ``tvm_ffi.cpp.build``. The module holds a copy of
-    the library, and calls it without Python.
+    CuTe DSL, FlashInfer, TileLang and ``tvm_ffi.cpp.build`` export such libraries. The module holds a copy of the
+    library, and calls it without Python. :doc:`/other-compilers` has examples.
 
     Parameters
     ----------
@@ -406,15 +399,15 @@ def load_tvm_ffi(
         ``none``, ``stream`` (the CUDA stream as a pointer; ``stream:int64`` as a number), and, at the end,
         ``returned[n]:float32`` for each array that the function returns. If the library states types, attributes need
         none.
-    platform : {"cpu", "cuda"}
+    platform : {"cpu", "cuda"}, default "cpu"
         Platform of the functions' arrays. A module for CUDA is compiled by nvcc.
-    owned : bool
-        True if the functions take ``tvm::ffi::Tensor`` objects, which may not be kept after the call. Libraries that
-        state their types need no hint.
+    owned : bool, default False
+        The functions take ``tvm::ffi::Tensor`` objects, which may not be kept after the call. Libraries that state
+        their types need no hint.
     name : str, optional
-        Name of the module; by default the library's name without ``lib`` and its suffix.
+        Name of the module. The default is the library's name without ``lib`` and its suffix.
     **options
-        Options of `load_cpp_inline` or `load_cuda_inline`.
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, by the platform.
 
     Returns
     -------
@@ -430,16 +423,25 @@ def load_tvm_ffi(
         The file is not a shared library, or has no such function.
     SpecError
         A declaration is wrong, or differs from the library's own.
+    RegistrationError
+        The process has loaded another library by the module's name, or the same one before it was built again.
 
     Examples
     --------
-    >>> ops = be_runtime.load_tvm_ffi("libadd.so", {"add": "arg[n]:float32 arg[n] ret[n]:float32"})  # doctest: +SKIP
+    >>> ops = be_runtime.load_tvm_ffi("libadd.so", {"add": "arg[n]:float32 arg[n] ret[n]"})  # doctest: +SKIP
     >>> ops.add(x, y)  # doctest: +SKIP
     """
     path = check_path(library, "library")
     source, data = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")
-    return load_source(module, source, platform, options, [(path.name, data)])
+    try:
+        return load_source(module, source, platform, options, [(path.name, data)])
+    except errors.RegistrationError as error:
+        error.hints = (
+            "this process has loaded another library by that name: pass name='...' or target_prefix='...'",
+            "or pass auto_register=False and call module.f(...), which needs no name",
+        )
+        raise
 
 
 def library_source(
@@ -490,23 +492,26 @@ def tvm_ffi_function(
     """Make a function of JAX arrays from a TVM-FFI function object of this process.
 
     TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works in
-    this process alone, so it can't be exported.
+    this process alone, so it can't be exported. :doc:`/other-compilers` has an example.
 
     Parameters
     ----------
     function : tvm_ffi.Function
         Function object, which is kept as long as the process lives.
     signature : str or sequence of str
-        Declaration as in `load_tvm_ffi`.
-    platform, owned, **options
-        As in `load_tvm_ffi`.
-    name : str, optional
-        Name in messages; by default ``tvm_ffi_function``.
+        One token for each parameter, as `load_tvm_ffi` describes them.
+    platform : {"cpu", "cuda"}, default "cpu"
+        Platform of the function's arrays.
+    owned : bool, default False
+        The function takes ``tvm::ffi::Tensor`` objects, which may not be kept after the call.
+    name : str, default "tvm_ffi_function"
+        Name in messages.
+    **options
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, by the platform.
 
     Returns
     -------
-    callable
-        Function as those of a loaded module.
+    KernelFunction
 
     Raises
     ------
@@ -516,6 +521,10 @@ def tvm_ffi_function(
         The object is not a TVM-FFI function.
     SpecError
         The declaration is wrong.
+
+    Examples
+    --------
+    >>> add = be_runtime.tvm_ffi_function(compiled, "arg[n]:float32 arg[n] ret[n]")  # doctest: +SKIP
     """
     tvm_ffi = import_tvm_ffi("tvm_ffi_function")
     _check_platform(platform)

@@ -32,14 +32,14 @@ def warp_kernel(
     Parameters
     ----------
     kernel : warp.Kernel
-        A function decorated with ``@wp.kernel``, whose last parameters are the outputs.
+        Function decorated with ``@wp.kernel``, whose last parameters are the results.
     outs : ShapeDtypeStruct or pytree of them
         Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with the element's.
     launch_dims : int or tuple of int, optional
-        Threads along each axis; by default the shape of the first array.
-    vmap_method : str
-        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. With methods that pass a whole batch,
-        Warp joins it with the first axis of each array, which is right for kernels that work element by element.
+        Threads along each axis. The default is the shape of the first array.
+    vmap_method : str, default "sequential"
+        Method of ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. With methods that pass a whole
+        batch, Warp joins it with the first axis of each array, which is right for kernels that work element by element.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 
@@ -59,6 +59,23 @@ def warp_kernel(
     ArgumentError
         The kernel has fewer parameters than `outs` has results. At a call: the results differ from `outs`, or an input
         does not fit its parameter.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: a Warp kernel as one backend of several.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import warp as wp  # doctest: +SKIP
+    >>> @wp.kernel  # doctest: +SKIP
+    ... def double(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    ...     i = wp.tid()
+    ...     y[i] = 2.0 * x[i]
+    >>> f = be_runtime.warp_kernel(double, jax.ShapeDtypeStruct((3,), jnp.float32))  # doctest: +SKIP
+    >>> f(jnp.arange(3.0)).tolist()  # doctest: +SKIP
+    [0.0, 2.0, 4.0]
     """
     warp = _import_warp("warp_kernel")
     if not isinstance(kernel, warp.Kernel):
@@ -98,7 +115,30 @@ def warp_kernel(
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:
-    """Return Warp's scalar type, such as ``warp.float32``, for a dtype in any of numpy's forms."""
+    """Return Warp's scalar type for a dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+        A dtype in any form that numpy takes, such as ``jnp.float32`` or ``"int8"``.
+
+    Returns
+    -------
+    type
+        A scalar type of Warp, such as ``warp.float32``.
+
+    Raises
+    ------
+    ImportError
+        Warp is not installed.
+    ArgumentError
+        The argument is not a dtype, or Warp has no such type.
+
+    Examples
+    --------
+    >>> be_runtime.jaxtype_to_warptype("float32")  # doctest: +SKIP
+    <class 'warp.types.float32'>
+    """
     import numpy as np
 
     warp = _import_warp("jaxtype_to_warptype")
@@ -112,7 +152,31 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 
 
 def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
-    """Return the type of a Warp kernel's array parameter for a ``ShapeDtypeStruct`` with axes."""
+    """Return the type of a Warp kernel's array parameter.
+
+    Parameters
+    ----------
+    jax_info : ShapeDtypeStruct
+        Shape, of at least one axis, and dtype of the array.
+
+    Returns
+    -------
+    warp.array
+        Annotation with the dtype and the number of axes.
+
+    Raises
+    ------
+    ImportError
+        Warp is not installed.
+    ArgumentError
+        The shape has no axes, or Warp has no such type.
+
+    Examples
+    --------
+    >>> annotation = be_runtime.jaxinfo_to_warpinfo(jax.ShapeDtypeStruct((3, 4), "float32"))  # doctest: +SKIP
+    >>> annotation.ndim  # doctest: +SKIP
+    2
+    """
     if not jax_info.shape:
         raise ArgumentError(f"{jax_info} has no axes, and a Warp array has one at least", hints=("use the shape (1,)",))
     dtype = jaxtype_to_warptype(jax_info.dtype)

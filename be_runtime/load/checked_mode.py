@@ -291,7 +291,7 @@ class Debugging:
         return f"<be_runtime.debug: {', '.join(names) or 'no checks'}>"
 
     def leave_breadcrumbs(self, path: Path) -> None:
-        """Write the running checked calls to a file, which tells them even after the process has died."""
+        """Write the running checked calls to a file, which has them even after the process has died."""
         self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> checks.Findings:

@@ -197,13 +197,13 @@ def origin_hash(key: CacheKey, entry: Entry) -> str:
 
 
 def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path, str] | None = None) -> BuildRequest:
-    """Return a request whose library says nothing of this machine: neither of its CPU, nor of its folders.
+    """Return a request whose library does not depend on this machine: neither on its CPU, nor on its folders.
 
     Parameters
     ----------
     request : BuildRequest
     wanted : Demand
-        The architectures replace those of the request; the level comes after the author's flags, so it holds.
+        The architectures replace the request's architectures; the level comes after the author's flags, so it holds.
     names : dict of Path to str, optional
         What folders are called in messages and debugging information; by default all of sources by the module's name.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -307,11 +308,16 @@ def register_names(module: CompiledModule, request: BuildRequest, options: LoadO
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:
     """Register the functions of a module as ``<prefix>.<function>``.
 
+    Where PyTorch is imported and JAX is not, that waits for a call that needs JAX.
+
     Raises
     ------
     RegistrationError
         A target of that name is live with other content; the error has the hints too.
     """
+    if "torch" in sys.modules and "jax" not in sys.modules:
+        registry.add_later(partial(register_module, module, prefix, registry, hints))
+        return
     info = ModuleInfo.of(module)
     names = {f"{prefix}.{function}": function for function in info.function_names}
     targets = [
@@ -340,4 +346,4 @@ def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
     if not above:
         return ()
     prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
-    return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
+    return (f"if two files or folders have this name, load this one with target_prefix={prefix!r}",)

@@ -23,7 +23,8 @@ from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
-    from be_runtime.call.resolve import CallSignature
+    from be_runtime.call.resolve import CallSignature, Export
+    from be_runtime.load.code import EntryCode
     from be_runtime.report import ModuleReport
 
 
@@ -116,19 +117,39 @@ class Rebuilder(Protocol):
 
 
 class ModuleInfo:
-    """The description of a loaded module: ``module.info``, or ``ModuleInfo.of(module)``.
+    """The description of a loaded module: ``ops.info``, or ``ModuleInfo.of(ops)``.
 
-    Parameters
+    Attributes
     ----------
-    made : ModuleDescription
-    library : ctypes.CDLL
-    registry : Registry
-        Targets of the process.
-    maker : Rebuilder
-    captures_graphs : bool
-        True to use the handlers that a CUDA graph may record, if the module has some.
-    mode : CheckedMode, optional
-        Checked mode of its functions' calls, always.
+    name : str
+        Name of the module.
+    path : Path
+        Path of the library.
+    content_hash : str
+        Hash of all inputs of the library. It is equal in every process.
+    platform : {"cpu", "CUDA"}
+        JAX's name of the platform.
+
+    See Also
+    --------
+    - :doc:`/calling`: functions whose names hide attributes of the module.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> ops = be_runtime.load_cpp_inline(
+    ...     "doc_info",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE half arg[... n]:float32 ret[... n]:float32
+    ... void half(const BE::Tensor x, BE::Tensor y) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = 0.5f * x.data_ptr<float>()[i];
+    ... }''',
+    ... )
+    >>> info = be_runtime.ModuleInfo.of(ops)
+    >>> info.name, info.platform, info.function_names
+    ('doc_info', 'cpu', ['half'])
     """
 
     def __init__(
@@ -161,7 +182,17 @@ class ModuleInfo:
 
     @staticmethod
     def of(module: LoadedModule) -> ModuleInfo:
-        """Return the description of a module, even if a function of the module is called ``info``."""
+        """Return the description of a module, even if a function of the module is called ``info``.
+
+        Parameters
+        ----------
+        module : CompiledModule or LoadedModule
+            A loaded module.
+
+        Returns
+        -------
+        ModuleInfo
+        """
         return module.__info__
 
     @property
@@ -176,14 +207,30 @@ class ModuleInfo:
 
     @public
     def get_handler(self, name: str) -> object:
-        """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
+        """Return the FFI handler of a function, for ``jax.ffi.register_ffi_target``.
 
-        A function with state has two, in a dict by their stage.
+        Parameters
+        ----------
+        name : str
+            Name of the function.
+
+        Returns
+        -------
+        capsule, or dict of str to capsule
+            The handler. A function with state has two, in a dict by their stage.
 
         Raises
         ------
         KeyError
             The module has no such function.
+
+        Examples
+        --------
+        >>> import be_runtime
+        >>> import jax
+        >>> ops = be_runtime.load_cpp_file("scale.cc", auto_register=False)  # doctest: +SKIP
+        >>> handler = ops.info.get_handler("scale")  # doctest: +SKIP
+        >>> jax.ffi.register_ffi_target("mine.scale", handler, platform="cpu")  # doctest: +SKIP
         """
         handlers = self.handlers.get(name)
         if handlers is None:
@@ -220,16 +267,17 @@ class ModuleInfo:
         Parameters
         ----------
         block_sizes : sequence of int, optional
-            Numbers of threads for which the occupancy is computed; by default 64, 128, 256, 512 and 1024.
-        loops : bool
-            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not.
+            Numbers of threads of a block for which the occupancy is computed. The default is 64, 128, 256, 512 and
+            1024.
+        loops : bool, default False
+            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not
+            vectorize.
 
         Returns
         -------
         ModuleReport
-            For each kernel registers, shared memory, spills, size and occupancy; of a C++ module, the size of
-            each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
-            the same for programs.
+            For each kernel, registers of a thread, shared memory of a block in bytes, spills, size and occupancy. For a
+            C++ module, the size of each entry point. ``print`` shows tables.
 
         Raises
         ------
@@ -238,9 +286,13 @@ class ModuleInfo:
         BuildError, ToolchainError
             The module can't be compiled here any more.
 
+        See Also
+        --------
+        - :doc:`/profiling`: what to look for in the tables.
+
         Examples
         --------
-        >>> print(module.report())  # doctest: +SKIP
+        >>> print(ops.report(block_sizes=[256]))  # doctest: +SKIP
         """
         from be_runtime.report import check_blocks
 
@@ -254,8 +306,8 @@ class ModuleInfo:
             self._functions[name] = KernelFunction(*self.entry_point(name), self.function).checked_by(self.mode)
         return self._functions[name]
 
-    def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
-        """Return the signature of a function, and a callable that registers its target, see `KernelFunction`.
+    def entry_point(self, name: str) -> tuple[CallSignature, EntryCode]:
+        """Return the signature of a function, and its code, see `KernelFunction`.
 
         Raises
         ------
@@ -268,6 +320,7 @@ class ModuleInfo:
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
+        from be_runtime.load.code import EntryCode
         from be_runtime.signature.grammar import parse_spec
 
         label = f"{self.name}.{name}"
@@ -279,9 +332,9 @@ class ModuleInfo:
             )
         named = zip(params, handlers.names, strict=True)
         signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
-        return signature, partial(self._targets, name)
+        return signature, EntryCode([self], name)
 
-    def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
+    def targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register the target of a function, or of its checked twin, under a name that its content determines."""
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
@@ -310,6 +363,21 @@ class ModuleInfo:
             code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
             NAMES.add_code(f"{self.name}.{name}", code, self._library)
 
+    def export(self, name: str) -> Export:
+        """Return the exported function of a function.
+
+        Raises
+        ------
+        LoadError
+            The module was built by an older release, or its source exports functions by itself.
+        """
+        from be_runtime.call.resolve import Export
+
+        for symbol in (f"__tvm_ffi_{name}", f"__tvm_ffi_{self.handlers[name].plain.removeprefix('be_ffi_')}"):
+            if hasattr(self._library, symbol):
+                return Export(self.entry_point(name)[0], self.path, symbol, self.platform)
+        raise LoadError(f"{self.name}.{name} is not exported for other frameworks", hints=("build the module again",))
+
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
 
@@ -322,13 +390,20 @@ PLATFORM_OWN = ("declarations", "function_names", "parts")
 
 
 class LoadedModule:
-    """Base class of loaded modules; stubs add the functions of one module.
+    """Base class of loaded modules, for annotations; stubs add the functions of one module.
 
-    A function hides the module's own attribute of the same name, which ``module.info`` still has, see `ModuleInfo`.
+    It has the attributes of `CompiledModule`, but no methods for functions. ``python -m be_runtime stubs`` writes a
+    subclass with the functions of a module, which type checkers read.
 
-    Parameters
-    ----------
-    info : ModuleInfo
+    See Also
+    --------
+    - :doc:`/calling`: stubs for type checkers.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> def apply(ops: be_runtime.LoadedModule, x):
+    ...     return ops["scale"](x)
     """
 
     if TYPE_CHECKING:  # see `CompiledModule.__getattr__`
@@ -353,7 +428,17 @@ class LoadedModule:
 
     @public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function of the module, which is called with arrays and attributes.
+        """Return a function of the module.
+
+        Parameters
+        ----------
+        name : str
+            Name of the function, such as ``"scale"``, or ``"a.fire"`` if files ``a`` and ``b`` have a function
+            ``fire``.
+
+        Returns
+        -------
+        KernelFunction
 
         Raises
         ------
@@ -389,25 +474,48 @@ class LoadedModule:
 class CompiledModule(LoadedModule):
     """A loaded module, as the load functions return it.
 
-    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
-    name that is no identifier.
+    Each function is a method, a `KernelFunction`. ``ops["name"]`` is the same, also for a name that is no identifier. A
+    function hides the module's own attribute of the same name, which ``ops.info`` still has.
+
+    Attributes
+    ----------
+    info : ModuleInfo
+        Description of the module.
+    name : str
+        Name of the module.
+    path : Path
+        Path of the library.
+    content_hash : str
+        Hash of all inputs of the library. It is equal in every process.
+    function_names : list of str
+        Names of the functions, in the order of the source.
+    get_handler : callable
+        The method `ModuleInfo.get_handler`.
+    report : callable
+        The method `ModuleInfo.report`.
+
+    See Also
+    --------
+    - `load_cpp_inline`, `load_cuda_inline`: load a module.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
 
     Examples
     --------
     >>> import be_runtime
-    >>> module = be_runtime.load_cpp_inline(
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cpp_inline(
     ...     "doc_negate",
     ...     '''
     ... #include "brainevent/common.h"
-    ... // @BE negate arg ret
+    ... // @BE negate arg[... n]:float32 ret[... n]:float32
     ... void negate(const BE::Tensor x, BE::Tensor y) {
-    ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = -x.data_ptr<float>()[i];
+    ...   for (int64_t i = 0; i < x.numel(); ++i)
+    ...     y.data_ptr<float>()[i] = -1 * x.data_ptr<float>()[i];
     ... }''',
     ... )
-    >>> module.function_names
+    >>> ops.function_names
     ['negate']
-    >>> import jax, jax.numpy as jnp
-    >>> module.negate(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32)).tolist()
+    >>> ops.negate(jnp.arange(3.0)).tolist()
     [-0.0, -1.0, -2.0]
     """
 

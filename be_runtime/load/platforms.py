@@ -9,6 +9,7 @@ from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.call.signature import require_same
 from be_runtime.frames import public
+from be_runtime.load.code import EntryCode
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.registry import Session
 from be_runtime.request.build_tools import wanted_archs
@@ -17,20 +18,19 @@ from be_toolchain.find.record import device_archs
 
 
 class LoadedPlatformModule:
-    """Base class of modules for two platforms; stubs add the functions of one module.
+    """Base class of modules for two platforms, for annotations; stubs add the functions of one module.
 
-    Parameters
-    ----------
-    name : str
-    parts : mapping of str to CompiledModule
-        Loaded modules by the language, ``"cpp"`` and ``"cuda"``.
-    declared : mapping of str to CallSignature
-        Functions of a module that is not loaded here, since this machine has no GPU.
+    It has the attributes of `PlatformModule`, but no methods for functions.
 
-    Raises
-    ------
-    SpecError
-        Two functions of one name are declared differently.
+    See Also
+    --------
+    - :doc:`/calling`: stubs for type checkers.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> def apply(ops: be_runtime.LoadedPlatformModule, x):
+    ...     return ops["scale"](x)
     """
 
     def __init__(
@@ -42,24 +42,32 @@ class LoadedPlatformModule:
         self._functions: dict[str, KernelFunction[..., Any]] = {}
         infos = [ModuleInfo.of(part) for part in parts.values()]
         for function in dict.fromkeys(each for info in infos for each in info.function_names):
-            made = [info.entry_point(function) for info in infos if function in info.handlers]
-            signature = made[0][0]
-            for other in (*(each[0] for each in made[1:]), *((declared or {}).get(function, signature),)):
+            having = [info for info in infos if function in info.handlers]
+            signature, *others = [info.entry_point(function)[0] for info in having]
+            for other in (*others, (declared or {}).get(function, signature)):
                 require_same(signature, other)
-            registers = tuple(each[1] for each in made)
             mode = next(iter(infos)).mode
             self._functions[function] = KernelFunction[..., Any](
-                signature, _Targets(registers), self.__getitem__
+                signature, EntryCode(having, function), self.__getitem__
             ).checked_by(mode)
 
     @public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function.
 
+        Parameters
+        ----------
+        name : str
+            Name of the function.
+
+        Returns
+        -------
+        KernelFunction
+
         Raises
         ------
         KeyError
-            No module has it.
+            No module has the function.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))
@@ -71,7 +79,13 @@ class LoadedPlatformModule:
         return [*self._functions]
 
     def declarations(self) -> dict[str, CallSignature]:
-        """Return the signatures of all functions, also of those that are compiled for a GPU alone."""
+        """Return the signatures of all functions.
+
+        Returns
+        -------
+        dict of str to signature
+            Functions that are compiled here, and functions whose CUDA source is not compiled, since there is no GPU.
+        """
         return self._declared | {name: function.signature for name, function in self._functions.items()}
 
     def _lacks(self, name: str) -> str:
@@ -92,9 +106,26 @@ class LoadedPlatformModule:
 
 
 class PlatformModule(LoadedPlatformModule):
-    """The functions of a C++ module and of a CUDA module; JAX lowers each call for the platform of its program.
+    """The functions of a C++ module and of a CUDA module, as one module for CPU and GPU.
 
-    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same.
+    Each function is a method, a `KernelFunction`. JAX lowers each call for the platform of its program. ``ops["name"]``
+    is the same as ``ops.name``.
+
+    Attributes
+    ----------
+    parts : dict of str to CompiledModule
+        The modules by their language, ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
+
+    See Also
+    --------
+    - `load_inline`: load such a module; its example is a whole program.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+
+    Examples
+    --------
+    >>> ops = be_runtime.load_file("ops", cpp="scale.cc", cuda="scale.cu")  # doctest: +SKIP
+    >>> ops.scale(x)  # doctest: +SKIP
+    >>> ops.parts["cpp"].path  # doctest: +SKIP
     """
 
     @public
@@ -105,16 +136,6 @@ class PlatformModule(LoadedPlatformModule):
         if name not in self._functions:
             raise AttributeError(self._lacks(name), name=name, obj=self)
         return self._functions[name]
-
-
-class _Targets:
-    """A call that registers a function's targets on all platforms."""
-
-    def __init__(self, registers: tuple[Any, ...]) -> None:
-        self.registers = registers
-
-    def __call__(self) -> tuple[tuple[str, str], ...]:
-        return tuple(target for register in self.registers for target in register())
 
 
 def has_archs(request: BuildRequest, session: Session) -> bool:

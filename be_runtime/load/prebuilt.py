@@ -177,11 +177,11 @@ class PrebuiltFolder(NamedTuple):
             if not reasons:
                 for _, other in [*_modules_in(self.root / key.name, "", reasons)]:
                     labels = [line.split(":", 1)[0] for line in other.explain(key)]
-                    reasons.append(f"{key.name} is there with other {', '.join(labels)}")
+                    reasons.append(f"{key.name} was built with other {', '.join(labels)}")
         except (errors.CacheError, errors.LoadError) as error:
             reasons.append(error.message)
         language = " ".join(key.texts("language"))
-        found = "; ".join(dict.fromkeys(reasons)) or f"none named {key.name}"
+        found = "; ".join(dict.fromkeys(reasons)) or f"no module has the name {key.name}"
         return f"{self.root} holds no such {language} module: {found}"
 
     def _of(self, key: keys.CacheKey) -> Iterator[Artifact]:
@@ -204,7 +204,7 @@ class PrebuiltFolder(NamedTuple):
                 record = index.ModuleRecord.read(artifact.table.modules[name], artifact.where)
                 lacking = index.lacking_arch(artifact.table.images[record.image].archs, self.archs)
                 if lacking:
-                    return f"{name} is there, and {lacking}"
+                    return f"{name} was built, but {lacking}"
                 artifact.require_whole(record.image)
                 for relative, digest in record.sources.items():
                     number, _, rest = relative.partition("/")

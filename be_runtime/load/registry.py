@@ -52,6 +52,7 @@ class Registry:
         # XLA holds their addresses, so they live as long as the process
         self._handlers: dict[tuple[str, str], object] = {}
         self._lock = ThreadLock()
+        self._waiting: list[Callable[[], None]] = []
         self.keep_first: Callable[[Sequence[str]], None] | None = None  # set by `be_runtime.watch`
 
     def add(
@@ -74,6 +75,9 @@ class Registry:
         RegistrationError
             A live target has other content, or JAX refuses one.
         """
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each()
         # Makers may take locks whose holders add targets, as checked mode does.
         made = {each.name: handlers[each.name]() for each in targets if (each.name, each.platform) not in self._targets}
         with self._lock:
@@ -88,6 +92,10 @@ class Registry:
                 self._handlers[target.name, target.platform] = made[target.name]
         if changed and keep_first is not None:
             keep_first([target.name for target in changed])
+
+    def add_later(self, add: Callable[[], None]) -> None:
+        """Let `add` register targets before the next ones, so that a program without JAX imports no JAX for a name."""
+        self._waiting.append(add)
 
     def _hand_over(self, target: Target, handler: object) -> None:
         try:

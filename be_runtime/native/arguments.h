@@ -73,8 +73,8 @@ struct AxesCheck {
     for (int i = 0; i < tensor.ndim(); ++i) message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
-      message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
-                  "that it takes leading axes", declared.count > 0 ? " " : "", declared.text);
+      message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] "
+                  "declares leading axes", declared.count > 0 ? " " : "", declared.text);
     throw CheckError(message.text);
   }
 
@@ -266,7 +266,7 @@ bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
 }
 
 /// Write a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
-/// `np.float32(2.0)`, for one value when it looks for a compiled program. False where the type doesn't hold it.
+/// `np.float32(2.0)`, for one value when it searches for a compiled program. False where the type doesn't hold it.
 __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
                                                     void* room) noexcept {
   long double number;

@@ -107,7 +107,7 @@ void Arena::push(size_t bytes) {
     const size_t grown = top_ == nullptr || top_->size > kMostKept / 2 ? kLeast : 2 * top_->size;
     const size_t size = bytes > grown ? bytes : grown;
     block = static_cast<Block*>(aligned_alloc(Workspace::kAlignment, sizeof(Block) + size));
-    if (block == nullptr) throw_exhausted(bytes, "the host has no more");
+    if (block == nullptr) throw_exhausted(bytes, "the host is out of memory");
     block->size = size;
   }
   block->below = top_;

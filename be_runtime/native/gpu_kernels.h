@@ -213,7 +213,7 @@ inline std::string no_image(const Kernel& kernel, int arch) {
               (image.is_exact ? "a" : "");
   return "it was compiled for " + have + ", which does not run on this device of compute capability " +
          std::to_string(arch / 10) + "." + std::to_string(arch % 10) + "; compile it for sm_" + std::to_string(arch) +
-         ", which be_runtime does unless compute_capability says otherwise";
+         ", as be_runtime does without compute_capability";
 }
 
 /// Load a kernel into the current context, which is on `device`; null with a problem on failure.

@@ -146,7 +146,7 @@ __attribute__((cold)) static XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* 
               present_results(spec.be_arrays, entry.arg_count, present));
   message.add(", but the call passes %ld and %ld", frame->args.size, frame->rets.size);
   if (spec.be_present >= 0)
-    message.add("; the bits of the attribute be_present say which optional arguments and results are among them");
+    message.add("; the bits of the attribute be_present mark the optional arguments and results that are passed");
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes %s", entry.name, message.text);
 }
 

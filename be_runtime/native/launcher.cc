@@ -93,7 +93,7 @@ inline bool read_call(const XLA_FFI_CallFrame* frame, Call* call) {
 
 XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame) {
   return fail(frame, kInvalid,
-              "be_runtime.launch: the attributes are not those of a launch; call it through cuda_kernel or "
+              "be_runtime.launch: the attributes do not describe a launch; call it through cuda_kernel or "
               "numba_cuda_kernel");
 }
 
@@ -238,7 +238,7 @@ Result launch_with_attributes(const Loaded& kernel, const Geometry& g, const uns
 XLA_FFI_Error* launch(const Target& target, int form, void** params, Result described, unsigned batch) {
   const Geometry& g = *target.call->geometry;
   if (__builtin_expect(described != 0, 0))
-    return fail(target.frame, kInvalid, "%s: the driver makes no TMA descriptor of an array: %s",
+    return fail(target.frame, kInvalid, "%s: the driver can't make a TMA descriptor of an array: %s",
                 target.kernel->name.c_str(), driver().describe(described).c_str());
   Loaded* loaded = target.kernel->loaded[form][target.device].load(std::memory_order_acquire);
   if (__builtin_expect(loaded == nullptr || g.shared_bytes > loaded->dynamic_shared.load(std::memory_order_relaxed),

@@ -42,11 +42,13 @@ constexpr struct {
     {13, 8, XLA_FFI_DataType_F8E5M2FNUZ},  {14, 8, XLA_FFI_DataType_F8E8M0FNU},
 };
 
+BE_END_COLD
 XLA_FFI_DataType dtype_of_dl(unsigned code, unsigned bits, unsigned lanes) noexcept {
   for (const auto& row : kDlTypes)
     if (row.code == code && row.bits == bits && lanes == 1) return static_cast<XLA_FFI_DataType>(row.xla);
   return XLA_FFI_DataType_INVALID;
 }
+BE_BEGIN_COLD
 
 // The functions of TVM-FFI, in the library that is loaded already, into whatever scope. No dlsym: it would bind a
 // module to the version of the C library that it was linked with.
@@ -99,16 +101,18 @@ void* find_in_tvm(const char* name) noexcept {
   return nullptr;
 }
 
+BE_END_COLD
 /// Return a function of TVM-FFI by its name, kept in `place` once it is found.
 template <class Function>
 Function* tvm_function(Function*& place, const char* name) noexcept {
   Function* known = __atomic_load_n(&place, __ATOMIC_RELAXED);
-  if (known == nullptr) {
+  if (__builtin_expect(known == nullptr, 0)) {
     known = reinterpret_cast<Function*>(find_in_tvm(name));
     __atomic_store_n(&place, known, __ATOMIC_RELAXED);
   }
   return known;
 }
+BE_BEGIN_COLD
 
 void (*tvm_set_error)(const char*, const char*) = nullptr;
 void* (*tvm_get_stream)(int32_t, int32_t) = nullptr;
@@ -136,7 +140,7 @@ struct TvmError {
 };
 
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) noexcept {
-  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the text of an error"};
+  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the message of an error"};
   TvmError* error = static_cast<TvmError*>(malloc(sizeof(TvmError)));
   if (error == nullptr) return reinterpret_cast<XLA_FFI_Error*>(&no_memory);
   error->code = args->errc;
@@ -151,6 +155,7 @@ void destroy_error(XLA_FFI_Error_Destroy_Args* args) noexcept {
 
 void get_message(be_xla::ErrorArgs* args) noexcept { args->message = reinterpret_cast<TvmError*>(args->error)->text; }
 
+BE_END_COLD
 XLA_FFI_Error* get_stream_of_call(XLA_FFI_Stream_Get_Args* args) noexcept {
   const TvmContext& context = context_of(args->ctx);
   auto* get = tvm_function(tvm_get_stream, "TVMFFIEnvGetStream");
@@ -158,6 +163,7 @@ XLA_FFI_Error* get_stream_of_call(XLA_FFI_Stream_Get_Args* args) noexcept {
   return nullptr;
 }
 
+BE_BEGIN_COLD
 XLA_FFI_Error* error_of(const char* message, XLA_FFI_Error_Code code) noexcept {
   XLA_FFI_Error_Create_Args args{sizeof(args), nullptr, message, code};
   return create_error(&args);
@@ -165,7 +171,7 @@ XLA_FFI_Error* error_of(const char* message, XLA_FFI_Error_Code code) noexcept {
 
 XLA_FFI_Error* allocate_memory(XLA_FFI_DeviceMemory_Allocate_Args* args) noexcept {
   args->data = nullptr;
-  return error_of("the framework that calls gives no memory; declare its size in the arg_spec, as in scratch[4*n]",
+  return error_of("the calling framework allocates no memory; declare the size in the arg_spec, as in scratch[4*n]",
                   XLA_FFI_Error_Code_UNIMPLEMENTED);
 }
 
@@ -203,6 +209,7 @@ struct TvmAttr {
   int64_t number;
 };
 
+BE_END_COLD
 /// One call: the frame that is being made, and messages for arguments that are not as declared.
 struct TvmCall {
   const TvmSpec& spec;
@@ -217,40 +224,8 @@ struct TvmCall {
     return index < count ? args[index] : kAbsent;
   }
 
-  __attribute__((cold, noinline, format(printf, 3, 4))) bool fail(int index, const char* format, ...) const noexcept {
-    Message message;
-    message.add("%s: ", spec.be_entry->name);
-    if (index >= 0) {
-      const char* name = spec.be_names;
-      for (int left = index; left > 0; ++name) left -= *name == ' ';
-      message.add("argument %d (%.*s) ", index, static_cast<int>(strcspn(name, " ")), name);
-    }
-    va_list values;
-    va_start(values, format);
-    char text[600];
-    __builtin_vsnprintf(text, sizeof(text), format, values);
-    va_end(values);
-    message.add("%s", text);
-    be_xla::make_utf8(message.text);
-    raise_for_tvm(result, kind, message.text);
-    return false;
-  }
-
-  static const char* kind_of(const Any& any) noexcept {
-    switch (any.kind) {
-      case tvm_ffi::kNone: return "None";
-      case tvm_ffi::kInt: return "an integer";
-      case tvm_ffi::kBool: return "a bool";
-      case tvm_ffi::kFloat: return "a float";
-      case tvm_ffi::kDataType: return "an element type";
-      case tvm_ffi::kArrayPointer:
-      case tvm_ffi::kTensorObject: return "a tensor";
-      case tvm_ffi::kText:
-      case tvm_ffi::kSmallText:
-      case tvm_ffi::kTextObject: return "a text";
-      default: return "something else";
-    }
-  }
+  __attribute__((cold, format(printf, 3, 4))) bool fail(int index, const char* format, ...) const noexcept;
+  static const char* kind_of(const Any& any) noexcept;
 
   static const Array* tensor_in(const Any& any) noexcept {
     if (any.kind != tvm_ffi::kArrayPointer && any.kind != tvm_ffi::kTensorObject) return nullptr;
@@ -295,12 +270,48 @@ struct TvmCall {
     }
     char* data = static_cast<char*>(tensor.data) + tensor.offset;
     const bool is_aligned = (reinterpret_cast<uintptr_t>(data) & 15) == 0;
-    if (tensor.ndim > BE::Tensor::kMaxDims || (elements != 0 && !(is_dense && is_aligned)))
+    if (tensor.ndim > BE::Tensor::kMaxDims || (elements != 0 && !(is_dense && is_aligned && data != nullptr)))
       return fail_layout(index, tensor);
     *buffer = {sizeof(*buffer), nullptr, dtype, data, tensor.ndim, const_cast<int64_t*>(tensor.shape)};
     return true;
   }
 };
+
+BE_BEGIN_COLD
+bool TvmCall::fail(int index, const char* format, ...) const noexcept {
+  Message message;
+  message.add("%s: ", spec.be_entry->name);
+  if (index >= 0) {
+    const char* name = spec.be_names;
+    for (int left = index; left > 0; ++name) left -= *name == ' ';
+    message.add("argument %d (%.*s) ", index, static_cast<int>(strcspn(name, " ")), name);
+  }
+  va_list values;
+  va_start(values, format);
+  char text[600];
+  __builtin_vsnprintf(text, sizeof(text), format, values);
+  va_end(values);
+  message.add("%s", text);
+  be_xla::make_utf8(message.text);
+  raise_for_tvm(result, kind, message.text);
+  return false;
+}
+
+const char* TvmCall::kind_of(const Any& any) noexcept {
+  switch (any.kind) {
+    case tvm_ffi::kNone: return "None";
+    case tvm_ffi::kInt: return "an integer";
+    case tvm_ffi::kBool: return "a bool";
+    case tvm_ffi::kFloat: return "a float";
+    case tvm_ffi::kDataType: return "an element type";
+    case tvm_ffi::kArrayPointer:
+    case tvm_ffi::kTensorObject: return "a tensor";
+    case tvm_ffi::kText:
+    case tvm_ffi::kSmallText:
+    case tvm_ffi::kTextObject: return "a string";
+    default: return "something else";
+  }
+}
 
 bool TvmCall::fail_device(int index, const Array& tensor) const noexcept {
   const char* where = tensor.device_type == kDlHost ? "the CPU" : "a device of another kind";
@@ -324,7 +335,8 @@ bool TvmCall::fail_layout(int index, const Array& tensor) const noexcept {
                   tensor.strides[i], stride);
     stride *= tensor.shape[i];
   }
-  return fail(index, "begins at an address that is no multiple of 16; make a copy");
+  if (tensor.data == nullptr) return fail(index, "has no memory, as a fake tensor of PyTorch has none");
+  return fail(index, "begins at an address that is not a multiple of 16, as a slice of a tensor may; make a copy");
 }
 
 /// Make a scalar of XLA's of a number; false if it is none.
@@ -346,7 +358,7 @@ bool TvmCall::read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buf
   if (!scalar_of(any, &scalar)) return fail(index, "is %s, neither a number nor a tensor", kind_of(any));
   if (spec.be_is_cuda) return fail(index, "is %s, but must be a tensor on the device", kind_of(any));
   if (!convert_scalar(scalar, dtype, room))
-    return fail(index, "is %s that is no valid %s", kind_of(any), element_type_name(dtype));
+    return fail(index, "is %s that is not a valid %s", kind_of(any), element_type_name(dtype));
   *buffer = {sizeof(*buffer), nullptr, dtype, room, 0, nullptr};
   return true;
 }
@@ -387,7 +399,7 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
         memcpy(static_cast<void*>(&attr->text), static_cast<const tvm_ffi::Object*>(any.pointer) + 1,
                sizeof(attr->text));
       } else {
-        return fail(index, "is %s, not a text", kind_of(any));
+        return fail(index, "is %s, not a string", kind_of(any));
       }
       return true;
     case AttrKind::kDType:

@@ -247,7 +247,7 @@ def _existing_path(value: object, argument: str) -> Path:
     path = check_path(value, argument)
     if "\n" in str(path) and not os.path.lexists(path):
         raise ArgumentError(
-            f"there is no {argument}={str(value)!r}",
+            f"{argument}={str(value)!r} does not exist",
             hints=("load a source's text with load_cuda_inline or load_cpp_inline",),
         )
     return path

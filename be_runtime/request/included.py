@@ -16,7 +16,7 @@ _LARGEST = 1 << 19
 
 
 def included_texts(unit: Unit, folders: Sequence[Path]) -> tuple[SourceText, ...]:
-    """Read the files that a unit includes from its own folder or from some folders, and what they include from there.
+    """Read the files that a unit includes from its own folder or from some folders, and their includes from there.
 
     They are called as the first ``#include`` calls them, so that no text has the folders of this machine. A file that
     can't be read, or that is beyond the limit of all, is left out: the compiler judges it.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import operator
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -199,9 +201,7 @@ def _modules(
         for language, other in zip(languages, reversed(languages), strict=True):
             sources = _sources(row, language, at)
             if all(each.endswith(SUFFIXES[other]) for each in sources):
-                raise ArgumentError(
-                    f"{at}: {language} names {sources[0]} alone", hints=(f"is it a source of {other}?",)
-                )
+                raise ArgumentError(f"{at}: {language} has only {sources[0]}", hints=(f"is it a source of {other}?",))
             options = {key: value for key, value in row.items() if key in _OPTIONS[language]}
             yield DeclaredModule(name, language, sources, row.get("functions"), options, is_part=True)
         return
@@ -243,9 +243,9 @@ def _check_lists(row: Mapping[str, Any], where: str) -> None:
 
 
 def texts(value: object, where: str) -> tuple[str, ...]:
-    """Check that a value is a list of texts, and return the texts."""
+    """Check that a value is a list of strings, and return the texts."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
-        raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
+        raise ArgumentError(f"{where} must be a list of strings, not {value!r}")
     return tuple(value)
 
 
@@ -264,7 +264,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
 
         end = unknown[0].rpartition("_")[2]  # extra_cflags has more letters in common with extra_ldflags
         near = [name for name in known if name.endswith(f"_{end}")] or get_close_matches(unknown[0], sorted(known))
-        hints = (*(f"did you mean {name!r}?" for name in near[:1]), f"known are: {', '.join(sorted(known))}")
+        hints = (*(f"did you mean {name!r}?" for name in near[:1]), f"the keys are: {', '.join(sorted(known))}")
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
@@ -408,14 +408,14 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
 def _check_compiling(table: Mapping[str, Any], where: str) -> None:
     for each in table.get("dtypes", ()):
         if str(each) not in BY_NAME:
-            raise ArgumentError(f"{where}: dtypes has {each!r}; there are {', '.join(BY_NAME)}")
+            raise ArgumentError(f"{where}: dtypes has {each!r}; the dtypes are {', '.join(BY_NAME)}")
     for key in sorted(_NUMBERS & {*table}):
         if not isinstance(table[key], int) or isinstance(table[key], bool):
             raise ArgumentError(f"{where}: {key} must be a whole number, not {table[key]!r}")
     constants = table.get("constants", {})
     if not isinstance(constants, Mapping) or not all(isinstance(x, int | float | str) for x in constants.values()):
         raise ArgumentError(
-            f"{where}: constants must be a table of numbers and texts, not {constants!r}",
+            f"{where}: constants must be a table of numbers and strings, not {constants!r}",
             hints=("write constants = {BLOCK = 1024}",),
         )
 
@@ -476,7 +476,7 @@ def declared_function(name: str, table: Mapping[str, Any], package: str, root: P
             return numba_cuda_kernel(imported(name, read, package), **options)
         case "triton" | "cutile":
             from be_runtime.kernels.cutile import cutile_kernel
-            from be_runtime.kernels.triton import triton_kernel
+            from be_runtime.tune.triton import triton_kernel
 
             make = triton_kernel if read.language == "triton" else cutile_kernel
             given = dict(read.compiling)
@@ -513,16 +513,33 @@ def read_source(name: str, read: KernelTable, root: Path) -> str:
 
 
 def imported(name: str, read: KernelTable, package: str) -> Any:
-    """Import the function of a kernel in Python; a path names a module of the package."""
+    """Import the function of a kernel in Python; a path names a module of the package.
+
+    Raises
+    ------
+    SourceNotFoundError
+        The author's module raises an exception, or has no such function.
+    """
     module, _, function = read.source.partition(":")
     if module.endswith(_PYTHON):
         module = f"{package}.{module.removesuffix(_PYTHON).replace('/', '.')}"
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        return operator.attrgetter(function)(importlib.import_module(module))
+    except Exception as error:
+        # Whatever an author's module raises.
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
         hints = (f"install {missing} where the kernels are built: for a wheel, add it to requires of [build-system]",)
+        problem = f"{error}" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise SourceNotFoundError(
-            f"kernels.{name}: {read.source} can't be imported: {error}", hints=hints if is_other else ()
+            f"kernels.{name}: {read.source} can't be imported: {problem}{_place(error)}",
+            hints=hints if is_other else (),
         ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the author's file and line in which an import failed."""
+    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first are ours and importlib's
+    modules = [(Path(each.filename), each.lineno) for each in frames if not each.filename.startswith("<")]
+    own = [(file, line) for file, line in modules if file.is_relative_to(modules[0][0].parent)]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.call.compiled_function import Targets
+from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
@@ -21,7 +22,7 @@ from be_runtime.kernels.numba.cpu_library import build_host_kernel
 from be_runtime.kernels.parameters import with_constants
 from be_runtime.kernels.raw import RawLayout, raw_function
 from be_runtime.kernels.source import Bound, Code, Obtained, Variant
-from be_runtime.kernels.tile_types import Hint
+from be_runtime.kernels.tile_types import Array, Hint
 from be_runtime.load.module import ModuleInfo
 from be_runtime.load.prebuilt import register_image_target
 from be_runtime.load.process import PROCESS
@@ -39,7 +40,7 @@ from be_runtime.ship.declaration import (
 from be_runtime.ship.package_store import Part, record_sources
 from be_runtime.signature.model import LEADING, Param, Role
 from be_runtime.store.artifact import Artifact
-from be_runtime.store.index import Demand, reading
+from be_runtime.store.index import Demand, reading, typed
 from be_toolchain.arch import Arch, parse_archs
 
 
@@ -73,11 +74,13 @@ class _BuiltCode:
 
     def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
         """Return the kernel for the types of a call, or for more types if there is no other."""
-        variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
+        with reading(self._artifact.where):
+            variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
         if found is None:
-            built = [", ".join(each) for each in variants]
-            raise _not_built(self._record["label"], ", ".join(bound.general or bound.variant), built)
+            with reading(self._artifact.where):
+                built = [_shown(each) for each in variants]
+            raise _not_built(self._record["label"], _shown(bound.general or bound.variant), built)
         return self._made.get(found, lambda: self._read(found))
 
     def _read(self, identity: str) -> Obtained:
@@ -128,15 +131,20 @@ def _triton_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any
     """Return the function of a Triton kernel."""
     options = call_options(record["call"])
     blocks = {name: tuple(shape) for name, shape in record["blocks"].items()}
-    names, signature = record["parameters"], record["signature"]
-    layout = triton.layout_of(record["label"], names, signature, record["num_ctas"], blocks, options)
-    return triton.triton_function(layout, code, record["launch"]["grid"], options)
+    names, signature, num_ctas = record["parameters"], record["signature"], record["num_ctas"]
+    if num_ctas not in triton.OPTIONS["num_ctas"]:
+        raise ValueError(f"num_ctas is {num_ctas!r}")
+    layout = triton.layout_of(record["label"], names, signature, num_ctas, blocks, options)
+    source = triton.launch_source(layout, code, record["launch"]["grid"], options)
+    return ArrayFunction(triton.array_kernel(layout, source), options)
 
 
 def _cutile_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
     """Return the function of a cuTile kernel."""
     options = call_options(record["call"])
     hints = {name: Hint(bits) for name, bits in record["bits"].items()}
+    if any(hint.bits not in (8, 16, 32, 64) for hint in hints.values()):
+        raise ValueError(f"bits is {record['bits']}")
     layout = cutile.layout_of(
         record["label"],
         record["parameters"],
@@ -187,22 +195,30 @@ class _BuiltLibraries:
     """The libraries of a CuTe DSL function for combinations of dtypes."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact, called: CallSignature) -> None:
-        self._record, self._artifact, self._called = record, artifact, called
-        self._built = {tuple(row["types"]): row["target"] for row in record["variants"]}
+        self._artifact, self._called, self._label = artifact, called, typed(str, record["label"])
+        self._divisible = {axis: typed(int, divisor) for axis, divisor in record["divisible"].items()}
+        if any(divisor < 1 for divisor in self._divisible.values()):
+            raise ValueError(f"divisible is {self._divisible}")
+        self._built = {tuple(row["types"]): typed(str, row["target"]) for row in record["variants"]}
         self._registered = launcher.Memo[str]()
 
     def find(self, call: Resolved) -> Targets:
         """Return the target for a call, which is registered at its first one."""
-        cute.check_divisible(self._record["label"], self._record["divisible"], call.values)
+        cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
-            raise _not_built(self._record["label"], ", ".join(types), [", ".join(each) for each in self._built])
+            raise _not_built(self._label, ", ".join(types), [", ".join(each) for each in self._built])
         return (("cuda", self._registered.get(types, lambda: self._register(self._built[types]))),)
 
     def _register(self, target: str) -> str:
         with reading(self._artifact.where):
             register_image_target(target, self._artifact, PROCESS.registry)
         return target
+
+
+def _shown(variant: Variant) -> str:
+    """Describe types for a message."""
+    return ", ".join(Array.parse(text).shown if text.startswith("[") else text for text in variant)
 
 
 def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
@@ -298,13 +314,13 @@ def _cubin(name: str, read: KernelTable, root: Path, session: Session) -> Part:
 
 def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     function = imported(name, read, package)
-    given = {"num_warps": 4, "num_ctas": 1, **read.compiling}
+    given = dict(read.compiling)
     constants = given.pop("constants", {})
     given.pop("compute_capability", None)
     blocks = given.pop("block_shapes", {})
     kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
-    record = _described(read, kernel.name, names, None, root, function.fn)
+    record = _described(read, kernel.name, triton.parameter_names(function), None, root, function.fn)
     record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
     record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())
@@ -459,7 +475,7 @@ def _variants(name: str, read: KernelTable, declared: CallSignature | None) -> l
 def _rank(name: str, param: Param) -> int:
     if param.axes is None:
         raise ArgumentError(
-            f"kernels.{name}: the signature does not say how many axes {param.name or 'an array'} has",
+            f"kernels.{name}: the signature does not state how many axes {param.name or 'an array'} has",
             hints=("write them, as in arg[n k], or arg[] for a number",),
         )
     return sum(axis != LEADING for axis in param.axes)

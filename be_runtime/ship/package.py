@@ -61,17 +61,21 @@ def package_kernels(package: str) -> PackageKernels:
     Returns
     -------
     PackageKernels
-        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded
-        before its first use.
+        ``ops.module.function(...)``, or ``ops.function(...)`` where the name is unique. Nothing is loaded before its
+        first use.
 
     Raises
     ------
     ArgumentError
         There is no such package, or it has no kernels.
 
+    See Also
+    --------
+    - :doc:`/packages`: declare kernels, build wheels.
+
     Examples
     --------
-    >>> ops = package_kernels("mykernels")  # doctest: +SKIP
+    >>> ops = be_runtime.package_kernels("mykernels")  # doctest: +SKIP
     >>> ops.neurons.fire(v)  # doctest: +SKIP
     """
     return PackageKernels(find_package(package))
@@ -109,7 +113,7 @@ class PackageKernels:
         return self.__own__.get(name)
 
     def __dir__(self) -> list[str]:
-        """The names of modules, kernels and functions that are attributes."""
+        """Return the names of modules, kernels and functions that are attributes."""
         return self.__own__.unique()
 
     def __repr__(self) -> str:
@@ -298,7 +302,7 @@ def find_package(name: str) -> Package:
     try:
         files = importlib.resources.files(name)
     except (ImportError, TypeError) as error:
-        raise ArgumentError(f"there is no package {name!r}: {error}") from None
+        raise ArgumentError(f"the package {name!r} can't be imported: {error}") from None
     if not (files / FILE).is_file() and not (files / KERNELS / INDEX).is_file():
         hints = (
             f"add a {FILE} beside its __init__.py: the page 'Packages and wheels' shows one",
@@ -321,7 +325,7 @@ def locate_package(asked: str | None, here: Path) -> Package:
         if len(found) != 1:
             names = ", ".join(str(path.relative_to(here)) for path in found) or "none"
             raise ArgumentError(
-                f"which package? with a {FILE}, below this folder: {names}",
+                f"several packages below this folder have a {FILE}: {names}",
                 hints=('name it: python -m be_runtime build a.mykernels, or packages = ["a.mykernels"] for a wheel',),
             )
         return package_in(found[0])
@@ -335,7 +339,7 @@ def locate_package(asked: str | None, here: Path) -> Package:
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not places:
         raise ArgumentError(
-            f"there is no package {asked!r}, and no such folder", hints=("name the folder of its __init__.py",)
+            f"{asked!r} is neither a package nor a folder", hints=("name the folder of its __init__.py",)
         )
     return Package(asked, Path(places[0]))
 

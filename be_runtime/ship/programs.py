@@ -44,12 +44,25 @@ _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
 
 
 class ExportedProgram(bytes):
-    """The bytes of a program and its kernels, see `export`."""
+    """The bytes of a program and its kernels, from `export`.
+
+    It is a ``bytes`` object: store it as you like, and pass it to `load_exported`.
+    """
 
     __slots__ = ()
 
     def save(self, path: StrPath) -> Path:
         """Write the program to a file, complete or not at all; an older file is replaced.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+
+        Returns
+        -------
+        Path
+            Path of the file.
 
         Raises
         ------
@@ -98,12 +111,14 @@ def export(
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
-        ``"cpu"``, ``"cuda"`` or both; by default the platform of JAX's default backend. The devices need not be here.
+        ``"cpu"``, ``"cuda"`` or both. The default is the platform of JAX's default backend. The devices need not be
+        here.
     archs : str or sequence of str, optional
-        GPU architectures, such as ``"8.0,9.0"``; by default the architectures for which each kernel was compiled here.
+        GPU architectures, such as ``"8.0,9.0"``. The default is the architectures for which each kernel was compiled
+        here.
     baseline : str, optional
-        Level of CPU instructions that host code may use: by default ``"x86-64-v3"`` on x86-64, which has AVX2. An empty
-        text allows only the instructions of every such machine.
+        Level of CPU instructions that host code may use. The default is ``"x86-64-v3"`` on x86-64, which has AVX2. An
+        empty text allows only the instructions of every such machine.
 
     Returns
     -------
@@ -123,11 +138,18 @@ def export(
     LoadError
         A package that ``jax.export`` needs is not installed.
 
+    See Also
+    --------
+    - `load_exported`: load the program.
+    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+
     Examples
     --------
-    >>> import be_runtime, jax, jax.numpy as jnp
-    >>> data = be_runtime.export(jax.jit(lambda x: 2 * x), jnp.arange(3.0))  # doctest: +SKIP
-    >>> be_runtime.load_exported(data.save("program.be")).call(jnp.arange(3.0)).tolist()  # doctest: +SKIP
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> program = be_runtime.export(jax.jit(lambda x: 2 * x), jnp.arange(3.0))  # doctest: +SKIP
+    >>> be_runtime.load_exported(program.save("program.be")).call(jnp.arange(3.0)).tolist()  # doctest: +SKIP
     [0.0, 2.0, 4.0]
     """
     machine = platform.machine()
@@ -138,7 +160,7 @@ def export(
         names = [platforms] if isinstance(platforms, str) else [*platforms]
         for name in names:
             if name not in _PLATFORMS:
-                raise ArgumentError(f"platforms has {name!r}; there are: cpu, cuda")
+                raise ArgumentError(f"platforms must be 'cpu' or 'cuda', not {name!r}")
         names = ["cuda" if name == "gpu" else str(name) for name in names]
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
@@ -199,7 +221,7 @@ class _Cargo:
         found = [target for target in live if target.platform in asked] or [*live]
         if len(found) > 1:
             raise RegistrationError(
-                f"{name!r} is registered for cpu and CUDA, and a program for both can't tell which one a call means",
+                f"{name!r} is registered for cpu and CUDA, and a program for both can't choose between them",
                 hints=("export it for each platform", "or call the modules' functions, as in module.f(x)"),
             )
         return found[0]
@@ -220,11 +242,12 @@ class _Cargo:
 
 
 class LoadedProgram:
-    """A program whose kernels are registered in this process.
+    """A program whose kernels are registered in this process, from `load_exported`.
 
-    Parameters
+    Attributes
     ----------
-    program : jax.export.Exported
+    call : callable
+        The program, as a function of arrays. It may be called in jitted functions.
     """
 
     def __init__(self, program: Any) -> None:
@@ -244,12 +267,12 @@ class LoadedProgram:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms that it was exported for, such as ``"cpu"``."""
+        """The platforms that the program was exported for, such as ``"cpu"``."""
         return tuple(self._program.platforms)
 
     @property
     def nr_devices(self) -> int:
-        """The number of devices that it runs on."""
+        """The number of devices that the program runs on."""
         return int(self._program.nr_devices)
 
     def __repr__(self) -> str:
@@ -268,7 +291,7 @@ def load_exported(
 ) -> LoadedProgram:
     """Load an exported program. This runs its code: load only programs that you trust.
 
-    Its kernels are registered once in a process, under names that contain their hashes. Kernels for a platform that
+    The kernels are registered once in a process, under names that contain their hashes. Kernels for a platform that
     this machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
 
     Parameters
@@ -276,7 +299,7 @@ def load_exported(
     data_or_path : bytes, str or Path
         The result of `export`, or its file. Nobody else may have the right to write the file.
     expected_sha256 : str, optional
-        Hash of all bytes; other bytes are refused before they are read.
+        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are read.
     verify : callable, optional
         Function that gets the bytes before they are read, such as a check of a signature. It raises or returns False to
         refuse them.
@@ -292,6 +315,18 @@ def load_exported(
         The program is damaged, not the expected program, of another release's format, or for other machines.
     ArgumentError
         An argument is of the wrong type, or the file can't be read.
+
+    See Also
+    --------
+    - `export`: make the program.
+    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> program = be_runtime.load_exported("program.be")  # doctest: +SKIP
+    >>> program.call(jnp.arange(3.0))  # doctest: +SKIP
     """
     if isinstance(data_or_path, (bytes, bytearray, memoryview)):
         data, where = bytes(data_or_path), "the exported program"
@@ -306,7 +341,7 @@ def load_exported(
         raise LoadError(f"{where} is refused: verify returned False")
     artifact = unpack(data, where)
     if not artifact.table.program:
-        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
+        raise LoadError(f"{where} holds kernels, not a program", hints=("be_runtime.export makes programs",))
     with reading(where):
         read = exporting.read_program(artifact.image(artifact.table.program["image"]), artifact.table.program)
         _register(artifact)
@@ -321,7 +356,7 @@ def _read_trusted(path: Path) -> bytes:
             if problem:
                 raise LoadError(
                     f"code is not loaded from {path}: {problem}",
-                    hints=("copy it to a folder of your own", "or take the right to write from others: chmod go-w"),
+                    hints=("copy it to a folder of your own", "or remove other users' write permission: chmod go-w"),
                 )
             return read_beginning(file, LARGEST)
     except OSError as error:

@@ -24,5 +24,5 @@ def finalize(distribution: Distribution) -> None:
         try:
             from be_runtime.ship.setuptools_commands import add_commands
         except ImportError as error:
-            raise SystemExit(f"error: {error}\nhint: kernels need setuptools>=77, as requires says") from None
+            raise SystemExit(f"error: {error}\nhint: kernels need setuptools>=77 in [build-system] requires") from None
         add_commands(distribution)

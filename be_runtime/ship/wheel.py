@@ -149,7 +149,7 @@ def platform_tag(
         for path in need.run_paths:
             if not path.startswith(("$ORIGIN", "${ORIGIN}")):
                 raise ArgumentError(
-                    f"{name} looks for libraries in {path}, a folder of the machine that built it",
+                    f"{name} searches for libraries in {path}, a folder of the machine that built it",
                     hints=(
                         f"take -rpath={path} out of its extra_ldflags",
                         "link a library that lies there into the module, as -l:libfoo.a",
@@ -166,7 +166,7 @@ def platform_tag(
                     f"{name} needs {library}, which is not on every Linux",
                     hints=(
                         f"link it into the module: -l:lib{flag}.a instead of -l{flag}",
-                        f'or write exclude = ["{library}"] if whoever installs the wheel has it loaded',
+                        f'or write exclude = ["{library}"] if users of the wheel have it',
                     ),
                 )
     fitting = (policy for policy in policies if all(_fits(need, policy, exclude) for need in needs.values()))
@@ -302,7 +302,7 @@ def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
             found.append(Package(name, folder.resolve()))
         else:
             hint = 'name its folder, as in "lib/mykernels"'
-            raise ArgumentError(f"there is no package {name!r} below {root}", hints=(hint,))
+            raise ArgumentError(f"{root} has no package {name!r}", hints=(hint,))
     return tuple(found) or (locate_package(None, root),)
 
 
@@ -361,7 +361,7 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     needs: dict[str, Needs] = {}
     for package, folder in folders.items():
         artifact = open_folder(folder)
-        assert artifact is not None, "it was built just now"
+        assert artifact is not None, "it was built above"
         rows = [(f"modules.{name}", str(row)) for name, row in artifact.table.modules.items()]
         rows += [
             (f"kernels.{name}", str(row))
@@ -375,7 +375,7 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     machine = platform.machine()
     tag = platform_tag(needs, machine, read_policies(machine), options.exclude)
     if not tag.startswith("manylinux"):
-        terminal.say(f"the kernels need a newer or another system than manylinux has: the wheel is {tag}", sys.stderr)
+        terminal.say(f"the kernels need more than a manylinux system has, so the wheel's tag is {tag}", sys.stderr)
     return tag
 
 

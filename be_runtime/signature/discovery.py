@@ -193,7 +193,7 @@ def _annotated(program: Program) -> list[_Request]:
         name = next(iter(program.function_names()), "vector_add")
         example = f"write a line `// @BE {name}` above the definition of `void {name}(...)`"
         raise EntryPointNotFoundError(
-            f"no entry points: functions is None and there is no // @BE annotation in {names}",
+            f"no entry points: functions is None, and no source has a // @BE annotation: {names}",
             hints=(f"{example}, or pass functions=[{name!r}]",),
         )
     return requests
@@ -290,7 +290,7 @@ def _check_instances(
     count = math.prod(len(variable.choices) for variable in named)
     if count > _MOST_INSTANCES:
         raise SpecError(
-            f"{request.name}: {count:,} instances, one for each combination of dtypes; {_MOST_INSTANCES} are the most",
+            f"{request.name}: {count:,} instances, one for each combination of dtypes; the limit is {_MOST_INSTANCES}",
             span=request.locate(-1),
             hints=("name the dtypes that callers use, or choose by BE_DISPATCH in the function",),
         )
@@ -323,7 +323,7 @@ def _size_function(request: _Request, name: str, params: Sequence[model.Param]) 
     for cpp in program.typed(function).params:
         param = known.get(cpp.name)
         if param is None:
-            problem = f"{name} has the parameter {cpp.name!r}, which is no input or attribute of {request.function}"
+            problem = f"{name} has the parameter {cpp.name!r}, which is not an input or attribute of {request.function}"
             hint = f"it may take {', '.join(known)}, by these names" if known else "the entry point has none"
             if any(other.name == cpp.name for other in taken):
                 hint = f"{cpp.name} changes from call to call, and a size is computed when a program is traced"
@@ -422,7 +422,7 @@ def _typed(function: Function, program: Program) -> Function:
     count = sum(1 + len(param.members) for param in typed.params)
     if count > grammar.MOST:
         raise SpecError(
-            f"{function.name}: it has {count:,} parameters and fields, but {grammar.MOST:,} are the most",
+            f"{function.name}: it has {count:,} parameters and fields, but the limit is {grammar.MOST:,}",
             span=at(function, program.places),
             hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span",),
         )
@@ -492,7 +492,7 @@ def _no_overload(request: _Request, functions: Sequence[Function]) -> SpecError:
     places = request.program.places
     where = " and ".join(places.describe(function.start) for function in functions)
     return SpecError(
-        f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) fits none of the functions at {where}",
+        f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) does not fit any of the functions at {where}",
         span=at(functions[0], places),
     )
 

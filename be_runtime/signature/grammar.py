@@ -20,7 +20,7 @@
           | "scratch" [ "[" BYTES "]" | "=" NAME ]
                                           memory for the time of the call; "=f" is [f()]; without a size the kernel
                                           asks for it
-          | "state"                       an object that lives as long as the program; at most one
+          | "state"                       an object that exists as long as the program; at most one
           | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
           | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
@@ -166,14 +166,29 @@ def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
 def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of an arg_spec, each in its first spelling.
 
+    Parameters
+    ----------
+    tokens : sequence of str
+        Tokens of an arg_spec.
+
+    Returns
+    -------
+    list of str
+        Equivalent tokens, such as ``"arg"`` for ``"args"``.
+
     Raises
     ------
     SpecError
         The tokens are no arg_spec.
 
+    See Also
+    --------
+    - :doc:`/arg-spec`: all tokens.
+
     Examples
     --------
-    >>> normalize_tokens(["args", "rets", "ctx.stream"])
+    >>> import be_runtime
+    >>> be_runtime.normalize_tokens(["args", "rets", "ctx.stream"])
     ['arg', 'ret', 'stream']
     """
     return [*render_spec(parse_spec(tokens))]
@@ -197,7 +212,7 @@ def _render_token(param: model.Param) -> str:
 
 def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
     if len(tokens) > MOST:
-        raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most")
+        raise _TokenError(-1, f"the arg_spec has {len(tokens):,} tokens, but the limit is {MOST:,}")
     params: list[model.Param] = []
     places: list[int] = []
     variables = {match[1] for token in tokens if (match := _VARIABLE.match(token))} - _WORDS
@@ -366,12 +381,12 @@ def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Ite
         if param.role is model.Role.DTYPE and all(each.like != param.name for each in inputs):
             yield _TokenError(index, f"{token!r}: no input has the dtype {param.name}: write arg[n]:{param.name}")
         if isinstance(like, int) and like >= len(inputs):
-            yield _TokenError(index, f"{token!r} is like input {like}, but there are {len(inputs)}, from input 0 on")
+            yield _TokenError(index, f"{token!r} is like input {like}, but the number of inputs is {len(inputs)}")
         if isinstance(like, int) and param.role is model.Role.ARG and like >= before:
             yield _TokenError(index, f"{token!r} is like input {like}, which does not come before it")
         before += param.role is model.Role.ARG and param.many is model.Many.ONE
         if isinstance(like, str) and like.startswith("attr.") and like not in attributes:
-            yield _TokenError(index, f"{token!r} names no attribute of the type dtype: write {like}:dtype")
+            yield _TokenError(index, f"{token!r} does not name an attribute of the type dtype: write {like}:dtype")
 
 
 def _split_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:

@@ -115,7 +115,7 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
             return _error(function, problem, at(cpp, places), *_hints(index, params, function, cpp, places))
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
-        problem = "it is a template, and no parameter tells the compiler its arguments"
+        problem = "it is a template, and the compiler can't deduce its arguments from the parameters"
         hint = f"name its arguments, as in // @BE {function.name}<T> ... T=float32|float64"
         return _error(function, problem, at(function, places), hint)
     return None
@@ -323,7 +323,7 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
             close = get_close_matches(param.name, by_name, n=1)
             raise _error(
                 function,
-                f"'attr.{param.name}' names no parameter of the function",
+                f"'attr.{param.name}' does not name a parameter of the function",
                 locate(index) or at(function, places),
                 *(f"did you mean 'attr.{name}'?" for name in close),
                 f"write the type to use another name: attr.{param.name}:TYPE",
@@ -366,7 +366,7 @@ def _unmapped(function: Function, cpp: CppParam, places: Places) -> SpecError:
 def _replacement(cpp: CppParam) -> str:
     """Suggest a replacement for a parameter without a role."""
     if cpp.shape is Shape.POINTER and "char" in cpp.type:
-        advice = "take a std::string_view: a text of a call does not end with NUL"
+        advice = "take a std::string_view: a string of a call does not end with NUL"
     elif cpp.shape is Shape.POINTER and "Tensor" in cpp.type:
         advice = "write const BE::Tensor*, which is null if a call lacks the array"
     elif cpp.shape in (Shape.POINTER, Shape.ARRAY):

@@ -302,9 +302,9 @@ def unpack(data: bytes, where: str, verify: Verifier | None = None) -> Artifact:
         raise LoadError(f"{where} is not signed", hints=(hint,))
     if verify is not None and not verify.check(framed, seal[1:]):
         hint = f"if you trust the signer, add their key to {verify.named_by}"
-        raise LoadError(f"{where} is not signed by a key that is trusted here", hints=(hint,))
+        raise LoadError(f"{where} is not signed by a trusted key", hints=(hint,))
     if not is_signed and seal != _seal(framed, None):
-        raise _damaged(where, "its index has another hash")
+        raise _damaged(where, "its index does not match its hash")
     with _reading(where, INDEX):
         inflate = zlib.decompressobj()
         text = inflate.decompress(framed[_LENGTH:], LARGEST_INDEX)
@@ -318,7 +318,7 @@ def unpack(data: bytes, where: str, verify: Verifier | None = None) -> Artifact:
         if hashlib.sha256(images[digest]).hexdigest() != digest:
             raise _damaged(where, f"the image {digest[:16]} has other bytes than when it was built")
     if at != len(rest):
-        raise _damaged(where, "it is longer than its index says")
+        raise _damaged(where, "it is longer than its index states")
     return Artifact(where, table, data=images, is_checked=True, packed=data)
 
 
@@ -362,13 +362,13 @@ def _split(data: bytes, where: str) -> tuple[bytes, bytes, memoryview]:
     if not data.startswith(MAGIC):
         is_older = data.startswith((_OLD_MAGIC, MAGIC.rstrip(b"1\n")))
         if is_older:
-            raise LoadError(f"{where} is of another release's format", hints=("make it again with this release",))
+            raise LoadError(f"{where} has the format of another release", hints=("make it again with this release",))
         hints = ("be_runtime.export makes programs", "copy it again")
-        raise LoadError(f"{where} is no exported program or artifact, or only a part of one", hints=hints)
+        raise LoadError(f"{where} is not an exported program or artifact, or it is incomplete", hints=hints)
     at = len(MAGIC) + _SEAL
     end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
     if end > len(data):
-        raise _damaged(where, "it is cut off")
+        raise _damaged(where, "it is truncated")
     return data[len(MAGIC) : at], data[at:end], memoryview(data)[end:]
 
 
@@ -445,9 +445,7 @@ def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
     table = render_index(index).encode()
     try:
         if folder.exists() and not _OURS.issuperset(path.name for path in folder.iterdir()):
-            raise ArgumentError(
-                f"{folder} holds something else than kernels built by this command", hints=("name another folder",)
-            )
+            raise ArgumentError(f"{folder} has files that this command did not write", hints=("name another folder",))
         (folder / IMAGES).mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             for place in (folder, folder / IMAGES):

@@ -309,7 +309,7 @@ class Cache(NamedTuple):
         force : bool
             Build even if a valid entry exists.
         lock_timeout_s : float, optional
-            Longest wait for another process that builds the same key; None waits as long as that process lives.
+            Longest wait for another process that builds the same key; None waits until that process ends.
         on_wait : callable, optional
             Called now and then during a wait, with the seconds waited so far and the process that builds.
 

@@ -237,7 +237,7 @@ def beyond_limits(
 ) -> list[EntryInfo]:
     """Return the entries that ``cache prune`` removes: damaged, old, or least recently used beyond the size limit.
 
-    Unlike a round, which knows the last use to a minute, the limit is exact, and may remove the newest entry too.
+    Unlike a round, which has the last use to a minute, the limit is exact, and may remove the newest entry too.
     """
     newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
     sizes = itertools.accumulate(info.size_bytes for info in newest_first)

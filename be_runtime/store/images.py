@@ -134,7 +134,7 @@ def check_baseline(value: object, machine: str) -> str:
     known = ("", *_LEVELS) if machine == "x86_64" else ("",)
     if value not in known:
         names = ", ".join(filter(None, known)) or "none"
-        raise ArgumentError(f"baseline={value!r} is not a level of {machine}; there are: {names}")
+        raise ArgumentError(f"baseline={value!r} is not a level of {machine}; the levels are: {names}")
     return str(value)
 
 
@@ -210,10 +210,10 @@ def library_problem(file: BinaryIO, machine: str) -> str:
     file.seek(0)
     data = file.read(64)
     if len(data) < 64 or not data.startswith(_ELF64):
-        return "it is no ELF file of 64 bits"
+        return "it is not a 64-bit ELF file"
     _, kind, code, _, _, start, _, _, own, each, count, *_ = struct.unpack(_HEADER, data)
     if kind != _SHARED or code != _MACHINES.get(machine, code):
-        return f"it is no shared library for {machine}"
+        return f"it is not a shared library for {machine}"
     if (own, each) != (64, 56) or not 0 < count <= _MOST_SEGMENTS or start + each * count > size:
         return "its ELF header is damaged"
     file.seek(start)

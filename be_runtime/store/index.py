@@ -315,7 +315,7 @@ def _texts(*values: object) -> None:
 def typed(kind: type[T], value: object) -> T:
     """Return a value of an index; raise TypeError unless it has exactly this type."""
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of the type {kind.__name__}")
     return value
 
 
@@ -450,7 +450,7 @@ class ModuleRecord(NamedTuple):
             _texts(*sources, *sources.values())
             typed(bool, record.captures_graphs)
             if record.language not in ("cpp", "cuda"):
-                raise ValueError(f"{record.language!r} is no language")
+                raise ValueError(f"{record.language!r} is not a language")
             return record
 
     def contents(self) -> dict[str, Handlers]:

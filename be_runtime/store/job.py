@@ -217,7 +217,7 @@ class Job:
             self._is_silent = True
             self._say(f"{what}, and so are all later entries: the job's store gives {error}")
         else:
-            self._whisper(f"{what}, as the job's store says: {error}")
+            self._whisper(f"{what}, since the job's store failed: {error}")
 
     def _report_difference(self, store: JobStore, wanted: sharing.Query) -> None:
         """Report if another process asks for a different kernel of this name; only the GPUs may differ.

@@ -40,7 +40,7 @@ _ours: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """Close the descriptors that a forked child inherits: the lock would be held as long as the child lives."""
+    """Close the descriptors that a forked child inherits: the lock would be held until the child ends."""
     while _ours:
         os.close(_ours.pop())
 
@@ -58,14 +58,14 @@ def key_lock(
     is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
-    """Hold the lock on `path` for the duration of the block; if the file system has no locks, run without one.
+    """Hold the lock on `path` during the block; if the file system has no locks, run without one.
 
     Parameters
     ----------
     path : str
         The lock file; it is made if it is missing.
     timeout_s : float, optional
-        Longest wait; None waits as long as the holder lives.
+        Longest wait; None waits until the holder ends.
     on_wait : callable, optional
         Called after 1, 10 and 60 seconds of waiting, and every minute from then on.
     holder : callable

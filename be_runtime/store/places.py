@@ -171,15 +171,17 @@ def read_export(path: Path, verify: signing.Verifier | None = None) -> Iterator[
             members = opened.infolist()
             names = [member.filename for member in members]
             if EXPORT_MARK not in names or opened.getinfo(EXPORT_MARK).file_size > len(_FORMAT):
-                raise ArgumentError(f"{path} is no export of the cache", hints=("python -m be_runtime cache export",))
+                raise ArgumentError(
+                    f"{path} is not an export of the cache", hints=("python -m be_runtime cache export",)
+                )
             if opened.read(EXPORT_MARK) != _FORMAT:
-                raise ArgumentError(f"{path} is of another release's format")
+                raise ArgumentError(f"{path} has the format of another release")
             for member in members:
                 if member.filename != EXPORT_MARK:
                     yield _read_artifact(opened, member, verify, path)
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
-        raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
+        raise ArgumentError(f"{path} is not an export of the cache, or is damaged: {error}", hints=(hint,)) from error
     except (OSError, RuntimeError, EOFError) as error:
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -189,15 +191,15 @@ def _read_artifact(
 ) -> Artifact:
     name = member.filename
     if not folder.DIGEST.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-        raise ArgumentError(f"{path} has {name!r}, which is no artifact")
+        raise ArgumentError(f"{path} has {name!r}, which is not an artifact")
     try:
         artifact = unpack(zips.read_member(opened, name, trust.LARGEST), f"{path}: the artifact {name[:12]}", verify)
     except ValueError as error:
         raise ArgumentError(f"{path}: the artifact {name[:12]} can't be read: {error}") from error
     except LoadError as problem:
-        raise ArgumentError(problem.message, hints=("nothing was taken from it", *problem.hints)) from None
+        raise ArgumentError(problem.message, hints=("nothing was imported", *problem.hints)) from None
     if artifact.table.inputs is None or artifact.table.inputs.digest != name:
-        raise ArgumentError(f"{artifact.where} is not of the entry that its name gives")
+        raise ArgumentError(f"{artifact.where} does not belong to the entry in its name")
     return artifact
 
 

@@ -1,6 +1,6 @@
 """Build an entry after a cache miss: one process builds in a staging folder and publishes; the others wait.
 
-A staging folder is named after its key, host and process, so that another process can tell who builds, and remove what
+A staging folder is named after its key, host and process, so that another process can see who builds, and remove what
 killed builds left.
 """
 
@@ -179,7 +179,7 @@ def open_stage(folder: str, reason: str) -> Stage:
 def build_began(folder: str, now_ns: int) -> int:
     """Return the start time of the build in a new folder: the earlier one of its file system's clock and ours.
 
-    On local file systems both are the same clock, so a file that changed just before the build is not in doubt. A file
+    On local file systems both are the same clock, so a file that changed right before the build is not in doubt. A file
     server has a clock of its own, and the files of a build may be on either machine.
     """
     return min(os.stat(folder).st_ctime_ns, now_ns)
@@ -349,7 +349,7 @@ def _is_as_recorded(record: FileRecord) -> bool:
 def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
     """Return the records of files that a key's entries took before a build began.
 
-    A file that still matches such a record has not changed during the build, whatever its file system's clock says. A
+    A file that still matches such a record has not changed during the build, whatever its file system's clock shows. A
     clock that is ahead dates all changes after the build's start, and without this check every load would build again.
     """
     manifests = (cache.read_manifest(folder, digest) for folder in cache.variant_folders(base, digest))

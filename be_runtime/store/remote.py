@@ -184,7 +184,7 @@ class HttpCache:
         """
         reply = exchange(self._server, "PUT", f"{FOLDER}/{digest}", data, whole_s=self._timeout_s)
         if reply.status >= 500:
-            raise ValueError(f"{reply.text}; may it write to its folder? Its error log says why")
+            raise ValueError(f"{reply.text}; the server may lack the right to write to its folder: see its error log")
         if not 200 <= reply.status < 300:
             raise ValueError(reply.text)
 
@@ -391,7 +391,7 @@ def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
 
 @forks.made_once(8)
 def _link(url: str, named_by: str, timeout_s: float) -> Link:
-    """Return the process's state of a remote cache, so that the next load knows of its faults."""
+    """Return the process's state of a remote cache, so that the next load has its faults."""
     if not url.startswith(("http://", "https://")):
         return Link(FsspecCache(url, timeout_s), Health(), Health(), set(), [])
     try:

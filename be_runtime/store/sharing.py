@@ -1,4 +1,4 @@
-"""Artifacts that other machines use: movable keys, and cache entries as artifacts with what they were made from.
+"""Artifacts that other machines use: movable keys, and cache entries as artifacts with a list of their inputs.
 
 Another machine finds an artifact by its movable key, in which names such as ``<toolkit>`` replace this machine's
 folders. The artifact is used only if a build here would read the same inputs.
@@ -272,7 +272,7 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: signing
     except OSError as error:
         raise errors.LoadError(f"{name} can't be read: {error.strerror}: {error.filename}") from error
     except errors.LoadError as error:
-        raise error if os.path.exists(folder) else errors.LoadError(f"{name} was removed just now") from error
+        raise error if os.path.exists(folder) else errors.LoadError(f"{name} was removed while it was read") from error
     for what, data in (("index", index.render_index(artifact.table).encode()), *images.items()):
         if named := share.roots.named_in(data):
             raise errors.LoadError(f"{name} is for this machine alone: its {what[:12]} names the folder {named}")
@@ -311,7 +311,7 @@ def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: st
     where, table = artifact.where, artifact.table
     inputs = table.inputs
     if inputs is None or inputs.digest != share.key.digest:
-        raise errors.LoadError(f"{where} is of another entry")
+        raise errors.LoadError(f"{where} belongs to another entry")
     if share.functions is not None and [row.get("functions") for row in table.modules.values()] != [share.functions]:
         raise errors.LoadError(f"{where} is damaged: its list of functions is not what a build here would write")
     try:
@@ -339,7 +339,7 @@ def _compared(files: Mapping[str, str], where: str) -> dict[str, FileRecord]:
         if record is None or record.sha256 != digest:
             raise errors.LoadError(f"{where} was built with another {path} than the one here")
         if time.monotonic() > until:
-            raise errors.LoadError(f"{where} is made from more than can be compared in {_PATIENCE_S:g} s")
+            raise errors.LoadError(f"{where} has more inputs than can be compared in {_PATIENCE_S:g} s")
         records[path] = record
     return records
 
@@ -364,7 +364,7 @@ def _local(files: Iterable[tuple[str, str]], roots: Roots, where: str) -> dict[s
     for named, digest in files:
         paths = roots.paths(named)
         if not paths:
-            raise errors.LoadError(f"{where} was built with {named}, and there is no such folder here")
+            raise errors.LoadError(f"{where} was built with {named}, a folder that is not here")
         found |= dict.fromkeys([*filter(os.path.exists, paths)] or paths[:1], digest)
     return found
 

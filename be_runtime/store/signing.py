@@ -169,7 +169,7 @@ def _read(path: Path, named_by: str, judge: Judge | None = None) -> str:
     except (OSError, ValueError, RuntimeError) as error:
         is_distrusted = isinstance(error, OSError) and error.errno == errno.EPERM
         problem = "a file that is not trusted" if is_distrusted else "neither a key nor a file with one"
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ArgumentError(
             f"{named_by} is {shown_key(str(path))!r}, {problem}: {reason}",
             hints=("whoever can write to it decides whose code runs here",) * is_distrusted,

@@ -7,6 +7,7 @@ import importlib.resources
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,14 @@ class Tuned:
     Attributes
     ----------
     name : str
+        Name of the tuned function.
     configs : tuple of dict
         All configurations. The first one is used if nothing is known.
     args : sequence or callable
         Arrays to time with, as given to `autotune`.
     results : list of Trials
-        The tunings of this object.
+        The tunings of this object. Each has ``bucket``, the ``chosen`` configuration, and the ``trials`` with their
+        times in microseconds.
     """
 
     def __init__(
@@ -76,13 +79,26 @@ class Tuned:
         self._lock = ThreadLock()
 
     @public
-    def __call__(self, *arrays: Any) -> Any:
-        """Call the function of the configuration for these arrays."""
-        bucket = self._bucket_of(arrays)
+    def __call__(self, *arrays: Any, **attributes: Any) -> Any:
+        """Call the function of the configuration for these arrays.
+
+        Parameters
+        ----------
+        *arrays : array
+            Inputs of the function.
+        **attributes
+            Attributes of the function.
+
+        Returns
+        -------
+        array or tuple of array
+            The results of the function.
+        """
+        bucket = self._bucket_of(arrays, attributes)
         function = self._chosen.get(bucket)
         if function is None:
-            function = self._chosen[bucket] = self._make(self.config(*arrays))
-        return function(*arrays)
+            function = self._chosen[bucket] = self._make(self.config_of(bucket))
+        return function(*arrays, **attributes)
 
     def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:
         """Show the tables in a notebook's cell."""
@@ -101,36 +117,62 @@ class Tuned:
         rows = [(row.bucket, name_of(row.config), f"{row.us:.2f}", f"{row.first_us:.2f}", row.device) for row in kept]
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"
 
-    def config(self, *arrays: Any) -> Config:
-        """Return the configuration for arrays of these sizes, without timing anything."""
-        bucket = self._bucket_of(arrays)
+    def config(self, *arrays: Any, **attributes: Any) -> Config:
+        """Return the configuration for arrays of these sizes; nothing is timed.
+
+        Parameters
+        ----------
+        *arrays : array or ShapeDtypeStruct
+            Arrays of the sizes.
+        **attributes
+            Attributes of the function.
+
+        Returns
+        -------
+        dict
+            Keywords of ``op``.
+        """
+        return self.config_of(self._bucket_of(arrays, attributes))
+
+    def config_of(self, bucket: str) -> Config:
+        """Return the configuration for a bucket, without timing anything."""
         if bucket not in self._known:
             self._known[bucket] = self._look_up(bucket)
         return dict(self._known[bucket])
 
-    def tune(self, *arrays: Any) -> Trials:
-        """Time all configurations with these arrays and store the choice, even if one is known.
+    def tune(self, *arrays: Any, **attributes: Any) -> Trials:
+        """Time all configurations with these arrays and attributes and store the choice, even if one is known.
+
+        Parameters
+        ----------
+        *arrays : array
+            Inputs of the function.
+
+        Returns
+        -------
+        Trials
+            Times of each configuration, in microseconds; ``print`` shows a table.
 
         Raises
         ------
         ArgumentError
-            An array is traced: its values are not known.
+            An array is traced, so that its values are not known, or checked mode is on.
         """
-        trials, row = self._time(arrays)
+        trials, row = self._time(arrays, attributes)
         device = timing.describe_device()
         self._keep(device, lambda: merged(self._rows(device), [row]))
         return trials
 
-    def tune_unless_known(self, *arrays: Any) -> None:
+    def tune_unless_known(self, *arrays: Any, **attributes: Any) -> None:
         """Time all configurations once for a bucket, however many processes ask for it at once."""
-        bucket, device = self._bucket_of(arrays), timing.describe_device()
+        bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
         def make() -> tuple[Winner, ...]:
             rows = self._rows(device)  # another process may have been faster
             known = any(row.bucket == bucket for row in rows)
-            return rows if known else merged(rows, [self._time(arrays)[1]])
+            return rows if known else merged(rows, [self._time(arrays, attributes)[1]])
 
         self._keep(device, make)
 
@@ -146,11 +188,22 @@ class Tuned:
         self._chosen.clear()
 
     def save(self, folder: Path | str) -> Path:
-        """Add the choices of this device to ``tuned.json`` in a package's folder."""
+        """Add the choices of this device to ``tuned.json`` in a package's folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder of the package.
+
+        Returns
+        -------
+        Path
+            Path of the file.
+        """
         rows = self._rows(timing.describe_device())
         return winners.write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
 
-    def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
+    def _time(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Trials, Winner]:
         if any(port.is_traced(each) for each in arrays):
             raise ArgumentError(
                 f"{self.name} can't be tuned within a program, where arrays have no values",
@@ -161,8 +214,12 @@ class Tuned:
                 f"{self.name} can't be tuned in checked mode, whose calls take longer",
                 hints=("tune it before: outside of be_runtime.debug, and without BE_DEBUG",),
             )
-        chosen, trials, us = timing.time_configs(self._make, self.configs, arrays, self._check, self._runs)
-        bucket, device = self._bucket_of(arrays), timing.describe_device()
+
+        def make(config: Config) -> Function:
+            return partial(self._make(config), **attributes)
+
+        chosen, trials, us = timing.time_configs(make, self.configs, arrays, self._check, self._runs)
+        bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         config = trials[chosen].config
         self.results.append(Trials(bucket, config, trials))
         timed = round(us[chosen], 3), round(us[min(us)], 3)
@@ -180,9 +237,9 @@ class Tuned:
                 return named[name_of(found.config)]
         return self.configs[0]
 
-    def _bucket_of(self, arrays: Sequence[Any]) -> str:
+    def _bucket_of(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> str:
         if self._bucket is not None:
-            return str(self._bucket(*arrays))
+            return str(self._bucket(*arrays, **attributes))
         return winners.bucket_of([transforms.type_of(each) for each in arrays])
 
     def _make(self, config: Config) -> Function:
@@ -260,33 +317,33 @@ def autotune(
 
     All configurations are compiled at once. Each is timed within a compiled loop, in turns with the others, with the
     last cache flushed before each call. A configuration is rejected if its results differ from the first one's. The
-    choice is stored in the cache by the device, its driver, the bucket of sizes and the source, and the next process
-    uses it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing,
-    or ``off`` to use the first configuration.
+    cache keeps the choice by the device, its driver, the bucket of sizes and the source, and the next process uses it
+    without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
+    ``off`` to use the first configuration.
 
     Parameters
     ----------
     op : callable
-        Called with a configuration's keywords, returns a function of arrays: a module's function, a kernel of
-        `cuda_kernel`, or Python around them. It may be called in several threads at a time.
+        Function that is called with a configuration's keywords and returns a function of arrays: a module's function, a
+        kernel of `cuda_kernel`, or Python around them. It may be called in several threads at a time.
     configs : mapping of str to sequence, or sequence of mapping
         Choices by keyword, whose combinations are all tried, or the configurations themselves. JSON must hold them.
-    args : sequence of array, sequence of sequences of array, or callable, optional
+    args : sequence of array, sequence of sequences of array, or callable, default ()
         Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
         arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
     name : str, optional
-        Name of the tuned function; by default the name of `op`.
+        Name of the tuned function. The default is the name of `op`.
     package : str, optional
         Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
         ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
-        Function of the arrays; arrays with equal results share a choice. By default the result has the dtypes, and the
-        extents rounded up to powers of two.
+        Function of the arrays and attributes of a call; calls with equal results share a choice. By default the result
+        has the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether one array of results is right. By default integers must be equal, and
         floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
-    runs : int
-        Samples of each configuration.
+    runs : int, default 10
+        Number of samples of each configuration.
 
     Returns
     -------
@@ -296,16 +353,21 @@ def autotune(
     Raises
     ------
     ArgumentError
-        There is no configuration, or JSON can't hold one.
+        There is no configuration, JSON can't hold one, or `runs` is below 1.
     Exception
         The exception of the first configuration, if none works.
 
+    See Also
+    --------
+    - :doc:`/tuning`: block sizes and other choices, tables of times, and packages.
+
     Examples
     --------
+    >>> import be_runtime
     >>> import jax.numpy as jnp
     >>> def op(power):
     ...     return lambda x: x**power
-    >>> tuned = autotune(op, {"power": [2, 3]}, name="doc_power")
+    >>> tuned = be_runtime.autotune(op, {"power": [2, 3]}, name="doc_power")
     >>> tuned(jnp.arange(3.0)).tolist()
     [0.0, 1.0, 4.0]
     """

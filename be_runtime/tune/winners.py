@@ -114,7 +114,7 @@ def name_of(config: Mapping[str, Any]) -> str:
     except TypeError as error:
         raise ArgumentError(
             f"a configuration is {dict(config)!r}, and it is kept as JSON: {error}",
-            hints=("name a choice by a number, a text or a bool, and look the rest up in the function",),
+            hints=("name a choice by a number, a string or a bool, and look the rest up in the function",),
         ) from None
 
 

@@ -60,7 +60,7 @@ def _run(run: Callable[[], int], package: str) -> int:
         import traceback
 
         say(traceback.format_exc(), sys.stderr)
-        say(f"internal error of {package}: please report the lines above", file=sys.stderr)
+        say(f"internal error of {package}: report the lines above", file=sys.stderr)
         return INTERNAL
 
 

@@ -29,7 +29,7 @@ FAILED = 1
 """The exit code of an installation that was not possible."""
 
 NOT_CONFIRMED = 4
-"""The exit code when a plan was shown and nobody said yes."""
+"""The exit code when a plan was shown and nobody confirmed."""
 
 PLAN_SCHEMA = 1
 """Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
@@ -73,8 +73,11 @@ def _is_confirmed(arguments: argparse.Namespace) -> bool:
     if arguments.yes:
         return True
     if sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
-        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
-    say("nothing was changed: there is no terminal to ask on; pass --yes to go ahead", file=sys.stderr)
+        return input("Proceed? [y/N] ").strip().lower() in ("y", "yes")
+    say(
+        "nothing was changed: standard input is not a terminal, so nobody can confirm; pass --yes to go ahead",
+        file=sys.stderr,
+    )
     return False
 
 
@@ -212,7 +215,7 @@ def fix(report: Report, arguments: argparse.Namespace, system: System) -> int:
     Returns
     -------
     int
-        The doctor's exit code after the repair; `NOT_CONFIRMED` if the user said no, `FAILED` if the repair failed.
+        The doctor's exit code after the repair; `NOT_CONFIRMED` if the user declined, `FAILED` if the repair failed.
     """
     try:
         situation = gather_situation(system)

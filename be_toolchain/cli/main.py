@@ -125,7 +125,7 @@ def explain(code: str) -> str:
     """
     sections = read_sections(PAGE.read_text(encoding="utf-8"))
     if code.upper() not in sections:
-        raise ValueError(f"no error has the code {code!r}; there are {', '.join(sections)}")
+        raise ValueError(f"no error has the code {code!r}; the codes are {', '.join(sections)}")
     return sections[code.upper()]
 
 
@@ -177,7 +177,7 @@ def _run(argv: Sequence[str] | None, system: System) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command == "doctor" and arguments.fix and arguments.json:
-        parser.error("--fix shows a plan and asks: it does not go with --json")
+        parser.error("--fix asks before it changes anything, so it does not work with --json")
     match arguments.command:
         case None:
             parser.print_help()

@@ -103,7 +103,7 @@ class Report(NamedTuple):
 
     @property
     def explained(self) -> tuple[ToolchainError, ...]:
-        """The problems with more to say than their finding: the searched places, further hints."""
+        """The problems that have more than their finding: the searched places, further hints."""
         return tuple(problem for problem in self.problems if problem.probes or problem.hints[1:])
 
     def redact(self, text: str) -> str:
@@ -374,12 +374,12 @@ def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
     match compiler:
         case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
             accepted = coherence.render_limits(limits)
-            text = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
+            text = f"{named} is not a compiler that nvcc accepts ({accepted}); it is used because you asked for it"
             return Remark("warn", "host compiler", text, "use an accepted one")
         case Nvcc(host_limits=limits):
             return Remark("ok", "host compiler", f"{named}; nvcc accepts {coherence.render_limits(limits)}")
         case ClangCuda():
-            text = f"{named}; it compiles both sides; the page 'Toolchain discovery' lists the differences from nvcc"
+            text = f"{named}; it compiles host and device code; 'Toolchain discovery' lists the differences from nvcc"
             return Remark("ok", "CUDA compiler", text)
 
 
@@ -387,7 +387,7 @@ def _report_passed_over(subject: str, probes: tuple[Probe, ...], used: Path) -> 
     """Report the places before the chosen one that can be repaired."""
     for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
-            text = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
+            text = f"skipped {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
             yield Remark("warn", subject, text, probe.hint)
 
 
@@ -395,7 +395,7 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None, around: 
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
         what = "" if toolkit is None else "; CUDA kernels can be built here, but not run"
-        step = 'compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here'
+        step = 'to compile for another GPU than sm_75, pass it to a load function, as in compute_capability="sm_90"'
         text = f"none ({devices.problem or 'the driver lists none'}){what}"
         yield Remark("note", "GPU", text, "" if toolkit is None else step)
     for device in devices.devices:
@@ -453,7 +453,7 @@ def _report_cache(around: Surroundings) -> Remark:
     """Report the number and size of the cache's entries."""
     folder = around.cache.own_part or around.cache.path
     if not around.cache.readable:
-        step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
+        step = "set BE_CACHE_DIR to a folder of your own: users can't share a cache"
         return Remark("warn", "cache", f"{folder} can't be read by this user", step)
     count, size, limit_mib = around.cached
     counted = f"{many(count, 'entry', 'entries')}, {size / 2**20:.1f} of at most {limit_mib} MiB"
@@ -471,7 +471,7 @@ def _report_launcher(system: System) -> Iterator[Remark]:
         return
     text, found = f"{setting.variable}={' '.join(command)}", system.which(command[0])
     if found is None:
-        missing = f"{text}: there is no program {command[0]}, so modules that need a build fail to load"
+        missing = f"{text}: the program {command[0]} was not found, so modules that need a build fail to load"
         yield Remark("warn", "launcher", missing, correct(setting.variable))
     else:
         yield Remark("note", "launcher", f"{text}: {found} starts every compiler, and nvcc as a whole")
@@ -509,12 +509,12 @@ def _report_source(system: System, source: RemoteSource, access: str) -> Remark:
         if not problem:
             return Remark("ok", _REMOTE, f"{text}; it answers")
         text = f"{text}; it does not work: {printable_line(problem)}"
-        return Remark("warn", _REMOTE, text, "correct it, or unset it: until then every build runs here")
+        return Remark("warn", _REMOTE, text, "correct it, or unset it: until then this machine compiles every module")
     package = _FSSPEC_NEEDS.get(source.url.partition("://")[0])
     absent = [name for name in ("fsspec", package) if name and not system.has_package(name)]
     if not absent:
-        return Remark("note", _REMOTE, f"{text}; whether it answers is not known: loads alone ask it, by fsspec")
-    text = f"{text}; it needs {' and '.join(absent)}, not installed, so modules that need a build fail to load"
+        return Remark("note", _REMOTE, f"{text}; not tested: only loads connect to it, through fsspec")
+    text = f"{text}; install {' and '.join(absent)}: without, modules that need a build fail to load"
     wanted = "'brainevent-toolchain[s3]'" if package == "s3fs" else " ".join(absent)
     return Remark("warn", _REMOTE, text, f"pip install {wanted}")
 

@@ -267,7 +267,7 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
     if not clash or version_key(version) < version_key(clash):
         return ()
     message = (
-        f"glibc {version} contradicts CUDA {toolkit.release}'s crt/math_functions.h (which fits glibc below {clash}): "
+        f"crt/math_functions.h of CUDA {toolkit.release} needs a glibc below {clash}, and this machine has {version}: "
         'nvcc fails with "exception specification is incompatible"'
     )
     return (Warned(message, "use a newer CUDA release, or a conda toolkit with its own sysroot"),)
@@ -303,7 +303,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
             hint = f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit'
             rows.append(Warned(f"{message} of their own{needs}", hint))
         if jaxlib and version != jaxlib:
-            message = f"{name} {version} does not belong to jaxlib {jaxlib}: jax will not use the GPU"
+            message = f"{name} {version} does not match jaxlib {jaxlib}: jax will not use the GPU"
             rows.append(Warned(message, f'python -m pip install "jax[cuda{theirs}]=={jaxlib}"'))
     if jaxlib and has_gpu and not plugins:
         message = "jax is installed without a CUDA plugin: it will not use the GPU"
@@ -483,7 +483,7 @@ def judge_named_archs(
     Parameters
     ----------
     named, present : tuple of Arch
-        The architectures that the variable names, and those of the GPUs.
+        The architectures that the variable names, and the architectures of the GPUs.
     release, driver_version : str
         The toolkit's release, and the CUDA version that the driver supports.
 

@@ -27,14 +27,14 @@ NO_DEVICE = 100
 class Device(NamedTuple):
     """A GPU.
 
-    Parameters
+    Attributes
     ----------
     index : int
-        The number among the visible GPUs.
+        Number among the visible GPUs.
     name : str
-        The name, such as ``"NVIDIA H200"``.
+        Name, such as ``"NVIDIA H200"``.
     arch : Arch
-        The compute capability.
+        Compute capability.
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
@@ -43,20 +43,20 @@ class Device(NamedTuple):
 
 
 class DeviceReport(NamedTuple):
-    """The driver's versions and its visible GPUs.
+    """The driver's versions and its visible GPUs, from `probe_devices`.
 
-    Parameters
+    Attributes
     ----------
     driver_version : str or None
-        The CUDA version that the driver supports, ``"13.0"``.
+        CUDA version that the driver supports, such as ``"13.0"``.
     driver_release : str or None
-        The driver's own number, ``"580.82"``.
+        The driver's own number, such as ``"580.82"``.
     devices : tuple of Device
-        The visible GPUs; ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
+        Visible GPUs; ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
     found_via : str
         ``"libcuda"``, ``"nvidia-smi"`` or empty.
     problem : str or None
-        The reason why there are no devices.
+        Reason why there are no devices.
     """
 
     driver_version: str | None = None
@@ -69,18 +69,26 @@ class DeviceReport(NamedTuple):
 def probe_devices(system: System | None = None) -> DeviceReport:
     """Ask the driver for its version and its GPUs.
 
+    A machine without a GPU is no error, since it may compile for others.
+
     Parameters
     ----------
     system : System, optional
-        The machine; this one unless another is given.
+        Machine of a test. The default is this machine.
 
     Returns
     -------
     DeviceReport
-        The answer; nothing is raised without a GPU, since such a machine may compile for others.
+        Versions and GPUs, or the reason why there are none.
+
+    See Also
+    --------
+    - `device_archs`: return the architectures alone, faster.
+    - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
     --------
+    >>> from be_toolchain import probe_devices
     >>> report = probe_devices()
     >>> bool(report.devices) == (report.problem is None)
     True

@@ -278,24 +278,30 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def device_archs(system: System | None = None, record_dir: Path | None = None) -> tuple[Arch, ...]:
-    """Return the architectures of the visible GPUs, from a record if it holds: the driver takes 100 ms or more.
+    """Return the architectures of the visible GPUs.
 
     Parameters
     ----------
     system : System, optional
-        The machine; this one unless another is given.
+        Machine of a test. The default is this machine.
     record_dir : Path, optional
-        The folder that keeps the answer. The answer is reused while the driver, the GPUs, their visibility and the
-        boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
+        Folder that keeps the answer, since the driver takes 100 ms or more. The answer is reused while the driver, the
+        GPUs, their visibility and the boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is
+        asked each time.
 
     Returns
     -------
     tuple of Arch
-        The architectures, sorted, without repeats; empty when there is no GPU.
+        Architectures, sorted, without repeats; empty without a GPU.
+
+    See Also
+    --------
+    - `probe_devices`: return names and driver versions, too.
+    - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
     --------
-    >>> from be_toolchain import probe_devices
+    >>> from be_toolchain import device_archs, probe_devices
     >>> set(device_archs()) == {device.arch for device in probe_devices().devices}
     True
     """
@@ -347,12 +353,12 @@ def resolve(
     Parameters
     ----------
     request : ToolchainRequest, optional
-        The parts that are needed; a C++ compiler unless given.
+        Parts that are needed. The default is a C++ compiler alone.
     system : System, optional
-        The machine; this one unless given.
+        Machine of a test. The default is this machine.
     record_dir : Path, optional
-        The folder that keeps answers. An answer is reused, without starting a process, while no file, folder and
-        variable that it came from has changed. A folder that can't be written is no error.
+        Folder that keeps answers. An answer is reused, without starting a process, until a file, a folder or a variable
+        that it came from changes. A folder that can't be written is no error.
 
     Returns
     -------
@@ -364,11 +370,26 @@ def resolve(
     HostCompilerNotFoundError
         There is no working C++ compiler.
     CudaNotFoundError
-        There is no complete CUDA toolkit; `IncoherentToolchainError` when the complete toolkits mix releases.
+        There is no complete CUDA toolkit.
+    IncoherentToolchainError
+        The parts of the CUDA toolkits are of different releases.
     UnsupportedHostCompilerError
         The toolkit refuses every C++ compiler of this machine, or the compiler that was named.
     PreferenceError
         An environment variable, or a file, that steers the search has an invalid value.
+
+    See Also
+    --------
+    - :doc:`/toolchain-install`: install the missing parts.
+    - :doc:`/toolchain`: the search order, and how to steer it.
+
+    Examples
+    --------
+    >>> from be_toolchain import ToolchainRequest, resolve
+    >>> resolve().cxx.version  # doctest: +SKIP
+    '12.2.0'
+    >>> resolve(ToolchainRequest(need_cuda=True)).cuda.release  # doctest: +SKIP
+    '13.0'
     """
     request = request or ToolchainRequest()
     system = system or LocalSystem()

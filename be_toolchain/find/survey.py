@@ -101,7 +101,7 @@ def _continued(probes: tuple[Probe, ...], places: Iterator[Found]) -> tuple[Prob
         if (probe.found_via, probe.place) in known:
             continue
         is_winner = probe.place == winner.place
-        reason = "the same as the chosen one" if is_winner else f"not needed: {winner.place} comes first"
+        reason = "another path of the chosen compiler" if is_winner else f"not needed: {winner.place} comes first"
         rest.append(probe if probe.reason else probe._replace(reason=reason))
     return (*probes, *rest)
 

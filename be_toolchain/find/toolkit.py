@@ -95,7 +95,7 @@ def examine_toolkit(system: System, candidate: Candidate, host: HostCompiler) ->
         return Rejection(too_old)
     repair = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     if parts.missing:
-        reason = f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})"
+        reason = f"nvcc {answers.version} lacks {', '.join(parts.missing)} (root {parts.root})"
         return Rejection(reason, repair if parts.layout.name in ("pip", "conda") else "")
     if system.is_file(interrupted_marker(parts.root)):
         reason = "an installation of CUDA wheels into its folder was interrupted"
@@ -303,7 +303,7 @@ def find_toolkit(
             continue
         real = system.realpath(candidate.path)
         if real in tried:
-            probes.append(candidate.probe._replace(reason="the same nvcc as one above"))
+            probes.append(candidate.probe._replace(reason="another path of an nvcc that was examined before"))
             continue
         tried.add(real)
         if candidate.is_joined:
@@ -363,7 +363,7 @@ def _examine_wheels(
     probes, clang = find_clang(system, compilers.each(for_cuda=True))
     if clang is None:
         least = layouts.MIN_CLANG_FOR_CUDA
-        old = next((probe.reason for probe in probes if probe.reason.startswith("clang")), "none is here")
+        old = next((probe.reason for probe in probes if probe.reason.startswith("clang")), "none was found")
         reason = f"its CUDA 12 wheels hold no nvcc, and clang {least} or newer is needed to compile with them: {old}"
         hint = f"install clang {least} or newer, such as with: {clang_package(distribution_of(system))}"
         return probes, Rejection(reason, hint)

@@ -206,7 +206,7 @@ def _require_intact(plan: InstallPlan, site: Path) -> None:
     wrong = _find_damage(plan, site)
     if wrong:
         shown = "\n".join(f"  {text}" for text in wrong[:5])
-        raise InstallError(f"{many(len(wrong), 'installed file')} not as in the wheels\n{shown}")
+        raise InstallError(f"installed files that differ from the wheels: {len(wrong)}\n{shown}")
 
 
 def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer, say: Say) -> Path:
@@ -234,7 +234,7 @@ def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer,
 
 
 def _name_libraries(tree: Path) -> None:
-    """Name libraries as NVIDIA's own installer does: CMake's FindCUDAToolkit looks for ``lib64/libcudart.so``."""
+    """Name libraries as NVIDIA's own installer does: CMake's FindCUDAToolkit searches for ``lib64/libcudart.so``."""
     for folder in tree.glob("nvidia/cu[0-9][0-9]/lib"):
         rows = [(folder.parent / "lib64", folder)]
         rows += [(folder / f"{path.name.partition('.so.')[0]}.so", path) for path in folder.glob("lib*.so.*")]

@@ -99,7 +99,7 @@ def try_clang(clang: str, root: Path, work: Path, system: System) -> str:
 _COMPILER = """#!/bin/sh
 # zig's clang++, without the option that its linker lacks, and with its names of x86-64's levels.
 #
-# The target is named: without that, zig looks for another C compiler on PATH and for the processor at hand, and
+# The target is named: without that, zig searches for another C compiler on PATH and for the processor at hand, and
 # builds its C++ library anew whenever it finds something else. A link always has the same level of optimization for
 # the same reason. What it builds stays beside it, where that can be written.
 here=$(dirname -- "$(readlink -f -- "$0")")

@@ -232,7 +232,7 @@ def render_plan(plan: InstallPlan) -> str:
     verb = "repair" if plan.repairs else "install"
     lines = [f"{verb} {compiler} into {place}: {plan.folder}"]
     if plan.is_done:
-        lines = [f"{compiler} is there already (in {place}: {plan.folder})"]
+        lines = [f"{compiler} is already installed (in {place}: {plan.folder})"]
     old = dict(plan.replaces)
     for wheel in plan.wheels:
         change = f"  (replaces {old[wheel.name]})" if wheel.name in old else ""
@@ -346,9 +346,9 @@ def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Targe
     if request.into == "env":
         if obstacle:
             raise InstallError(f"CUDA can't go into this environment: {obstacle}", hints=("use --into managed",))
-        return "env", f"this environment, {'whose wheels are repaired' if request.why else 'as --into env says'}"
+        return "env", f"this environment, {'whose wheels are repaired' if request.why else 'as --into env requests'}"
     if request.into == "managed":
-        return "managed", "a folder of its own, as --into managed says: no package of this environment changes"
+        return "managed", "a folder of its own, as --into managed requests: no package of this environment changes"
     if not obstacle and situation.is_virtual and not situation.is_conda:
         return "env", "Python runs in a virtual environment (--into managed would share the toolkit)"
     reason = obstacle or ("a conda prefix" if situation.is_conda else "Python is not in a virtual environment")
@@ -433,7 +433,9 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
             f"python -m be_toolchain install --cuda {DEFAULT_RELEASE} --into managed"
         )
     hints.append('conda has an nvcc 12: conda install -c conda-forge cuda-nvcc cuda-cudart-dev "cuda-version=12.9"')
-    hints.append("so has NVIDIA's package repository: apt-get install cuda-toolkit-12-9, or dnf install the same")
+    hints.append(
+        "NVIDIA's package repository has it, too: apt-get install cuda-toolkit-12-9, or dnf install cuda-toolkit-12-9"
+    )
     without = "" if situation.clang else f"; {situation.clang_problem or 'no suitable clang was found'}"
     return CudaUnavailableError(
         f"{problem}, and PyPI has no nvcc before CUDA {FIRST_PIP_MAJOR}: nvidia-cuda-nvcc-cu12 holds ptxas and "

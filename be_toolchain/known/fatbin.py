@@ -110,7 +110,7 @@ def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
     """Return PTX's version and its text, ended by a zero; NVIDIA's program leaves comments and indentation out."""
     match = re.search(rb"^\s*\.version\s+(\d+)\.(\d+)", data, re.MULTILINE)
     if match is None:
-        raise ValueError("an image of kind ptx names no .version")
+        raise ValueError("an image of kind ptx has no .version")
     return int(match[1]), int(match[2]), data.rstrip(b"\0") + b"\0"
 
 

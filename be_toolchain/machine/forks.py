@@ -1,8 +1,8 @@
 """Locks for a process that may fork while its other threads work, as data loaders do.
 
 A forked child has one thread and a copy of everything else. A lock that another thread held stays locked in it for
-ever. A module that the thread was importing never finishes. A pipe that it had just opened stays open as long as the
-child lives, so that its reader never sees the end.
+ever. A module that the thread was importing never finishes. A pipe that it had opened stays open until the child
+ends, so that its reader never sees the end.
 """
 
 from __future__ import annotations

@@ -563,16 +563,16 @@ def read_own_settings(system: System) -> OwnSettings:
     try:
         table: dict[str, Any] = parse_toml(system.read_text(path) or "")
     except ValueError as error:
-        raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
+        raise PreferenceError(f"{path} is not TOML: {error}", hints=("correct the file",)) from None
     keys = (SAFE, REMOTE_CACHE, REMOTE_CACHE_KEY)
     unknown = [key for key in table if key not in keys]
     if unknown:
-        hint = f"its keys are {', '.join(keys)}; a project's file has the others"
+        hint = f"its keys are {', '.join(keys)}; the other keys belong in a project's file"
         raise PreferenceError(f"{path} has unknown keys: {', '.join(unknown)}", hints=(hint,))
     safe = table.get(SAFE, [])
     if not isinstance(safe, list) or not all(isinstance(entry, str) for entry in safe):
-        raise PreferenceError(f"{SAFE} in {path} is {safe!r}", hints=("it has to be a list of folders",))
+        raise PreferenceError(f"{SAFE} in {path} is {safe!r}", hints=("it must be a list of folders",))
     for key in keys[1:]:
         if not isinstance(table.get(key, ""), str):
-            raise PreferenceError(f"{key} in {path} is {table[key]!r}", hints=("it has to be a text",))
+            raise PreferenceError(f"{key} in {path} is {table[key]!r}", hints=("it must be a string",))
     return OwnSettings(path, tuple(safe), table.get(REMOTE_CACHE, "").strip(), table.get(REMOTE_CACHE_KEY, "").strip())

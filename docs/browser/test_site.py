@@ -23,6 +23,7 @@ SHOWN = (
     "reference/commands.html",
     "reference/cpp.html",
     "reference/python.html",
+    "reference/python/load-cpp.html",
     "security.html",
 )
 """Pages whose pictures are kept, to be looked at."""
@@ -108,7 +109,7 @@ def test_code_copies_as_it_is_run(page: Page):
 
 
 def test_copied_examples_have_no_prompts(page: Page):
-    page.goto("/reference/python.html")
+    page.goto("/reference/python/load-cpp.html")
     block = page.locator("div.highlight", has_text=">>>").first
     block.hover()
     block.locator("button.copybtn").click()

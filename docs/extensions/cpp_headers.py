@@ -37,7 +37,7 @@ HEADERS = (
 )
 """What an author includes, in the order of the page. `text.h` only serves these."""
 
-HIDDEN = ("internal", "detail", "std", "c10", "at", "torch")
+HIDDEN = ("internal", "detail", "impl", "std", "c10", "at", "torch")
 """Namespaces without public names of ours; the page on PyTorch's extensions lists PyTorch's names."""
 
 CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPLATE)
@@ -218,6 +218,8 @@ def _is_ours(cursor: Cursor) -> bool:
         return True
     if cursor.is_copy_constructor() or cursor.spelling == "operator=":
         return True
+    if cursor.kind is CursorKind.FUNCTION_TEMPLATE and not _is_written_out(cursor):
+        return True  # a name of torch that a macro declares, and whose use is an error
     takes = [each.type.spelling for each in cursor.get_arguments() or ()]
     return cursor.kind is CursorKind.CONSTRUCTOR and any("detail::" in each or "internal::" in each for each in takes)
 
@@ -237,6 +239,8 @@ def _head(cursor: Cursor) -> str:
             words.append(word)
     if cursor.kind is CursorKind.STRUCT_DECL and cursor.spelling not in words:  # made by a macro, as the next
         return _qualify(cursor, cursor.spelling)
+    if cursor.kind is CursorKind.VAR_DECL and cursor.spelling not in words:  # so is one of several in one declaration
+        return _qualify(cursor, f"{cursor.type.spelling} {cursor.spelling}")
     if cursor.kind is CursorKind.FUNCTION_DECL and cursor.spelling not in words:
         arguments = ", ".join(f"{each.type.spelling} {each.spelling}" for each in cursor.get_arguments())
         return f"{cursor.result_type.spelling} {cursor.spelling}({arguments})"
@@ -244,9 +248,34 @@ def _head(cursor: Cursor) -> str:
     text = re.sub(r" , class = decltype .*?(?= > (constexpr|explicit))", "", text)
     for old, new in ((r"^(class|struct|enum class|enum|using) ", ""), (r"\s*(::|\(|\)|<|>|,|\[|\]|~)\s*", r"\1")):
         text = re.sub(old, new, text)
-    text = re.sub(r"(template<.*?>)(class|struct|using)? ?", r"\1 ", text) if text.startswith("template") else text
+    if text.startswith("template"):
+        end = _end_of_brackets(text)
+        text = f"{text[:end]} {re.sub(r'^(class|struct|using) ', '', text[end:].lstrip())}"
     text = re.sub(r",", ", ", re.sub(r"([)>])(?=[A-Za-z_&*])", r"\1 ", text))
     return _qualify(cursor, text)
+
+
+def _is_written_out(cursor: Cursor) -> bool:
+    """Return whether the header has the name of the declaration; a macro's definition has a parameter instead."""
+    text = "".join(token.spelling for token in cursor.get_tokens()).partition("{")[0]
+    name = re.sub(r"\s|(?<!operator)<.*", "", cursor.spelling)
+    return "type-parameter" in name or f"{name}(" in text  # the operator of a conversion has no name
+
+
+def _end_of_brackets(text: str) -> int:
+    """Return the position after the bracket that closes the first ``<``.
+
+    Examples
+    --------
+    >>> _end_of_brackets("template<template<class> class T> f()")
+    33
+    """
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "<") - (character == ">")
+        if character == ">" and depth == 0:
+            return position + 1
+    raise ValueError(f"{text!r} has no closing bracket")
 
 
 def _qualify(cursor: Cursor, text: str) -> str:

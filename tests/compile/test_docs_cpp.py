@@ -37,7 +37,7 @@ FIRST = ("README.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
 """What a newcomer reads."""
 
 
-@pytest.mark.filterwarnings("ignore:kernels can't be used as it is saved")  # docs/live-editing.md
+@pytest.mark.filterwarnings("ignore:kernels was saved, but fails to load")  # docs/live-editing.md
 @pytest.mark.filterwarnings("ignore:kernels.scale has changed")  # another test of this process may have loaded one
 @pytest.mark.usefixtures("tmp_cache")
 @pytest.mark.parametrize("page", [page if page in FIRST else in_full(page) for page in PAGES])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import doctest
 import html
+import inspect
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import ci_versions
 import pytest
@@ -118,7 +120,7 @@ def test_explain_lists_each_code_with_its_title_and_names_them_for_one_that_ther
     assert COMMANDS[package](["explain", "BE999"]) == status
     said = capsys.readouterr()
     assert said.out == ""
-    assert "no error has the code 'BE999'; there are BE000, BE101" in said.err
+    assert "no error has the code 'BE999'; the codes are BE000, BE101" in said.err
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,11 +134,52 @@ def read(*path: str) -> str:
     return ROOT.joinpath(*path).read_text(encoding="utf-8")
 
 
+def _summaries(page: str) -> list[str]:
+    """The names in the tables of a page of the Python reference."""
+    return re.findall(r"^   ~?(be_\w+\.[\w.]+)$", page, re.MULTILINE)
+
+
+def _parameters(function: Any) -> Iterator[str]:
+    """The parameters of a function, and the keyword arguments that it takes as a dictionary."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if str(parameter.annotation).startswith("Unpack["):
+            (options,) = get_args(get_type_hints(function)[name])
+            yield from options.__annotations__
+        else:
+            yield name
+
+
+@pytest.mark.parametrize("package", [be_runtime, be_toolchain], ids=lambda package: package.__name__)
+def test_public_functions_document_their_parameters_and_have_an_example(package: Any):
+    lacking = []
+    for name in package.__all__:
+        public = getattr(package, name)
+        text = inspect.getdoc(public) or ""
+        if not inspect.isfunction(public):
+            continue
+        lacking += [f"{name}: Examples"] * (">>> " not in text)
+        documented = re.findall(r"^(\S[^:\n]*?)(?: :.*)?\n    \S", text, re.MULTILINE)
+        names = {each.strip("* ") for group in documented for each in group.split(",")}
+        lacking += [f"{name}: {each}" for each in _parameters(public) if each not in names]
+    assert lacking == []
+
+
 def test_the_references_have_every_public_name_header_for_authors_and_command():
-    shown = set(re.findall(r"\.\. auto\w+:: ([\w.]+)", read("docs/reference/python.md")))
-    for package in (be_runtime, be_toolchain):
-        public = {f"{package.__name__}.{each}" for each in package.__all__ if each != "__version__"}
-        assert {each for each in shown if each.startswith(f"{package.__name__}.")} == public
+    overview, names = _summaries(read("docs/reference/python.md")), list[str]()
+    for page in sorted((DOCS / "reference" / "python").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"\.\. (?:py:data|auto(?!summary)\w+):: ([\w.]+)", text) == _summaries(text), page.name
+        assert f"](python/{page.name})" in read("docs/reference/python.md")
+        names += _summaries(text)
+    assert sorted(names) == sorted(overview)
+    public = {f"{each.__name__}.{name}" for each in (be_runtime, be_toolchain) for name in each.__all__}
+    other = {"be_runtime.numpy.functions", "be_runtime.torch.functions"}
+    assert {*names} == public - {"be_runtime.__version__", "be_toolchain.__version__"} | other
+    aliases = re.findall(
+        r"py:data:: be_runtime.(\w+)\n\n   The same class as `(\w+)`", read("docs/reference/python/errors.md")
+    )
+    assert aliases
+    assert [each for each in aliases if getattr(be_runtime, each[0]).__name__ != each[1]] == []
     headers = {*INCLUDE.glob("*.h"), *(INCLUDE / "brainevent").glob("*.h")}
     included = re.findall(r"^```{cpp-header} (\S+)$", read("docs/reference/cpp.md"), re.MULTILINE)
     assert {*included} == {each.relative_to(INCLUDE).as_posix() for each in headers if each.name not in SERVING}
@@ -170,6 +213,40 @@ def test_the_page_of_versions_says_what_ci_tests_and_which_releases_work_togethe
 def test_the_doctests_of_the_extensions_pass():
     results = [doctest.testmod(module) for module in (repository_links, prose, links)]
     assert all(each.attempted and not each.failed for each in results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "bad", "good"),
+    [
+        ("page", 0, "You can easily load it.", "You can load it."),
+        ("docstring", 1, "The dtype is that of the input.", "The dtype is the input's, so that offline use works."),
+        ("message", 1, "x.so is no shared library", "x.so is not a library, and there is no longer one, and no GPU"),
+        ("page", 2, "It prints what is missing.", "It prints the missing tools: what the caller needs."),
+        ("page", 3, "The load says why, and the\nerror tells you more.", "The load prints the reason: a live target."),
+        ("docstring", 3, "XLA knows the target.", "say : callable\n    Known to XLA, which looks up a name."),
+        ("page", 8, "| a | the same | b |", "| a | the same call | b |"),
+        ("page", 9, "See [calling.md](calling.md).", "See [Call a kernel](calling.md)."),
+        ("page", 10, "This page is for authors. You will learn it.", "Ship kernels in a wheel."),
+        ("function", 10, "The names of a module.", "Return the names of a module."),
+    ],
+)
+def test_prose_finds_what_the_style_guide_forbids(kind: str, rule: int, bad: str, good: str):
+    rules = prose.read_rules((ROOT / "docs/words/prose.toml").read_text(encoding="utf-8"))
+    own = [each for each in rules if each.number == rule]
+
+    def count(text: str, by: list[prose.Rule]) -> int:
+        return len(list(prose.check(prose.Text(kind, ROOT, 1, text), by)))
+
+    assert count(bad, own)
+    assert not count(good, rules)
+    assert not count(f"`{bad}`" if "\n" not in bad else f"```\n{bad}\n```", own), "code is not prose"
+
+
+def test_the_style_guide_has_the_rules_that_are_checked():
+    page = read("docs/style-guide.md")
+    rules = prose.read_rules(read("docs/words/prose.toml"))
+    assert [int(each) for each in re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)] == list(range(1, 11))
+    assert {each.number for each in rules} <= set(range(11))
 
 
 def test_links_out_of_docs_lead_to_pages_of_the_site():

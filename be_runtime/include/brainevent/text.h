@@ -208,7 +208,7 @@ auto write_value(Text& text, const T& value, Rank<1>) -> decltype(static_cast<fl
 
 template <class T>
 void write_value(Text&, const T&, Rank<0>) {
-  static_assert(sizeof(T) == 0, "no way to print this type: include <ostream>, and define operator<< for it");
+  static_assert(sizeof(T) == 0, "this type can't be printed: include <ostream>, and define operator<< for it");
 }
 
 template <class T>

@@ -5,7 +5,7 @@
 ///
 /// In a source that names torch, ATen or c10, PyTorch's own includes such as `<torch/extension.h>` find this header by
 /// the folder `brainevent/torch`, which is searched last. A name that allocates, computes or records derivatives is a
-/// compile error that says what to declare instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the
+/// compile error with the declaration to write instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the
 /// call that reaches it, so that a file compiles whose kernels are used by other host code.
 
 #include <algorithm>

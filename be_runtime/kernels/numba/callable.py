@@ -373,20 +373,30 @@ def numba_cuda_callable(
         XLA's stream. They are of numba-cuda or of numba-cuda-mlir: if both are installed, of the package whose kernels
         `func` names, else of numba-cuda. `func` must launch everything on that stream, and write all of its outputs.
         Nothing prevents it from writing to its inputs: such a write changes values in other parts of the program.
-    outs, signature
-        See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
-    vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. With each method, `func` sees the arrays of one element of the batch, and is
-        called once for each.
-    input_output_aliases : dict of int to int, optional
-        Maps the index of an input to the index of the output that starts with the input's content.
-    graph : bool
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the function as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of
+        uint8 after the outputs.
+    graph : bool, default False
         Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
         the same work in all calls for the same shapes. When JAX traces it, `func` is rehearsed on inputs of zeros on
         each device that the process uses, which compiles and loads its kernels. `func` is refused if CUDA can't record
         it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
-    has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.numba_kernel`.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With each method, `func` sees the arrays of one element of the batch, and is
+        called once for each.
+    input_output_aliases : dict of int to int, optional
+        Index of an input to the index of the output that starts with the input's content.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
 
     Returns
     -------
@@ -400,12 +410,18 @@ def numba_cuda_callable(
     TypeError
         `func` can't be called.
     ArgumentError
-        An argument is not allowed. At a call: the number of inputs is wrong, or, with `graph`, `func` can't be
-        recorded.
+        An argument has a wrong type or value. At a call: the number of inputs is wrong, or, with `graph`, `func` can't
+        be recorded.
+
+    See Also
+    --------
+    - `numba_cuda_kernel`: launch one kernel without Python.
+    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
+    >>> import jax.numpy as jnp
     >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP
     ... def double(x, out):
@@ -416,7 +432,7 @@ def numba_cuda_callable(
     ...     double[1, 64, stream](x, middle)
     ...     double[1, 64, stream](middle, out)
     >>> shape = jax.ShapeDtypeStruct((64,), jnp.float32)
-    >>> fourfold = numba_cuda_callable(twice, (shape, shape))  # doctest: +SKIP
+    >>> fourfold = be_runtime.numba_cuda_callable(twice, (shape, shape))  # doctest: +SKIP
     """
     if not callable(func):
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")

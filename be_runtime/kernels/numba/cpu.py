@@ -160,7 +160,7 @@ class HostFunction(NamedTuple):
     Parameters
     ----------
     address : int
-        Address of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+        Address of a C function as ``native/host_call.cc`` describes it, valid while `owner` exists.
     owner : object
     exclusive : bool
         True if only one call of such functions may run at a time.
@@ -403,29 +403,30 @@ def numba_kernel(
     Parameters
     ----------
     kernel : function decorated with ``@numba.njit``
-        Kernel, called with the inputs, then the outputs, as C-contiguous arrays. It can't write to its inputs, and must
-        write all of its outputs, which are uninitialized. It returns nothing.
+        Kernel, called with the inputs, then the results, as C-contiguous arrays. It can't write to its inputs. It must
+        write all elements of its results, which are uninitialized, and it returns nothing.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable is given the inputs' shapes and dtypes. With a `signature`, results
-        follow from it.
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
-        after the outputs.
+        after the results.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
+        Method of ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
-        XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
+        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
     input_output_aliases : dict of int to int, optional
-        Maps the index of an input to the index of the output that starts with the input's content.
-    has_side_effect : bool
-        True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
-    ordered : bool
-        True to run all such calls in the order of the program; it implies `has_side_effect`.
+        Index of an input to the index of the result that starts with the input's content.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
         if it were row by row.
-    random : bool
-        True for a kernel whose results differ from call to call; else checked mode reports that.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
 
     Returns
     -------
@@ -439,22 +440,30 @@ def numba_kernel(
     ImportError
         Numba is not installed.
     ArgumentError
-        An argument is not allowed. At a call: the arrays are not as declared, or Numba lacks the dtype of an input.
+        An argument has a wrong type or value. At a call: the arrays are not as declared, or Numba lacks the dtype of an
+        input.
     SpecError
         The signature can't be understood.
     BuildError
         At a call: Numba can't compile the kernel, for example because it writes to an input.
 
+    See Also
+    --------
+    - `numba_cuda_kernel`: kernels for the GPU.
+    - :doc:`/numba-cpu`: threads, errors and speed.
+
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
     >>> import numba
     >>> @numba.njit
     ... def add(x, y, out):
     ...     for i in range(out.size):
     ...         out[i] = x[i] + y[i]
-    >>> x = jnp.arange(3, dtype=jnp.float32)
-    >>> jax.jit(numba_kernel(add, jax.ShapeDtypeStruct(x.shape, x.dtype)))(x, x).tolist()
+    >>> x = jnp.arange(3.0)
+    >>> jax.jit(be_runtime.numba_kernel(add, signature="arg[n] arg[n] ret[n]"))(x, x).tolist()
     [0.0, 2.0, 4.0]
     """
     dispatcher = check_kernel(kernel)

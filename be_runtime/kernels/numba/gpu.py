@@ -133,8 +133,8 @@ def check_words(ptx: str, ndims: Sequence[int], package: NumbaPackage = NUMBA_CU
     declared = [each.strip() for each in entry[1].split(",") if each.strip()] if entry is not None else []
     if not all(map(_WORD.fullmatch, declared)) or len(declared) != sum(package.words + 2 * ndim for ndim in ndims):
         raise BuildError(
-            f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions: it passes "
-            "arrays in a way that is not known here",
+            f"Numba made a kernel of {len(declared)} parameters for arrays of {tuple(ndims)} dimensions, and "
+            "this release does not support how it passes arrays",
             hints=(f"pip install '{package.tested}', which is tested",),
         )
 
@@ -389,8 +389,8 @@ def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
     place = sys.modules.get(module)
     if not hasattr(place, name):
         raise BuildError(
-            f"{package.name} {source.installed_version(package.name)} compiles for an architecture in a way that is "
-            "not known here",
+            f"{package.name} {source.installed_version(package.name)} is not supported: this release does not find "
+            "how it chooses an architecture",
             hints=(f"pip install '{package.tested}', which is tested",),
         )
     usual = getattr(place, name)
@@ -473,31 +473,38 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : CUDADispatcher
-        A function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It gets the inputs,
-        which it can't write to, then the outputs.
+        Function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It gets the inputs,
+        which it can't write to, then the results.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
-        after the outputs.
+        after the results.
     grid, block : int, str, tuple of int or str, or callable, optional
         One to three numbers each, given together. A text is arithmetic over the axes of the signature, such as
-        ``"ceil(n/256)"``. A callable is given the inputs' shapes and dtypes.
+        ``"ceil(n/256)"``. A callable receives the inputs' shapes and dtypes.
     launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along each axis, from which `grid` and `block` are computed.
-    threads_per_block : int
+    threads_per_block : int, default 256
         Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, it
         may only be the size of the block.
-    shared_mem : int, str or callable
-        Bytes of dynamic shared memory.
+    shared_mem : int, str or callable, default 0
+        Bytes of dynamic shared memory of a block.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
-        launch runs the batch if the kernel does not use an axis of the grid. By default ``"broadcast_all"`` if all
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
+        launch runs the batch if the kernel does not use an axis of the grid. The default is ``"broadcast_all"`` if all
         arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory an output may use; the kernel still gets both arrays.
-    has_side_effect, ordered, input_layouts, output_layouts, random
-        See `be_runtime.cuda_kernel`. The kernel indexes the memory of an array as if it were row by row.
+        Inputs whose memory a result may use. The kernel gets both arrays.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory. The kernel indexes that memory as if it were row by row.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
 
     Returns
     -------
@@ -511,23 +518,28 @@ def numba_cuda_kernel(
     TypeError
         `kernel` is not a CUDA dispatcher. The exception is an AssertionError too.
     ArgumentError
-        A ValueError: neither or both of the ways to define a launch are used, or a number exceeds CUDA's limits. At a
-        call: the kernel can't take the inputs.
+        Neither or both of the ways to define a launch are used, or a number exceeds CUDA's limits. At a call: the
+        kernel can't take the inputs.
     BuildError
         At a call: Numba refuses the kernel, for example because it writes to an input.
 
+    See Also
+    --------
+    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
+    >>> import jax.numpy as jnp
     >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP
     ... def add_kernel(x, y, out):
     ...     i = cuda.grid(1)
     ...     if i < out.size:
     ...         out[i] = x[i] + y[i]
-    >>> add = numba_cuda_kernel(  # doctest: +SKIP
-    ...     add_kernel, outs=jax.ShapeDtypeStruct((1024,), jnp.float32), launch_dims=1024
-    ... )
+    >>> add = be_runtime.numba_cuda_kernel(
+    ...     add_kernel, signature="arg[n] arg[n] ret[n]", launch_dims="n"
+    ... )  # doctest: +SKIP
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
     """
     dispatcher = check_dispatcher(kernel)
     layout = layout_of(dispatcher, signature)

@@ -88,7 +88,7 @@ class Breadcrumb {
   int taken_ = 0;
 };
 
-/// Describe an access beside an array, as `writes 16384 bytes behind result 0 (float32[6])`; nothing if it lies
+/// Describe an access beside an array, as `writes 16384 bytes past result 0 (float32[6])`; nothing if it lies
 /// beside none.
 inline void describe_access(be_faults::Line& line, const siginfo_t* info, const void* context) {
   const char* const address = static_cast<const char*>(info->si_addr);
@@ -103,7 +103,7 @@ inline void describe_access(be_faults::Line& line, const siginfo_t* info, const 
     if (info->si_code <= 0 || begin == nullptr || address < begin || address >= each.end) continue;
     const bool is_behind = address >= each.data;
     const size_t distance = static_cast<size_t>(is_behind ? address - each.data - each.bytes : each.data - address);
-    line << does << distance << (is_behind ? " bytes behind " : " bytes before ") << each.name;
+    line << does << distance << (is_behind ? " bytes past " : " bytes before ") << each.name;
     return;
   }
 }

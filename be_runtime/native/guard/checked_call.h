@@ -237,7 +237,7 @@ class CheckedCall {
         if (const unsigned char* unset = read_undefined(block.data(), block.bytes, &room))
           report_.add_elements(
               "unset", each, changed(each, unset, Bytes(block.bytes + 1).data()),
-              " gives values of memory that nobody has set in ", "come from there, or were never written",
+              " returns uninitialized memory in ", "come from there, or were never written",
               {"look for a local array, scratch or memory of malloc that is read before it is written"});
       set_defined(block.data(), block.bytes);
     }
@@ -249,7 +249,7 @@ class CheckedCall {
     const bool is_kept = memory_->keep();
     if (error != nullptr || !is_kept) {
       if (error != nullptr) be_xla::drop_error(frame_, error);
-      report_.note(" was not checked for its stream: what it does can't be recorded" +
+      report_.note(" was not checked for its stream: its work can't be recorded" +
                    (is_kept ? "" : ", " + memory_->hold_problem));
     } else {
       find_early(fill);
@@ -268,7 +268,7 @@ class CheckedCall {
       const unsigned char* early = memory_->read_early(each.block.data(), each.block.bytes, &room);
       if (early == nullptr) return report_.note(" was not checked for its stream: " + memory_->hold_problem);
       report_.add_elements("stream", each, changed(each, early, Bytes(each.bytes + 1, fill.within).data()),
-                           " writes outside of the call's stream to ", "are written so",
+                           " writes outside of the call's stream to ", "are written outside of it",
                            {"launch each kernel on the stream that the entry point gets: declare `stream`, and pass it "
                             "in <<<grid, block, shared, stream>>> and to each function of CUDA"});
     }
@@ -304,7 +304,7 @@ class CheckedCall {
       const int64_t away = written.first * 8 / static_cast<int64_t>(array.bits);
       const int64_t element = is_behind ? array.elements + away : -1 - away;
       report_.add("guards", array, {element}, written.count,
-                  " writes " + std::to_string(written.count) + (is_behind ? " bytes behind " : " bytes before ") +
+                  " writes " + std::to_string(written.count) + (is_behind ? " bytes past " : " bytes before ") +
                       array.described() + (is_behind ? "; the first" : "; the nearest") + " would be its element " +
                       std::to_string(element) + " in memory",
                   {is_behind ? "compare the kernel's indices with the array's extents before it writes"
@@ -328,9 +328,10 @@ class CheckedCall {
       report_.add_elements("unwritten", each, each.differ.unwritten, " does not write all of ", "are never written",
                            {"give every element a value: a result's memory holds anything before the call"});
       report_.add_elements("unwritten", each, each.differ.outside, " reads memory outside of its arrays for ",
-                           "come from there", {"compare the kernel's indices with the extents of what it reads"});
+                           "come from there",
+                           {"compare the kernel's indices with the extents of the arrays that it reads"});
       if (each.depends)
-        report_.add_elements("unwritten", each, each.differ.others, " reads memory that nobody has set for ",
+        report_.add_elements("unwritten", each, each.differ.others, " reads uninitialized memory for ",
                              "depend on it",
                              {"look for a result, scratch, shared memory or a local array that is read before it is "
                               "written",
@@ -338,15 +339,15 @@ class CheckedCall {
       else if (check_.has(kRepeat))
         add_unequal(each, each.differ.others);
       else if (each.differ.others.count != 0)
-        report_.note(" gives other bits in each run for " + each.described() +
-                     "; so it can't be said whether it reads memory that nobody has set");
+        report_.note(" returns other bits in each run for " + each.described() +
+                     "; so reads of uninitialized memory can't be found");
     }
     return nullptr;
   }
 
   void add_unequal(const Array& array, const Elements& found) {
     report_.add_elements(
-        "repeat", array, found, " gives other bits in each run for ", "differ",
+        "repeat", array, found, " returns other bits in each run for ", "differ",
         {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
          "CPU, racecheck on a GPU",
          "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
@@ -364,7 +365,7 @@ class CheckedCall {
       if (each.is_filled() && !each.is_hidden)
         report_.add_elements("unwritten", each, still_filled(each, each.first.data(), kFirst.within),
                              " may not write all of ", "have the bytes of before",
-                             {"it has side effects or state, so it ran once; look whether every element gets a value"},
+                             {"it has side effects or state, so it ran once; check that every element gets a value"},
                              false);
   }
 

@@ -19,7 +19,7 @@
 
 namespace be_guard {
 
-/// Memory for one array. The array begins `before` bytes behind the beginning; `behind` bytes follow it.
+/// Memory for one array. The array begins `before` bytes past the beginning; `behind` bytes follow it.
 struct Block {
   char* begin = nullptr;
   size_t before = 0, bytes = 0, behind = 0;

@@ -108,7 +108,7 @@ inline Elements changed(const Array& array, const unsigned char* a, const unsign
 
 /// Find the bytes around an array that were written, by their distance from the array's end or from its beginning.
 ///
-/// \param step  1 for bytes behind the array, which begin at `at`; -1 for bytes before it, which end there
+/// \param step  1 for bytes past the array, which begin at `at`; -1 for bytes before it, which end there
 inline Elements written_around(const unsigned char* at, size_t size, int step, unsigned char fill) {
   Elements found;
   for (size_t i = 0; i < size; ++i)

@@ -1,8 +1,8 @@
 """The outline of a source: its live code, annotations, macro definitions, documentation and declarations.
 
 Constant conditions such as ``#if 0`` are evaluated here. If only the compiler can evaluate a condition, all branches
-are kept, unless they open or close different brackets (two alternative first lines of one function, say): then only the
-first branch is kept, because both together are not valid C++.
+are kept, unless they open or close different brackets (such as two alternative first lines of one function): then only
+the first branch is kept, because both together are not valid C++.
 """
 
 from __future__ import annotations

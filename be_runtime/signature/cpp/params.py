@@ -66,7 +66,7 @@ class Shape(Enum):
     STREAM = "a CUDA stream"
     SCALAR = "a scalar"
     NUMBER = "a BE::Scalar"
-    STRING = "a text"
+    STRING = "a string"
     SPAN = "a BE::Span"
     ENUM = "an enumeration"
     STRUCT = "a structure"

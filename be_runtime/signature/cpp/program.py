@@ -376,8 +376,8 @@ def check_size(sources: Sequence[SourceText]) -> None:
     if count > LARGEST:
         raise SpecError(
             f"{', '.join(dict.fromkeys(source.name for source in sources))}: {count:,} characters of source are read "
-            f"for entry points, but {LARGEST:,} are the most",
-            hints=("move functions and tables that are no entry points to a header: included files are not read",),
+            f"for entry points, but the limit is {LARGEST:,}",
+            hints=("move functions and tables that are not entry points to a header: included files are not read",),
         )
 
 

@@ -95,7 +95,7 @@ def test_it_is_found_and_verified(installed: Environment, clang: Path):
     assert (toolkit.nvcc, toolkit.release, toolkit.host_compiler.path) == (None, "12.9", clang)
     assert all(part.version.startswith("12.9.") for part in toolkit.components)
     assert installed.run("list", "--verify")[0] == 0
-    assert "is there already" in installed.run("install", "--cuda", "12.9", "--dry-run")[1]
+    assert "is already installed" in installed.run("install", "--cuda", "12.9", "--dry-run")[1]
 
 
 @pytest.mark.parametrize("launcher", ["", "env"], ids=["in parts", "as a whole"])

@@ -73,7 +73,7 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
     assert fresh.store.stat().st_mode & 0o777 == 0o700
     root = cuda_of(fresh.system).root
     assert root == fresh.store / "cuda-13.0.2" / "nvidia" / "cu13"
-    assert "is there already" in succeed(fresh, *managed)
+    assert "is already installed" in succeed(fresh, *managed)
     damaged = root / "include" / "cuda_runtime.h"
     damaged.write_text("damaged")
     assert fresh.run("list", "--verify")[0] == 1

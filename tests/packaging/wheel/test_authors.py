@@ -79,7 +79,7 @@ def test_an_error_of_ours_ends_the_build_with_its_text(tmp_path: Path):
     done = run(sys.executable, "-m", "build", "--no-isolation", "--wheel", cwd=tmp_path, BE_CACHE_DIR=str(tmp_path))
     assert done.returncode != 0
     assert "error: modules.neurons of mykernels" in done.stdout + done.stderr
-    assert "looks for libraries in /opt/of/author" in done.stdout + done.stderr
+    assert "searches for libraries in /opt/of/author" in done.stdout + done.stderr
     assert "be_runtime/ship" not in done.stdout + done.stderr, "a traceback of ours"
     assert not list(tmp_path.glob("dist/*.whl"))
 

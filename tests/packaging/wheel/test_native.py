@@ -307,7 +307,7 @@ doubled.f: less than nothing
 doubled.f: argument 0: data_ptr<float>() of an int32 tensor
 doubled.f:
 sum 4000
-the attributes are not those of a launch
+the attributes do not describe a launch
 sum 2000
 copy: argument 0""".splitlines()
 

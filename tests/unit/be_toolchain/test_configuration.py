@@ -97,7 +97,7 @@ def test_what_reads_like_the_table_inside_a_text_is_none(inner: str, place: str 
     (tmp_path / "pyproject.toml").write_text('[tool.other]\n\n[ tool . "be-toolchain" ]\ncxx = "g++-13"\n')
     found = find_configuration(LocalSystem())
     assert found is not None
-    with pytest.raises(PreferenceError, match="is no TOML") if place is None else nullcontext():
+    with pytest.raises(PreferenceError, match="is not TOML") if place is None else nullcontext():
         assert parse_configuration(found) == Configuration(tmp_path / str(place) / "pyproject.toml", cxx="g++-13")
 
 
@@ -201,7 +201,7 @@ def passed_by(machine: MemorySystem) -> PassedOver:
 
 def test_what_is_passed_over_is_said_with_the_settings_that_work():
     told = passed_by(project())
-    reason = "/mnt/project/be-toolchain.toml is passed over: /mnt/project belongs to another user (uid 1001)"
+    reason = "/mnt/project/be-toolchain.toml is ignored: /mnt/project belongs to another user (uid 1001)"
     assert told.reason == reason
     assert "export BE_SAFE_FOLDERS=/mnt/project," in told.remedy
     assert f'safe = ["/mnt/project"] in {OWN}' in told.remedy

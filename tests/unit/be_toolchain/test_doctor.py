@@ -168,7 +168,10 @@ def test_a_program_before_the_compilers_is_shown(capsys: pytest.CaptureFixture[s
     machine = healthy(BE_COMPILER_LAUNCHER="ccache --quiet")
     code, text = doctor(machine, capsys)
     lines = " ".join(text.split())
-    assert "BE_COMPILER_LAUNCHER=ccache --quiet: there is no program ccache, so modules that need a build fail" in lines
+    assert (
+        "BE_COMPILER_LAUNCHER=ccache --quiet: the program ccache was not found, so modules that need a build fail"
+        in lines
+    )
     assert "correct BE_COMPILER_LAUNCHER, or leave it out" in lines
     machine.links["/usr/bin/ccache"] = "/usr/bin/g++"
     code, text = doctor(machine, capsys)

@@ -50,7 +50,7 @@ const char* be_measure(const int64_t* be_words, const void* const* be_attrs, int
   } catch (const std::exception& be_error) {
     snprintf(be_text, sizeof(be_text), "%s", be_error.what());
   } catch (...) {
-    snprintf(be_text, sizeof(be_text), "it throws an object that is no std::exception");
+    snprintf(be_text, sizeof(be_text), "it throws an object that is not a std::exception");
   }
   return be_text;
 }

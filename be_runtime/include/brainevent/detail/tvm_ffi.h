@@ -187,6 +187,14 @@ class OwnedTensor {
   Block* block_;
 };
 
+/// Look up a function of a library, which comes with `product`.
+template <class Pointer>
+Pointer find(void* library, const char* name, const char* product) {
+  void* found = dlsym(library, name);
+  if (found == nullptr) refuse(product, " has no function ", name, ": install a newer release");
+  return reinterpret_cast<Pointer>(found);
+}
+
 /// The functions of libtvm_ffi.so that calls need.
 struct Runtime {
   void (*take_error)(void** error);
@@ -205,17 +213,10 @@ struct Runtime {
     if (library == nullptr)
       refuse("libtvm_ffi.so is not loaded: install apache-tvm-ffi, and call `import tvm_ffi` before the first call");
     Runtime runtime{};
-    runtime.take_error = find<decltype(runtime.take_error)>(library, "TVMFFIErrorMoveFromRaised");
-    runtime.release = find<decltype(runtime.release)>(library, "TVMFFIObjectDecRef");
-    runtime.set_stream = find<decltype(runtime.set_stream)>(library, "TVMFFIEnvSetStream");
+    runtime.take_error = find<decltype(runtime.take_error)>(library, "TVMFFIErrorMoveFromRaised", "apache-tvm-ffi");
+    runtime.release = find<decltype(runtime.release)>(library, "TVMFFIObjectDecRef", "apache-tvm-ffi");
+    runtime.set_stream = find<decltype(runtime.set_stream)>(library, "TVMFFIEnvSetStream", "apache-tvm-ffi");
     return runtime;
-  }
-
-  template <class Pointer>
-  static Pointer find(void* library, const char* name) {
-    void* found = dlsym(library, name);
-    if (found == nullptr) refuse("libtvm_ffi.so lacks ", name, ": install a newer apache-tvm-ffi");
-    return reinterpret_cast<Pointer>(found);
   }
 };
 
@@ -240,35 +241,56 @@ struct Result {
   error.any.kind = kFirstObject;
   error.any.pointer = raised;
   const Bytes* cell = reinterpret_cast<const Bytes*>(static_cast<const char*>(raised) + sizeof(Object));
-  const std::string text = std::string(cell[0].data, cell[0].size) + ": " + std::string(cell[1].data, cell[1].size);
+  std::string text = std::string(cell[0].data, cell[0].size) + ": " + std::string(cell[1].data, cell[1].size);
+  if (text.find("Tensor` but got `DLTensor*`") != text.npos || text.find("Tensor>` but got `DLTensor*`") != text.npos)
+    text += "; the function takes Tensor objects: pass owned=True";
   throw CheckError(text.c_str());
 }
 
 #if defined(__CUDACC__)
+/// The driver's functions that every call needs. Through the CUDA runtime library each costs about 40 ns.
+struct Driver {
+  int (*current_device)(int32_t* device);
+  int (*exchange_capture_mode)(int* mode);
+
+  static const Driver& get() {
+    static const Driver driver = open();
+    return driver;
+  }
+
+ private:
+  static Driver open() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) refuse("the NVIDIA driver, libcuda.so.1, is not loaded");
+    return {find<decltype(current_device)>(library, "cuCtxGetDevice", "the NVIDIA driver"),
+            find<decltype(exchange_capture_mode)>(library, "cuThreadExchangeStreamCaptureMode", "the NVIDIA driver")};
+  }
+};
+
 /// The stream of the call as TVM-FFI's stream, and permission for the function to load code while a CUDA graph is
 /// recorded.
 class OnStream {
  public:
   explicit OnStream(const Place& place) : place_(place) {
     Runtime::get().set_stream(place.device_type, place.device, place.stream, &previous_);
-    cudaThreadExchangeStreamCaptureMode(&mode_);
+    Driver::get().exchange_capture_mode(&mode_);
   }
   OnStream(const OnStream&) = delete;
   OnStream& operator=(const OnStream&) = delete;
   ~OnStream() {
-    cudaThreadExchangeStreamCaptureMode(&mode_);
+    Driver::get().exchange_capture_mode(&mode_);
     Runtime::get().set_stream(place_.device_type, place_.device, previous_, nullptr);
   }
 
  private:
   const Place& place_;
   void* previous_ = nullptr;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 };
 
 inline Place place_of(cudaStream_t stream) {
   Place place{2, 0, stream};  // kDLCUDA
-  if (cudaGetDevice(&place.device) != cudaSuccess) refuse("no CUDA device is current");
+  if (Driver::get().current_device(&place.device) != 0) refuse("no CUDA device is current");
   return place;
 }
 #else
@@ -386,14 +408,14 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
   const ElementType type = element_type(out.dtype());
   if (array.type.code != type.code || array.type.bits != type.bits || array.type.lanes != 1)
     refuse("the function returned elements of DLPack's type ", array.type.code, " with ", array.type.bits,
-           " bits, but the declaration says ", out.dtype());
+           " bits, but the declaration has ", out.dtype());
   if (array.device_type != place.device_type) refuse("the function returned an array on another device");
   if (array.ndim != out.ndim())
-    refuse("the function returned an array with ", array.ndim, " dimensions, but the declaration says ", out.ndim());
+    refuse("the function returned an array with ", array.ndim, " dimensions, but the declaration has ", out.ndim());
   int64_t stride = 1;
   for (int i = out.ndim() - 1; i >= 0; --i) {
     if (array.shape[i] != out.size(i))
-      refuse("the function returned ", array.shape[i], " for dimension ", i, ", but the declaration says ",
+      refuse("the function returned ", array.shape[i], " for dimension ", i, ", but the declaration has ",
              out.size(i));
     if (array.strides != nullptr && array.shape[i] != 1 && array.strides[i] != stride)
       refuse("the function returned an array that is not contiguous");

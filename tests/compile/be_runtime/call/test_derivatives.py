@@ -331,8 +331,10 @@ def test_gradcheck_says_where_a_derivative_is_off_and_by_how_much(m: CompiledMod
     m.cube.defvjp(None, lambda given, g: ((3 * given[0] ** 2 + jnp.array([0, 0, 0.5, 0])) * g,))
     with pytest.raises(GradientError) as caught:
         gradcheck(m.cube, [X])
-    text = r".*\.cube: the derivative with respect to argument 0\[2\] is (\S+), but differences give (\S+): (\S+) off "
-    text += r"\(of the results' sum with random weights\)"
+    text = (
+        r".*\.cube: the derivative of the results' sum, with random weights, with respect to argument 0\[2\] is (\S+), "
+    )
+    text += r"but finite differences give (\S+): (\S+) off"
     found = re.fullmatch(text, caught.value.message)
     assert found, caught.value.message
     given, expected, off = map(float, found.groups())
@@ -342,7 +344,7 @@ def test_gradcheck_says_where_a_derivative_is_off_and_by_how_much(m: CompiledMod
     gradcheck(m.matvec, [A, X], alpha=1)
     with pytest.raises(GradientError, match=r"with respect to argument 1\["):
         gradcheck(m.matvec, [A, X], alpha=2)
-    with pytest.raises(ArgumentError, match="none is of floats"):
+    with pytest.raises(ArgumentError, match="needs an argument with a floating-point dtype"):
         gradcheck(m.cube, [AT])
 
 

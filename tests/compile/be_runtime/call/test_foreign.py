@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -121,25 +124,82 @@ def test_types_that_numpy_lacks(squares: CompiledModule):
     assert (y.dtype, y.tolist()) == (x.dtype, [1.5, 2])
 
 
+def forward(x: Any, k: float) -> Any:
+    return x * x * k, {"slope": [2 * k * x]}
+
+
+RULES: dict[str, tuple[Any, Any]] = {
+    "kernel": (None, "square_back"),
+    "kernels": ("square_kept", "square_back"),
+    "function": (None, lambda inputs, g, k: (2 * k * inputs[0] * g,)),
+    "functions": (forward, lambda kept, g, k: (kept["slope"][0] * g,)),
+}
+
+
+def fresh() -> CompiledModule:
+    """The module without rules."""
+    return be_runtime.load_cpp_inline("foreign_squares", SQUARES, auto_register=False)
+
+
 @needs_torch
-@pytest.mark.parametrize("ahead", [None, "square_kept"])
-def test_derivatives(squares: CompiledModule, ahead: str | None):
+@pytest.mark.parametrize("way", ["functions", "module"])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_rules_for_jax_are_rules_for_torch(rule: Any, way: str):
     import torch
 
     import be_runtime.torch
 
-    square = be_runtime.torch.functions(squares).square
+    module = fresh()
+    square: Any = be_runtime.torch.functions(module).square if way == "functions" else module.square
     x = torch.arange(3.0).requires_grad_()
     with pytest.raises(ArgumentError, match="has no derivative, but an argument requires one"):
         square(x)
-    square.defvjp(ahead, "square_back")
-    y = square(x, k=3)
+    module.square.defvjp(*rule)
+    y: Any = square(x, k=3)
     assert y.tolist() == [0, 3, 12]
-    (2 * y).sum().backward()
+    y = torch.cat([torch.ones(1), y])
+    (y * y).sum().backward()  # the cotangent does not begin at a multiple of 16 bytes
     assert x.grad is not None
-    assert x.grad.tolist() == [0, 12, 24]
+    assert x.grad.tolist() == [0, 36, 288]
     with torch.no_grad():
         assert not square(x).requires_grad
+    assert jax.grad(lambda x: module.square(x, k=3).sum())(X).tolist() == [0, 6, 12, 18]
+
+
+@needs_torch
+def test_second_derivatives():
+    import torch
+
+    module, x = fresh(), torch.arange(3.0).requires_grad_()
+    module.square.defvjp(*RULES["function"])
+    (slope,) = torch.autograd.grad(module.square(x, k=3).sum(), x, create_graph=True)
+    assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [6, 6, 6]
+    module.square.defvjp(*RULES["functions"])
+    (slope,) = torch.autograd.grad(module.square(x, k=3).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"does not require grad|once_differentiable"):
+        torch.autograd.grad(slope.sum(), x)
+
+
+@needs_torch
+def test_transposes_for_jax_are_rules_for_torch():
+    import torch
+
+    module, x = fresh(), torch.arange(3.0).requires_grad_()
+    module.copy.deftranspose("copy")
+    (module.copy(x) * torch.tensor([1.0, 2, 3])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1, 2, 3]
+
+
+@needs_torch
+@pytest.mark.parametrize("rule", [lambda x, g, k: (jnp.sin(x[0]) * g * k,), lambda _x, _g, k: (jnp.ones(3) * k,)])
+def test_rules_that_call_jax(rule: Any):
+    import torch
+
+    module, x = fresh(), torch.arange(3.0).requires_grad_()
+    module.square.defvjp(None, rule)
+    with pytest.raises(ArgumentError, match=r"the rule <lambda> (calls JAX with tensors|returns an array of JAX)"):
+        module.square(x).sum().backward()
 
 
 @needs_torch
@@ -153,9 +213,14 @@ def test_tensors_of_other_kinds(squares: CompiledModule):
         (torch.ones(2, device="meta"), "is on meta, but the function runs on cpu"),
         (torch.ones(2).to_sparse(), "is sparse"),
         (torch.ones(2, dtype=torch.complex64).conj(), "a view by conj"),
+        (torch.ones(2, dtype=torch.complex64).conj().imag, "a view by conj"),
     ):
         with pytest.raises(ArgumentError, match=message):
             f.copy(tensor)
+    with pytest.raises(TypeError, match="no multiple of 16, as a slice of a tensor may"):
+        f.copy(torch.ones(3)[1:])
+    with pytest.raises(ArgumentError, match="outs is for arrays of JAX"):
+        squares.copy(torch.ones(3), outs=torch.ones(3))
     halves = torch.tensor([1.5, 2], dtype=torch.bfloat16)
     assert torch.equal(f.copy(halves), halves)
 
@@ -174,6 +239,38 @@ def test_a_call_leaves_jax_alone(name: str):
 
 
 @needs_torch
+def test_an_installed_package_leaves_jax_alone(tmp_path: Path):
+    package = tmp_path / "squares"
+    package.mkdir()
+    (package / "square.cc").write_text(SQUARES)
+    (package / "kernels.toml").write_text('[modules.module]\nsources = "square.cc"\n')
+    (package / "__init__.py").write_text(
+        "from be_runtime import package_kernels\nops = package_kernels(__name__)\n"
+        "def setup(): ops.square.defvjp(None, 'square_back')\n"
+    )
+    program = """
+import sys, torch, squares
+squares.setup()
+x = torch.arange(3.0, requires_grad=True)
+squares.ops.square(x, k=2).sum().backward()
+print(x.grad.tolist(), "jax" in sys.modules)
+import jax, jax.numpy as jnp
+x = jnp.arange(3.0)
+print(jax.grad(lambda x: squares.ops.square(x).sum())(x).tolist())
+print(jax.ffi.ffi_call("squares.module.square", x)(x).tolist())
+"""
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert ran.stdout == "[0.0, 4.0, 8.0] False\n[0.0, 2.0, 4.0]\n[0.0, 1.0, 4.0]\n", ran.stderr
+
+
+@needs_torch
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_programs(squares: CompiledModule, backend: str):
     import torch
@@ -188,3 +285,47 @@ def test_compiled_programs(squares: CompiledModule, backend: str):
     compiled = torch.compile(program, fullgraph=True, backend=backend)
     assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
     assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]
+
+
+@needs_torch
+@pytest.mark.parametrize("rule", ["kernel", "kernels", "function"])
+@pytest.mark.parametrize("way", ["functions", "module"])
+def test_compiled_derivatives(rule: str, way: str):
+    import torch
+
+    import be_runtime.torch
+
+    module = fresh()
+    module.square.defvjp(*RULES[rule])
+    square: Any = be_runtime.torch.functions(module).square
+    if way == "module":  # it finds the function that was made
+        square = module.square
+
+    def program(x: Any) -> Any:
+        return square(x + 1, k=2) * 3
+
+    compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+    x = torch.arange(3.0).requires_grad_()
+    compiled(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [12, 24, 36]
+
+
+@needs_torch
+def test_attributes_that_equal_others(squares: CompiledModule):
+    import torch
+
+    x = torch.ones(1)
+    signs = [torch.signbit(squares.square(x, k=k)).item() for k in (0.0, -0.0, 0, -0.0)]
+    assert signs == [False, True, False, True]
+
+
+@needs_torch
+def test_kernels_without_a_module_take_no_tensors():
+    import torch
+
+    operation = be_runtime.cuda_kernel(
+        "__global__ void f(float* y) {}", "f", jax.ShapeDtypeStruct((1,), "float32"), grid=1, block=1
+    )
+    with pytest.raises(ArgumentError, match="takes arrays of JAX; functions of modules take tensors, too"):
+        operation(torch.ones(1))

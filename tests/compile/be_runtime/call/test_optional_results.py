@@ -130,7 +130,7 @@ def test_what_a_call_cannot_ask_for_is_named(module: Any):
         module.top(X, want={"argmax": False})
     with pytest.raises(ArgumentError, match=r"outs\[1\] is None, but want asks for 'argmax'"):
         module.top(X, want={"argmax"}, outs=[jax.ShapeDtypeStruct((2,), np.float32), None, None])
-    with pytest.raises(ArgumentError, match="has no optional result 'argmin'; it has argmax, sums"):
+    with pytest.raises(ArgumentError, match="has no optional result 'argmin'; its optional results are argmax, sums"):
         module.top(X, want={"argmin"})
     with pytest.raises(ArgumentError, match="want is 3, not a set of names"):
         module.top(X, want=3)

@@ -74,7 +74,7 @@ def test_absent_and_several_arrays(module: Any):
 @pytest.mark.parametrize(
     ("k", "message"),
     [(100, r"need\(\) failed: size_functions:\d+: check failed: k < 100: k is 100"), (50, "failed: fifty"),
-     (51, "it throws an object that is no std::exception"), (52, r"need\(\) is -1, which is no size")],
+     (51, "it throws an object that is not a std::exception"), (52, r"need\(\) is -1, which is not a size")],
 )  # fmt: skip
 def test_what_a_function_throws_is_an_error_of_the_call(module: Any, k: int, message: str):
     with pytest.raises(ArgumentError, match=f"size_functions.sizes: .*{message}"):
@@ -84,7 +84,7 @@ def test_what_a_function_throws_is_an_error_of_the_call(module: Any, k: int, mes
 @pytest.mark.parametrize(
     ("change", "message"),
     [(("int64_t bytes(", "int64_t other("), r"row: no function bytes\(\) in the sources"),
-     (("bytes(const BE::Tensor x)", "bytes(const BE::Tensor z)"), "has the parameter 'z', which is no input or attri"),
+     (("bytes(const BE::Tensor x)", "bytes(const BE::Tensor z)"), "has the parameter 'z', which is not an input"),
      (("arg[b n]:float32 ret[b n]:float32 scratch=b", "arg[bytes() b]:float32 ret[b]:float32 scratch=b"), "an input")],
 )  # fmt: skip
 def test_a_wrong_declaration_is_named(change: tuple[str, str], message: str):

@@ -125,7 +125,7 @@ def test_signed_exports_need_the_key(told: Told, tmp_path: Path):
     assert "is not signed" in told(first, "import", file, "--public-key", public, code=1)["problem"]["message"]
     told(first, "sign", file, "--key", private)
     problem = told(first, "import", file, "--public-key", other, code=1)["problem"]
-    assert "is not signed by a key that is trusted here" in problem["message"]
+    assert "is not signed by a trusted key" in problem["message"]
     assert "if you trust the signer, add their key to --public-key" in problem["hints"]
     assert not (first / "cache" / "imported").exists()
     assert told(first, "import", file, "--public-key", public)["is_signed"] is True
@@ -178,7 +178,7 @@ def test_a_package_a_folder_and_a_file_without_functions(tmp_path: Path, capsys:
     [
         (["k.f90"], "neither a source"),
         (["nowhere.cc"], "no such file"),
-        (["no_package"], "no package"),
+        (["no_package"], "neither a package nor a folder"),
         ([".", "--blocks", "many"], "--blocks 128,256"),
     ],
 )

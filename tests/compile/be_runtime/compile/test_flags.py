@@ -136,7 +136,7 @@ def test_the_launcher_stands_before_the_compilers(tmp_path: Path, tmp_cache: Pat
 
 def test_a_launcher_that_is_no_program_is_refused_by_its_variable(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_COMPILER_LAUNCHER", "no-such-launcher --quiet")
-    with pytest.raises(ArgumentError, match="BE_COMPILER_LAUNCHER names 'no-such-launcher', and there is no such"):
+    with pytest.raises(ArgumentError, match="BE_COMPILER_LAUNCHER names 'no-such-launcher', a program that was"):
         be_runtime.load_cpp_inline("launched", source(f=1), auto_register=False)
 
 

@@ -197,7 +197,7 @@ def test_any_number_of_arrays_also_beside_optional_ones(kernel: Kernel):
         ),
         (
             *("optional", 4, one(2), {}),
-            "takes 3 arguments .* passes 1 and 1; the bits of the attribute be_present say which optional arguments",
+            "takes 3 arguments .* passes 1 and 1; the bits of the attribute be_present mark the optional arguments",
         ),
     ],
 )

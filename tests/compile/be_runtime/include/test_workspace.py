@@ -83,7 +83,7 @@ def test_no_piece_overlaps_another(call: Call, size: int, count: int):
         (2**62, 1, "INVALID_ARGUMENT: .*allocate of 4611686018427387904 bytes"),
         (2**61, 8, "INVALID_ARGUMENT: .*allocate of 2305843009213693952 objects of 8 bytes"),
         (-1, 4096, "INVALID_ARGUMENT: .*allocate of -1 objects of 4096 bytes"),
-        (2**47, 1, "RESOURCE_EXHAUSTED: .*allocate of 140737488355328 bytes: the host has no more"),
+        (2**47, 1, "RESOURCE_EXHAUSTED: .*allocate of 140737488355328 bytes: the host is out of memory"),
         (1, 0, r"INVALID_ARGUMENT: .*bare scratch.*call allocate\(bytes\), or declare it, as in scratch\[n\*4\]"),
     ],
 )

@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[Function, jax.ShapeDtypeStruct, str, str]] = {
     "leading axes": (
         lambda m, x: m.rows(x, x[0]),
         spec("b, n"),
-        "symbolic.rows: the leading axes of argument 1 are (), others are (b,)",
+        "symbolic.rows: the leading axes of argument 1 are (), but another array has (b,)",
         "use one symbol for equal axes",
     ),
     "outs": (

@@ -154,7 +154,7 @@ def test_a_call_without_a_launcher_is_one_error(monkeypatch: pytest.MonkeyPatch)
         scale(x.astype(np.int32), by=2.0, n=100)
     with pytest.raises(BuildError, match=r"scale\.hip:9:.*nothing") as told:
         function(SOURCE.replace("sqrtf", "nothing"))(x, by=2.0, n=100)
-    assert told.value.hints == ("there is no ROCm for gfx942 here, so only a part of HIP is declared",)
+    assert told.value.hints == ("ROCm for gfx942 is not installed here, so only a part of HIP is declared",)
     monkeypatch.delenv("BE_HIPCC")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HipNotFoundError, match=r"no compiler here compiles HIP for gfx942\n(?s:.*)apt-get install"):

@@ -117,13 +117,13 @@ def here(offset: int = 0) -> str:
 
 def test_a_kernel_that_is_never_the_same_is_found_unless_it_is_declared_as_random(planted: CompiledModule):
     for kernel in (planted.alternates, planted.first_is_other, planted.numbers):
-        with be_runtime.debug(), pytest.raises(FindingError, match="gives other bits in each run for re") as caught:
+        with be_runtime.debug(), pytest.raises(FindingError, match="returns other bits in each run for re") as caught:
             kernel(X)
         assert caught.value.findings[0].kind == "repeat"
     with be_runtime.debug() as found:
         planted.alternates.with_options(random=True)(X)
     assert len(found) == 0
-    assert "gives other bits in each run" in found.notes[0]
+    assert "returns other bits in each run" in found.notes[0]
 
 
 def test_a_kernel_is_run_again_also_if_that_is_all_that_is_checked(planted: CompiledModule):
@@ -187,14 +187,14 @@ def test_what_another_thread_traced_is_unchecked_after_the_mode_of_the_process(p
 
 
 FAULTS = [
-    ("behind", "guards", "result 0", (6,), 8, "writes 8 bytes behind result 0 (float32[6])"),
+    ("behind", "guards", "result 0", (6,), 8, "writes 8 bytes past result 0 (float32[6])"),
     ("before", "guards", "result 0", (-1,), 12, "writes 12 bytes before result 0 (float32[6])"),
     ("reads_behind", "unwritten", "result 0", (5,), 1, "reads memory outside of its arrays"),
     ("skips", "unwritten", "result 0", (1,), 2, "2 of 6 elements are never written, the first is [1]"),
     ("changes_input", "inputs", "argument 0", (2,), 1, "writes to argument 0 (float32[6])"),
-    ("adds", "unwritten", "result 0", (0,), 6, "reads memory that nobody has set"),
-    ("reads_scratch", "unwritten", "result 0", (0,), 6, "reads memory that nobody has set"),
-    ("behind_scratch", "guards", "scratch 0", (24,), 4, "writes 4 bytes behind scratch 0 (uint8[24])"),
+    ("adds", "unwritten", "result 0", (0,), 6, "reads uninitialized memory"),
+    ("reads_scratch", "unwritten", "result 0", (0,), 6, "reads uninitialized memory"),
+    ("behind_scratch", "guards", "scratch 0", (24,), 4, "writes 4 bytes past scratch 0 (uint8[24])"),
     ("packs", "unwritten", "result 0", (2,), 2, "(uint4[6]): 2 of 6 elements are never written"),
 ]
 
@@ -259,7 +259,7 @@ def test_findings_are_collected_or_warnings(planted: CompiledModule):
         planted.skips(X)
         planted.behind(X)
     assert [each.kind for each in found] == ["unwritten", "guards"]
-    assert "planted.behind writes 8 bytes behind" in found.report()
+    assert "planted.behind writes 8 bytes past" in found.report()
     with be_runtime.debug(on_finding="warn"), pytest.warns(be_runtime.FindingWarning, match="does not write all"):
         planted.skips(X)
 
@@ -407,7 +407,7 @@ def test_a_result_that_takes_over_an_argument_keeps_its_content(planted: Compile
         assert in_place(Z, jnp.ones(6)).tolist() == (Z + 1).tolist()
         assert jax.jit(in_place, donate_argnums=0)(Z + 0, jnp.ones(6)).tolist() == (Z + 1).tolist()
     assert len(found) == 0
-    with be_runtime.debug(), pytest.raises(FindingError, match="reads memory that nobody has set"):
+    with be_runtime.debug(), pytest.raises(FindingError, match="reads uninitialized memory"):
         planted.adds_to(Z, jnp.ones(6))
 
 

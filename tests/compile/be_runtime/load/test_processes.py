@@ -138,7 +138,7 @@ def test_a_prebuilt_module_is_found(tmp_path: Path, tmp_cache: Path, monkeypatch
         monkeypatch.setenv(name, text)
     assert load(extra_cflags=["-DFACTOR=3"], target_prefix="ahead").path.is_relative_to(folder)
     assert value("ahead.f") == 3
-    with pytest.raises(HostCompilerNotFoundError, match="prebuilt is there with other cflags"):
+    with pytest.raises(HostCompilerNotFoundError, match="prebuilt was built with other cflags"):
         load(extra_cflags=["-DFACTOR=4"])
 
 

@@ -129,9 +129,9 @@ def test_files_that_are_saved_between_cells(run: Any):
     )
     assert text(loaded) == "[0. 2. 4.]\n"
     assert "[0. 2. 4.]" in text(broken)
-    assert "edited was saved, but the code before it stays" in html(broken)
+    assert "edited was saved, but the previous code stays in use" in html(broken)
     assert "no_such_name" in html(broken)
-    assert "can't be used as it is saved, so the code before runs" in text(broken)
+    assert "was saved, but fails to load, so the previous code runs" in text(broken)
     assert text(mended).count("[0. 3. 6.]") == 2
     assert text(traced) == "[0. 4. 8.]\n", "a cell begins with what was saved before it"
 

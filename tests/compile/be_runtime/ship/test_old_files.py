@@ -119,8 +119,8 @@ def test_an_old_export_is_refused_and_a_load_builds(
     old: Path, told: Told, tmp_cache: Path, capsys: pytest.CaptureFixture[str]
 ):
     said = told("import", str(old / "exported.be"), code=1)
-    assert "is of another release's format" in said
-    assert "hint: nothing was taken from it\nhint: make it again with this release\n" in said
+    assert "has the format of another release" in said
+    assert "hint: nothing was imported\nhint: make it again with this release\n" in said
     assert load(old).is_relative_to(tmp_cache / "kernels-v1")
     assert capsys.readouterr().err == ""
 
@@ -143,5 +143,5 @@ def test_an_old_entry_of_a_remote_cache_is_refused_in_one_line_and_a_load_builds
         assert load(old).is_relative_to(tmp_cache)
         (asked,) = server.hits
     assert not asked.endswith(entry.name)
-    refused = "is of another release's format; it is not used; make it again with this release"
+    refused = "has the format of another release; it is not used; make it again with this release"
     assert capsys.readouterr().err == f"be_runtime: old_module: the artifact from {server.url} {refused}\n"

@@ -216,7 +216,7 @@ def test_what_can_not_be_exported_is_named(module: CompiledModule):
         (jax.ffi.ffi_call("bare_handler", out), {}, RegistrationError, "'bare_handler' can't be exported"),
         (jax.ffi.ffi_call("not_ours", out), {}, RegistrationError, "'not_ours' can't be exported"),
         (calls_python, {}, RegistrationError, r"a function of Python, as in jax\.pure_callback"),
-        (module.sums, {"platforms": "tpu"}, ArgumentError, "has 'tpu'; there are: cpu, cuda"),
+        (module.sums, {"platforms": "tpu"}, ArgumentError, "platforms must be 'cpu' or 'cuda', not 'tpu'"),
         (module.sums, {"baseline": "v9"}, ArgumentError, "is not a level"),
         (module.sums, {"platforms": "cuda", "archs": "9.0"}, RegistrationError, "sums has no kernel for cuda"),
     ):

@@ -115,6 +115,21 @@ def test_programs_use_the_choice_and_time_nothing():
         jax.jit(tuned.tune)(X)
 
 
+def test_attributes_are_passed_on_and_may_be_in_the_bucket():
+    def scaled(sleep_us: int) -> Any:
+        shift = op(sleep_us)
+        return lambda x, by: shift(x) * by
+
+    def by_attribute(x: Any, by: int) -> str:
+        return f"float32[{len(x)}] {by}"
+
+    tuned = be_runtime.autotune(scaled, [SLOW, FAST], name=f"attributes_{RUN}", runs=12, bucket=by_attribute)
+    assert tuned.config(X, by=2) == SLOW
+    trials = tuned.tune(X, by=2)
+    assert (trials.chosen, trials.bucket) == (FAST, "float32[100] 2")
+    np.testing.assert_array_equal(jax.jit(lambda x: tuned(x, by=2))(X), 2 * (X + 1))
+
+
 def test_several_sets_of_arrays_have_a_choice_each_and_are_made_only_if_needed():
     asked: list[int] = []
 

@@ -223,7 +223,7 @@ def test_files_that_hold_no_kernel_are_refused(files: Files, tmp_path: Path):
         (source, "k.cu is neither a cubin nor PTX"),
         (b"", "code of 0 bytes is neither a cubin nor PTX"),
         (b"\x50\xed\x55\xba" + bytes(60), "is a fat binary"),
-        (Path("/proc/self/exe").resolve(), "is an ELF file, but not a cubin: it has code for the machine"),
+        (Path("/proc/self/exe").resolve(), "is an ELF file, but not a cubin: its ELF machine is"),
         (files.cubins["relocatable"], "is relocatable"),
         (None, "path must be"),
         (7, "path must be"),

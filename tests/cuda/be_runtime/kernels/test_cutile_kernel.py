@@ -83,12 +83,12 @@ def wide(x: ct.IndexedWithInt64, n, m: ct.ScalarInt64, out, flag, small, half, B
 
 def test_each_kind_of_parameter_has_the_sizes_of_its_code():
     """`compile_cutile` compares the sizes of wide indices, axes as numbers, a default constant, and small numbers."""
-    call = cutile_kernel(wide, "arg[n m] ret[n m] attr.flag:bool attr.small:int8 attr.half:float16", grid=1)
-    x = np.zeros((4, 16), np.float32)
-    (equation,) = kernel_calls(lambda x: call(x, flag=True, small=-1, half=1.5), x)
-    half = int(np.float16(1.5).view(np.uint16))
+    x, half = np.zeros((4, 16), np.float32), int(np.float16(1.5).view(np.uint16))
     wanted = [[4, 0, 2, 32], [2, 4, 0, 0], [2, 16, 0, 0], [4, 1, 2, 32], [2, 1, 0, 0], [2, 255, 0, 0], [2, half, 0, 0]]
-    assert attributes(equation)["params"].reshape(-1, 4).tolist() == wanted
+    for arrays in ("arg[n m] ret[n m]", "arg[k m] =k ret[k m]"):
+        call = cutile_kernel(wide, f"{arrays} attr.flag:bool attr.small:int8 attr.half:float16", grid=1)
+        (equation,) = kernel_calls(lambda x, call=call: call(x, flag=True, small=-1, half=1.5), x)
+        assert attributes(equation)["params"].reshape(-1, 4).tolist() == wanted
 
 
 @ct.kernel
@@ -164,6 +164,20 @@ def test_vmap_is_one_call():
     assert [str(var.aval) for var in equation.outvars] == ["float32[2,4000]"]
 
 
+def test_outs_of_leading_axes_are_whole_results():
+    x = np.zeros((2, 3, 400), np.float32)
+    wanted = jax.ShapeDtypeStruct(x.shape, np.float32)
+    for outs in (wanted, [wanted], lambda x, y: jax.ShapeDtypeStruct(x.shape, y.dtype)):
+        call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32", outs=outs)
+        (equation,) = kernel_calls(lambda x, call=call: call(x, x, scale=2), x)
+        assert [str(var.aval) for var in equation.outvars] == ["float32[2,3,400]"]
+    with pytest.raises(ArgumentError, match=r"add: the leading axes of argument 0, .*, and of argument 1, "):
+        jax.eval_shape(lambda x: call(np.zeros((4, 3, 400), np.float32), x, scale=2), x)
+    call = function(signature="arg[... n] arg[... n] ret[... n] attr.scale:float32", outs=wanted)
+    with pytest.raises(ArgumentError, match=r"argument 0, float32\[4,3,400\], and of outs\[0\], float32\[2,3,400\]"):
+        jax.eval_shape(lambda x: call(x, x, scale=2), np.zeros((4, 3, 400), np.float32))
+
+
 def test_a_split_call_assumes_nothing_of_a_devices_extents(monkeypatch: pytest.MonkeyPatch):
     call = function(signature="arg[n] arg[n] ret[n] attr.scale:float32 parallel[n]")
     found = built_with(monkeypatch, lambda x: call(x, x, scale=2), X)
@@ -224,9 +238,18 @@ def test_what_does_not_fit_is_refused():
     for options, message in (
         ({"signature": "arg[n] ret[n] attr.scale:float32"}, "add takes x, y, out, scale, .* 3 tokens"),
         ({"signature": "arg[n] arg[n] ret[n] attr.by:float32"}, "attr.by is in the place of the parameter scale"),
+        ({"signature": "arg[n] arg[n] ret[n] =1"}, "the token of scale is a constant"),
         ({"SIZE": 3}, "add has no constant SIZE; its constants are: BLOCK"),
         ({"kernel": len}, "must be decorated with @ct.kernel"),
         ({"kernel": paired, "signature": "arg[n] ret[n]"}, "paired has no constant BLOCK"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            function(**options)
+    for options, message in (
+        ({"num_ctas": "2"}, "num_ctas must be a whole number or a ct.ByTarget of them, not '2'"),
+        ({"occupancy": 1.5}, "occupancy must be a whole number or .* not 1.5"),
+        ({"num_ctas": 3}, r"cuTile refuses the options {'num_ctas': 3}: num_ctas should be power of 2"),
+        ({"opt_level": ct.ByTarget(sm_90="x")}, "cuTile refuses the options .*"),
     ):
         with pytest.raises(ArgumentError, match=message):
             function(**options)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, BuildError, export, triton_kernel
+from be_runtime import ArgumentError, BuildError, SpecError, export, triton_kernel
 from be_runtime.kernels.geometry import descriptor_param
 from be_runtime.kernels.launcher import archs_of
 from be_runtime.store import artifact
@@ -263,17 +263,98 @@ def test_defaults_and_functions_among_constants_are_part_of_a_kernel(monkeypatch
     assert id_of(F=(once,)) not in ids
 
 
+@triton.jit
+def linear(x, w, bias, out, m, stride_xm, stride_xk, stride_w, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr = 16):
+    i, k = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + i * stride_xm + k * stride_xk) * tl.load(w + k * stride_w))
+    if bias is not None:
+        total += tl.load(bias + i)
+    tl.store(out + i, total, mask=i < m)
+
+
+def test_pointers_may_be_none_and_strides_are_axes_or_numbers():
+    call = triton_kernel(linear, "arg[m k] arg[k 2] none ret[m] =k =1 =2 parallel[m]", grid="m", HAS_BIAS=False)
+    x, w = np.zeros((8, 16), np.float32), np.zeros((16, 2), np.float32)
+    (equation,) = kernel_calls(call, x, w)
+    found = attributes(equation)["params"].reshape(-1, 4)[:, :2].tolist()
+    assert found == [[0, 0], [0, 1], [0, 2], [2, 8], [2, 16], [2, 0], [2, 0]], "neither the pointer nor the numbers"
+    computed = dict(equation.params["call"].split.computed)
+    assert (computed["params"][13], computed["params"][17]) == ("m", "k")
+    biased = triton_kernel(linear, "arg[m k] arg[k 2] arg[m] ret[m] =k =1 =2", grid="m", HAS_BIAS=True)
+    (equation,) = kernel_calls(biased, x, w, x[:, 0])
+    assert len(attributes(equation)["params"]) == 4 * 8
+    for signature, message in (
+        ("arg[m k] arg[k 2] none ret[m] =j =1 =2", "(?s)'=j' is no constant.*an axis of an input: m, k"),
+        ("arg[m k] arg[k 2] none ret[m] =k =1.5 =2", "'=1.5' is no constant"),
+        ("arg[m k] arg[k 2] none ret[m] =k =1", "and m by axes, but the signature has 6 tokens for them: .* none"),
+        ("arg[m k] arg[k 2] arg?[m] ret[m] =k =1 =2", "is optional; declare .* which in Triton has the token none"),
+    ):
+        with pytest.raises((ArgumentError, SpecError), match=message):
+            triton_kernel(linear, signature, grid="m", HAS_BIAS=False)
+
+
+FACTOR = tl.constexpr(2)
+
+
+@triton.jit
+def scaled(x, out):
+    tl.store(out, tl.load(x) * FACTOR)
+
+
+def test_a_global_constant_does_not_change(monkeypatch: pytest.MonkeyPatch):
+    call = triton_kernel(scaled, "arg[1] ret[1]", grid=1)
+    kernel_calls(call, X[:1])
+    monkeypatch.setitem(globals(), "FACTOR", tl.constexpr(3))
+    with pytest.raises(
+        ArgumentError, match=r"(?s)scaled: the global variable FACTOR has changed from .*2.* to .*3.*define"
+    ):
+        kernel_calls(call, X[:1].astype(np.float16))
+
+
+def test_a_grid_names_whole_constants_and_axes():
+    call = function(apply, "arg[n] ret[n]:float32", F=(once,), BLOCK=tl.constexpr(32))
+    (equation,) = kernel_calls(call, X[:64])
+    assert attributes(equation)["launch"][0] == 2
+    for grid, message in (
+        ("ceil(n/F)", r"grid='ceil\(n/F\)' names the constant F, which is \(.*\) and no whole number"),
+        (lambda meta: (meta["BLOCK"],), "(?s)apply: grid is a function of meta, as in Triton.*grid='ceil"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            triton_kernel(apply, "arg[n] ret[n]:float32", grid=grid, F=(once,))
+
+
+def test_a_traced_attribute_is_advised_to_be_a_pointer():
+    with pytest.raises(
+        ArgumentError, match=r"(?s)attribute, which is compiled into .*a pointer to the number: arg\[\]"
+    ):
+        kernel_calls(lambda scale: function()(X, X, scale=scale), np.float32(1))
+
+
+def test_a_descriptor_holds_extents_and_strides_of_its_form():
+    copy = triton_kernel(copied, "arg[n] ret[n]", grid=1, block_shapes={"x": (16,)}, compute_capability="sm_90")
+    with pytest.raises(ArgumentError, match=r"extents below 2\*\*31 and strides below"):
+        kernel_calls(copy, jax.ShapeDtypeStruct((2**31,), np.int8))
+
+
 def test_what_does_not_fit_is_refused():
-    for options, message in (
+    refused: list[tuple[dict[str, Any], str]] = [
         (
             {"signature": "arg[n] ret[n] attr.scale:float32"},
-            "add takes x, y, out, n, scale, and n by axes, .* 3 tok",
+            "add takes x, y, out, scale beside the axes n, .* 3 tok",
         ),
         ({"signature": "arg[n] arg[n] ret[n] attr.by:float32"}, "attr.by is in the place of the parameter scale"),
         ({"SIZE": 3}, "add has no constant SIZE; its constants are: BLOCK"),
         ({"kernel": len}, "must be decorated with @triton.jit"),
-        ({"kernel": triton.autotune([triton.Config({"BLOCK": 64})], key=[])(add)}, "(?s)@triton.autotune.*autotune"),
-    ):
+        *(
+            ({name: value}, f"add: {name}={value!r} is not allowed")
+            for name, value in (
+                *(("num_warps", True), ("num_warps", 64), ("num_warps", 3), ("num_warps", 4.0)),
+                *(("num_stages", -1), ("num_ctas", 0), ("maxnreg", 0)),
+            )
+        ),
+        *(({"block_shapes": each}, "add: block_shapes is ") for each in ({"x": 64}, {"x": "BLOCK"}, [64])),
+    ]
+    for options, message in refused:
         with pytest.raises(ArgumentError, match=message):
             function(**options)
     with pytest.raises(ArgumentError, match="needs the constant BLOCK"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,185 @@ def test_what_hides_its_parts_is_named():
 def test_an_import_in_a_function_is_unknown_unless_its_package_is_known_by_name():
     assert content("def kernel():\n    import functools\n").anchors == ()
     assert content("def kernel():\n    def inner():\n        from mine import f\n").anchors == ("import mine",)
+
+
+FILES = dict.fromkeys(("helper.py", "colorsys.py", "known/own.py"), "def f(): return 1\n")
+FILES["lazy.py"] = "def __getattr__(name): return 1\n"
+CHANGES = """
+## a module in a closure
+import helper
+def make():
+    m = helper
+    def kernel(): return m.f()
+    return kernel
+kernel = make()
+## a module with another name
+import helper as m
+def kernel(): return m.f()
+## a module in a variable
+import helper
+def kernel():
+    m = helper
+    return m.f()
+## a module by getattr
+import helper
+def kernel(): return getattr(helper, "f")()
+## a module with a function for its attributes
+import lazy
+def kernel(): return lazy.x
+## a file named as one of the standard library
+import colorsys
+def kernel(): return colorsys.f()
+## a file in a package by name
+from known.own import f
+def kernel(): return f()
+## a function put into a package by name
+import textwrap
+def f(): return 1
+textwrap.of_a_test = f
+def kernel(): return textwrap.of_a_test()
+## a class that names a package by name
+class A:
+    x = 1
+A.__module__ = "textwrap"
+def kernel(): return A.x
+## a named tuple's method
+from typing import NamedTuple
+class P(NamedTuple):
+    n: int
+    def size(self): return 1
+p = P(3)
+def kernel(): return p.size()
+## an enumeration's method
+import enum
+class P(enum.IntEnum):
+    A = 3
+    def size(self): return 1
+p = P.A
+def kernel(): return p.size()
+## a field of a data class
+import dataclasses
+@dataclasses.dataclass
+class P:
+    n: int = 0
+    tags: list = dataclasses.field(default_factory=list)
+p = P(1)
+def kernel(): return p.n
+## a method of a data class
+import dataclasses
+@dataclasses.dataclass(frozen=True, slots=True)
+class P:
+    n: int
+    def size(self): return self.n + 1
+p = P(3)
+def kernel(): return p.size()
+## an attribute of a number
+class P(int): pass
+p = P(3)
+p.n = 1
+def kernel(): return p.n
+## an attribute of a function
+def f(): return f.n
+f.n = 1
+def kernel(): return f()
+## a state that pickle does not write
+class P:
+    def __init__(self, n): self.n = n
+    def __reduce__(self): return P, (0,)
+p = P(1)
+def kernel(): return p.n
+## a dictionary's default
+import collections
+d = collections.defaultdict(lambda: 1)
+def kernel(): return d[3]
+## a name in the body of a class
+W = 1
+def kernel():
+    class A:
+        x = W
+    return A.x
+## an annotation of a variable
+def kernel():
+    x: "int1" = 3
+    return x
+## a name in an annotation of a variable
+T = 1
+def kernel():
+    x: T = 3
+    return x
+## a name in an annotation that is a text
+T = 1
+def kernel(x: "T"): return x
+## an array of objects
+import numpy
+class A:
+    x = 1
+a = numpy.array([A], object)
+def kernel(): return a[0].x
+## a name of a field of an array
+import numpy
+a = numpy.zeros(3, [("x1", "f4")])
+def kernel(): return a
+"""
+HIDDEN = """
+## a name in a text
+W = 1
+def kernel(): return eval("W")
+## a global name by its text
+W = 1
+def kernel(): return globals()["W"]
+## a module by its name
+import importlib
+def kernel(): return importlib.import_module("helper")
+## a relative import of a module named as one of the standard library
+def kernel():
+    from .math import f
+    return f()
+"""
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return programs by their titles."""
+    return {title: program for title, _, program in (part.partition("\n") for part in text.split("\n## ")[1:])}
+
+
+def content_in(folder: Path, monkeypatch: pytest.MonkeyPatch, files: Mapping[str, str]) -> Any:
+    """Return the content of ``mine.kernel`` of some files, which hide all other modules of their names."""
+    names = [name.removesuffix(".py").replace("/", ".") for name in files]
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for name in (*names, "known"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(folder))
+    try:
+        return function_content(importlib.import_module("mine").kernel, ["known.compiler"], with_objects=True)
+    finally:
+        for name in (*names, "known"):
+            sys.modules.pop(name, None)
+
+
+SUBCLASS = "class P({}):\n    def size(self): return 1\np = P()\ndef kernel(): return p.size()\n"
+BASES = ("int", "str", "bytes", "float", "complex", "tuple", "list", "dict", "set", "frozenset")
+CASES = sections(CHANGES) | {f"a method of a subclass of {base}": SUBCLASS.format(base) for base in BASES}
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_code_that_a_function_reaches_in_any_way_is_part_of_it(title: str, tmp_path: Path, monkeypatch: Any):
+    old = FILES | {"mine.py": CASES[title]}
+    moved = {name: f"\n# moved\n{text}" for name, text in old.items()}
+    new = {name: text.replace("1", "2") for name, text in old.items()}
+    first, same, other = (
+        content_in(tmp_path / folder, monkeypatch, files)
+        for folder, files in (("old", old), ("moved", moved), ("new", new))
+    )
+    assert first.anchors == same.anchors == other.anchors == ()
+    assert first == same != other
+
+
+@pytest.mark.parametrize("title", sections(HIDDEN))
+def test_code_that_has_no_name_makes_a_function_unknown(title: str, tmp_path: Path, monkeypatch: Any):
+    assert content_in(tmp_path, monkeypatch, FILES | {"mine.py": sections(HIDDEN)[title]}).anchors
 
 
 def test_a_function_whose_code_a_compiler_replaced():

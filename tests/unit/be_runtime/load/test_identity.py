@@ -155,7 +155,7 @@ def test_a_change_anywhere_is_another_identity(site: Path, tmp_path: Path):
         assert digest(site, tmp_path / "memo") not in before, name
         before.add(digest(site, tmp_path / "memo"))
     (site / "be_runtime" / "aside").mkdir()
-    (site / "be_runtime" / "api.py").rename(site / "be_runtime" / "aside" / "api.py")
+    (site / "be_runtime" / "control.py").rename(site / "be_runtime" / "aside" / "control.py")
     assert digest(site, tmp_path / "memo") not in before
 
 
@@ -185,7 +185,7 @@ def test_compiled_files_are_found_beside_the_code_that_they_are_of(site: Path, t
 
 
 def test_what_is_kept_serves_until_a_file_changes(site: Path, tmp_path: Path):
-    memo, file = tmp_path / "memo", site / "be_runtime" / "api.py"
+    memo, file = tmp_path / "memo", site / "be_runtime" / "control.py"
     true = digest(site, memo)
     assert not memo.exists(), "files that changed just now may change again and keep their stat"
     assert digest(site, memo, later_s=3) == true

@@ -95,7 +95,7 @@ def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_
     assert ModuleRecord(**found.table.modules["kernels"]).contents() == FUNCTIONS
     assert find(folder) is not None, "any module serves where nothing says what it runs on"
     assert all(words in explain(fill("9.0"), archs="7.0") for words in ("for sm_90", "sm_70"))
-    assert explain(folder, prebuilt_query(REQUEST._replace(name="strange"))).endswith("none named strange")
+    assert explain(folder, prebuilt_query(REQUEST._replace(name="strange"))).endswith("no module has the name strange")
 
 
 def test_exporting_again_keeps_one_copy_that_every_user_can_read(fill: Fill):
@@ -127,7 +127,7 @@ def test_code_for_one_cpu_is_not_exported(fill: Fill):
 def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: options.BuildRequest, label: str):
     folder, wanted = fill("9.0"), prebuilt_query(changed)
     assert find(folder, wanted) is None
-    assert f"kernels is there with other {label}" in explain(folder, wanted)
+    assert f"kernels was built with other {label}" in explain(folder, wanted)
 
 
 def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill, monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,33 @@ def test_a_function_in_python_is_named_by_a_path_of_the_package_or_by_a_module(
         assert read.compiling == {"constants": {"BLOCK": 64}, "num_warps": 8}
         assert [each.name for each in read.dtypes] == ["float16"]
         assert declaration.imported("add", read, "of_paths")() == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = 1\ny = [][x]\n", r"ops.py:add can't be imported: IndexError: .* \(.*ops.py, line 2\)$"),
+        ("import json\nx = json.loads('[')\n", r"JSONDecodeError: .* \(.*ops.py, line 2\)$"),
+        ("from failing import helper\n", r"ZeroDivisionError: division by zero \(.*helper.py, line 3\)$"),
+        ("def add(:\n", r"SyntaxError: .*\(ops.py, line 1\)$"),
+        ("import nothing_here\n", r"No module named 'nothing_here' \(.*ops.py, line 1\)$"),
+        ("x = 1\n", "module 'failing.ops' has no attribute 'add'$"),
+    ],
+)
+def test_an_exception_of_an_author_s_module_is_named_with_its_line(
+    text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    (folder / "ops.py").write_text(text)
+    (folder / "helper.py").write_text("x = 0\n\ny = 1 / x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("failing", "failing.ops", "failing.helper"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    read = declaration.read_table("add", TRITON | {"triton": "ops.py:add"})
+    with pytest.raises(SourceNotFoundError) as caught:
+        declaration.imported("add", read, "failing")
+    assert re.search(problem, caught.value.message), caught.value.message
 
 
 def test_a_cubin_s_table_has_the_options_of_the_public_function():
@@ -275,12 +303,12 @@ def test_what_changed_appeared_or_was_added_is_named_and_what_is_gone_is_not(roo
     assert package_store.changed_source(root, sources) == ""
 
 
-KNOWN = "\nhint: known are: archs, exclude, package"
+KNOWN = "\nhint: the keys are: archs, exclude, package"
 
 
 def test_a_wrong_option_is_named():
     for table, message in (
-        ({"archs": "9.0"}, "t: archs must be a list of texts, not '9.0'"),
+        ({"archs": "9.0"}, "t: archs must be a list of strings, not '9.0'"),
         ({"packages": [1]}, "t: packages must be a list"),
         ({"arch": ["9.0"]}, f"t: 'arch' is unknown\nhint: did you mean 'archs'?{KNOWN}"),
     ):
@@ -296,7 +324,7 @@ def test_packages_are_found_below_the_project_and_in_src(tmp_path: Path):
     found = wheel.wheel_packages(wheel.parse_options({"packages": ["flat", "inner.deep", "lib/odd"]}, "t"), tmp_path)
     assert list(map(wheel.place, found)) == ["flat/_kernels", "inner/deep/_kernels", "odd/_kernels"]
     assert [each.name for each in wheel.wheel_packages(wheel.WheelOptions(), tmp_path)] == ["flat"]
-    with pytest.raises(ArgumentError, match="no package 'missing' below"):
+    with pytest.raises(ArgumentError, match="has no package 'missing'"):
         wheel.wheel_packages(wheel.parse_options({"package": "missing"}, "t"), tmp_path)
 
 
@@ -373,7 +401,7 @@ def test_the_platform_with_the_most_systems(images: list[wheel.Needs], tag: str)
     ("image", "words"),
     [
         (needs(libraries=("libc.so.6", "libfoo.so.3")), r"needs libfoo.so.3.*\n.*-l:libfoo.a instead of -lfoo"),
-        (needs(run_paths=("$ORIGIN", "/opt/lib")), r"looks for libraries in /opt/lib.*\n.*-rpath=/opt/lib"),
+        (needs(run_paths=("$ORIGIN", "/opt/lib")), r"searches for libraries in /opt/lib.*\n.*-rpath=/opt/lib"),
     ],
 )
 def test_what_is_on_the_build_machine_alone_is_refused_with_the_module_and_the_flag(image: wheel.Needs, words: str):

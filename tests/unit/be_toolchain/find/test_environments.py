@@ -125,7 +125,7 @@ def test_a_toolkit_without_a_part_is_named_with_the_part(part: str):
     for path in [path for path in machine.files if path.startswith(f"/usr/local/cuda/{part}")]:
         del machine.files[path]
     machine.write(f"/usr/local/cuda/{TARGET}/lib/libcudadevrt.a")
-    with pytest.raises(ToolchainError, match=rf"13\.0\.88 is there, but not {re.escape(Path(part).name)} \(root"):
+    with pytest.raises(ToolchainError, match=rf"13\.0\.88 lacks {re.escape(Path(part).name)} \(root"):
         cuda_of(machine)
 
 

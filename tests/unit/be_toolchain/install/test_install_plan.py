@@ -215,7 +215,7 @@ def test_what_is_there_is_done_unless_an_exchange_was_interrupted():
     plan = planned(PLAIN._replace(stored=("cuda-13.0.2",)), V130, into="managed")
     assert plan.is_done
     assert plan.folder == STORE / "cuda-13.0.2"
-    assert "is there already" in render_plan(plan)
+    assert "is already installed" in render_plan(plan)
     assert not plan.forced().is_done
     assert planned(PLAIN, V130, "13.0.3.0", into="managed").name == "cuda-13.0.3", "a rebuilt meta-package"
 

@@ -75,8 +75,8 @@ def test_findings_exit_with_1_and_name_kernel_array_and_line(check: Check):
         ("raise ValueError('of its own')", (), 2, "the program failed: ValueError: of its own"),
         in_full("exec('def f(:')", (), 2, "the program failed: SyntaxError: "),
         in_full("open('absent')", (), 2, "No such file or directory: 'absent'"),
-        ("import os; os._exit(0)", (), 2, "the program ended without Python's own end, as by os._exit"),
-        in_full("import os\nif os.fork(): os.wait(); os._exit(0)", (), 2, "the program ended without Python's own end"),
+        ("import os; os._exit(0)", (), 2, "the program ended by os._exit"),
+        in_full("import os\nif os.fork(): os.wait(); os._exit(0)", (), 2, "the program ended by os._exit or the like"),
         ("import time\ntime.sleep(100)", ("--timeout", "1"), 2, "the program was stopped after 1 s; raise --timeout"),
         ("", ("-m", "absent_module"), 2, "ImportError: No module named absent_module"),
         in_full("import os\nos.kill(os.getpid(), 40)", (), 1, "guard: the process ended by signal 40 in native code"),
@@ -92,7 +92,7 @@ def test_a_program_that_fails_by_itself_is_told_from_faults(
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["check", str(tmp_path / "absent.py")]) == 2
-    assert f"there is no script {tmp_path / 'absent.py'}" in capsys.readouterr().err
+    assert f"the script {tmp_path / 'absent.py'} does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.full
@@ -256,7 +256,7 @@ def test_a_program_that_can_not_run_under_a_tool_is_not_to_blame(check: Check):
     code, out, err = check(RIGHT + end, options=("--tools", "guard,tsan"))
     assert code == 0, err
     why = "under it, the program failed: OSError: not here"
-    assert f"note (tsan): nothing looked for races of threads in C++ modules: {why}" in out
+    assert f"note (tsan): not checked: races of threads in C++ modules: {why}" in out
 
 
 def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
@@ -270,26 +270,26 @@ def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
         say=lambda text: None,
     )
     first, second = render(outcome.runs, outcome.findings).splitlines()[:2]
-    assert first.startswith("note (valgrind): nothing looked for memory that C++ modules read before they set it")
+    assert first.startswith("note (valgrind): not checked: memory that C++ modules read before they set it")
     assert first.endswith(": there is no valgrind")
     assert second.startswith("nothing found (guard ")
 
 
 EXPECTED = {
-    "far_write": ("crash", "it writes 16384 bytes behind result 0 (float32[256])"),
+    "far_write": ("crash", "it writes 16384 bytes past result 0 (float32[256])"),
     "index_outside": ("bounds", "index 0 is 256, and axis 0 has 256 elements"),
     "input_write": ("inputs", "1 of 256 elements are changed, the first is [2]"),
     "misaligned": ("misaligned", "'const double', which requires 8 byte alignment"),
     "never_written": ("unwritten", "85 of 256 elements are never written, the first is [1]"),
     "not_a_number": ("values", "gives NaN in result 0 (float32[256]): 1 of 256 elements, the first is [0]"),
-    "read_outside": ("heap-buffer-overflow", "read of 4 bytes, 0 bytes behind the end of memory of 1024 bytes"),
+    "read_outside": ("heap-buffer-overflow", "read of 4 bytes, 0 bytes past the end of memory of 1024 bytes"),
     "stack_overflow": ("stack-overflow", "deep"),
     "thread_race": ("race", "race of two threads: "),
     "uninitialised_local": ("unwritten", "128 of 256 elements depend on it, the first is [1]"),
     "uninitialised_read": ("unwritten", "result 0"),
-    "write_outside": ("heap-buffer-overflow", "write of 4 bytes, 0 bytes behind the end"),
+    "write_outside": ("heap-buffer-overflow", "write of 4 bytes, 0 bytes past the end"),
     "wrong_dtype": ("bounds", "data_ptr<double>() of a float32 tensor"),
-    "wrong_shape": ("guards", "writes 1024 bytes behind result 0"),
+    "wrong_shape": ("guards", "writes 1024 bytes past result 0"),
 }
 
 

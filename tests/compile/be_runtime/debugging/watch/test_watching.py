@@ -116,10 +116,10 @@ def test_what_does_not_compile_is_shown_and_the_code_before_runs(
     path = save(tmp_path / "live_broken.cc", f=2)
     module = be_runtime.load_cpp_file(path)
     save(path, f="no_such_name")
-    with pytest.warns(UserWarning, match="live_broken can't be used as it is saved, so the code before runs"):
+    with pytest.warns(UserWarning, match="live_broken was saved, but fails to load, so the previous code runs"):
         assert module.f(X).tolist() == [0, 2, 4]
     assert f"{path}:4:68: error: 'no_such_name' was not declared" in capsys.readouterr().err
-    with pytest.warns(UserWarning, match="the code before runs"):
+    with pytest.warns(UserWarning, match="the previous code runs"):
         module.f(X)
     assert "error" not in capsys.readouterr().err, "shown once"
     for number, header in enumerate(("", "#error not yet\n")):  # that was never read whole
@@ -127,7 +127,7 @@ def test_what_does_not_compile_is_shown_and_the_code_before_runs(
         if header:
             name.write_text(header)
         save(path, f'#include "{name.name}"\n', f="BY")
-        with pytest.warns(UserWarning, match="the code before runs"):
+        with pytest.warns(UserWarning, match="the previous code runs"):
             module.f(X)
         name.write_text("#define BY 7\n")
         assert module.f(X).tolist() == [0, 7, 14]
@@ -138,7 +138,7 @@ def test_a_source_that_becomes_a_pipe_is_not_waited_for(tmp_path: Path, slowly: 
     module = be_runtime.load_cpp_file(path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.warns(UserWarning, match="live_pipe can't be used as it is saved, so the code before runs"):
+    with pytest.warns(UserWarning, match="live_pipe was saved, but fails to load, so the previous code runs"):
         assert module.f(X).tolist() == [0, 2, 4]
     path.unlink()
     save(path, f=3)

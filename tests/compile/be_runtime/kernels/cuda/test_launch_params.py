@@ -174,11 +174,11 @@ def test_triton_descriptors_are_made_for_each_launch(folder: Path):
 def test_a_descriptor_that_can_not_be_made_is_an_error(folder: Path):
     params = [descriptor_param(0, (8,), 32, 0, 7), pointer_param(1, 1, 32)]
     said = launched(folder, params, "", [(13,), (13,)])
-    assert said == ["f: the driver makes no TMA descriptor of an array: INVALID (no)"]
+    assert said == ["f: the driver can't make a TMA descriptor of an array: INVALID (no)"]
     said = launched(folder / "old", params, "", [(16,), (16,)])
-    assert said == ["f: the driver makes no TMA descriptor of an array: NOT_SUPPORTED (no)"]
+    assert said == ["f: the driver can't make a TMA descriptor of an array: NOT_SUPPORTED (no)"]
     six = [(descriptor_param(0, (1,), 32, 0, 7)[0], 0, 6, 32), pointer_param(1, 1, 32)]
-    assert "the attributes are not those of a launch" in launched(folder, six, "", [(1,) * 6, (1,)])[0]
+    assert "the attributes do not describe a launch" in launched(folder, six, "", [(1,) * 6, (1,)])[0]
 
 
 @pytest.mark.parametrize(

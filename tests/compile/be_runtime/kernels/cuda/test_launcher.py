@@ -31,7 +31,7 @@ Invoke = Callable[..., str]
 LAUNCH = list(Geometry((1, 1, 1), (1, 1, 1)).encode())
 ATTRIBUTES = {"kernel": "0" * 32, "launch": LAUNCH, "name": "scale", "params": []}
 UNKNOWN = "scale: this process has not made the kernel (content 0000"
-NO_LAUNCH = "the attributes are not those of a launch"
+NO_LAUNCH = "the attributes do not describe a launch"
 
 
 def pointer(index: int, group: int, bits: int) -> dict[str, Any]:

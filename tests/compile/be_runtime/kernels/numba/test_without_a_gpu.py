@@ -95,7 +95,7 @@ LAUNCH = {"launch_dims": 8}
 REFUSED: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, (X, X), "neither of"),
     ({"grid": 1, "block": 2048}, (X, X), "the most is 1024"),
-    ({"grid": "4", "block": 8}, (X, X), "arithmetic over axes, and there is no signature"),
+    ({"grid": "4", "block": 8}, (X, X), "arithmetic over axes, and no signature names the axes"),
     (LAUNCH, (X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
     (LAUNCH, (), "the call has 0 inputs"),
     (LAUNCH, ("x", X), "add: argument 0 is 'x', which is not an array"),

@@ -168,10 +168,10 @@ def test_results_that_the_function_returns(ops: be_runtime.CompiledModule):
     [
         (
             "arg[n]:float32 returned[n]:int32",
-            "type 2 with 32 bits, but the declaration says int32",
+            "type 2 with 32 bits, but the declaration has int32",
         ),
-        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration says 8"),
-        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration says 2"),
+        ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration has 8"),
+        ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration has 2"),
         ("arg[n]:float32 returned[n]:float32 returned[n]:float32", "a value of kind 70, not 2 results"),
     ],
 )
@@ -255,6 +255,8 @@ def test_other_bytes_are_another_module(plain: Path, tmp_path: Path):
     first = be_runtime.load_tvm_ffi(copy, declared, target_prefix="first")
     copy.write_bytes(plain.read_bytes() + b"more")
     second = be_runtime.load_tvm_ffi(copy, declared, target_prefix="second")
+    with pytest.raises(be_runtime.RegistrationError, match=r"another library by that name: pass name="):
+        be_runtime.load_tvm_ffi(copy, declared, target_prefix="first")
     copy.unlink()
     assert first.path != second.path
     assert first.twice(X).tolist() == second.twice(X).tolist() == [0, 2, 4, 6]
@@ -280,10 +282,18 @@ def test_function_objects(library: Path):
     other = be_runtime.tvm_ffi_function(module.get_function("scale"), "arg[n]:float32 ret[n]:float32 =0.5")
     copy = be_runtime.tvm_ffi_function(module.get_function("copy"), "arg[n]:float32 ret[n]:float32", owned=True)
     assert [each(X).tolist() for each in (scale, other, copy)] == [[0, 2, 4, 6], [0, 0.5, 1, 1.5], [0, 1, 2, 3]]
-    with pytest.raises(be_runtime.RegistrationError, match="its code is known to this process alone"):
+    with pytest.raises(be_runtime.RegistrationError, match="its code exists in this process alone"):
         be_runtime.export(jax.jit(scale), X)
     with pytest.raises(TypeError, match=r"must be a tvm_ffi\.Function"):
         be_runtime.tvm_ffi_function(print, "ret")
+
+
+def test_a_function_of_tensor_objects_asks_for_owned(library: Path):
+    """A function object states no types."""
+    copy = tvm_ffi.load_module(str(library)).get_function("copy")
+    function = be_runtime.tvm_ffi_function(copy, "arg[n]:float32 ret[n]:float32")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the function takes Tensor objects: pass owned=True"):
+        function(X).block_until_ready()
 
 
 def test_functions_with_one_declaration_stay_apart():

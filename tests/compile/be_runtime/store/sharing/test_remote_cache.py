@@ -131,7 +131,7 @@ def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, serv
     assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
     is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)
     assert is_built
-    assert "is not signed by a key that is trusted here; it is not used; if you trust the signer, add" in said
+    assert "is not signed by a trusted key; it is not used; if you trust the signer, add" in said
     assert "their key to BE_REMOTE_CACHE_PUBLIC_KEY\n" in said
 
 
@@ -178,7 +178,7 @@ def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, ser
         (tampered(good, functions='{"functions": {}}'), "its list of functions is not what a build here would write"),
         (tampered(good, b"no library"), ""),
         (tampered(good, library), ""),
-        (tampered(good, digest="0" * 64), "is of another entry"),
+        (tampered(good, digest="0" * 64), "belongs to another entry"),
     ):
         server.files[path] = file
         is_built, said = machines.load(server.url)

@@ -42,5 +42,5 @@ def test_a_saved_file_and_programs_of_before(tmp_path: Path):
     assert module.f(X).tolist() == [0, 3, 6]
     assert jitted(X).tolist() == [0, 2, 4]
     path.write_text(SOURCE.format(by="no_such_name"))
-    with pytest.warns(UserWarning, match="the code before runs"):
+    with pytest.warns(UserWarning, match="the previous code runs"):
         assert module.f(X).tolist() == [0, 3, 6]

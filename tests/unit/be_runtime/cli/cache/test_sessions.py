@@ -80,7 +80,7 @@ def test_a_file_that_is_damaged_at_its_end_leaves_nothing_and_one_that_is_no_exp
         assert said.startswith("error: BE101: TMP/kernels.be is ")
         assert said.endswith("[1]\n")
         if content != whole:
-            assert "TMP/kernels.be is no export of the cache, or is damaged" in said
+            assert "TMP/kernels.be is not an export of the cache, or is damaged" in said
             assert "python -m be_runtime cache export writes" in said
     path.write_bytes(artifact.MAGIC)
     assert "TMP/kernels.be is an exported program" in shell.run("cache import TMP/kernels.be")

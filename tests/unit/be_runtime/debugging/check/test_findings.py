@@ -69,7 +69,7 @@ def test_a_report_of_nothing_has_no_findings():
         assert read_host_report(text) == read_device_report(text, "memcheck") == ()
 
 
-GUARD = Finding("guards", "k.f", "k.f writes 4 bytes behind result 0", caller="a.py:3 in main", hints=("look",))
+GUARD = Finding("guards", "k.f", "k.f writes 4 bytes past result 0", caller="a.py:3 in main", hints=("look",))
 ASAN = Finding("heap-buffer-overflow", "k_f", "k_f: write of 4 bytes", source="k.cc:8", tool="address")
 (NAMED,) = with_names([ASAN], ["other.f", "k.f"])
 
@@ -85,7 +85,7 @@ def test_the_report_has_each_kernel_once_and_json_every_field():
     runs = [ToolRun("guard", "ran", 1.234, notes=("m was not checked",)), ToolRun("asan", "ran", 2.0)]
     assert render(runs, with_callers([GUARD, NAMED], {})).splitlines() == [
         "1. k.f, called at a.py:3 in main",
-        "   guard: writes 4 bytes behind result 0",
+        "   guard: writes 4 bytes past result 0",
         "   address: k.cc:8: write of 4 bytes",
         "   hint: look",
         "note (guard): m was not checked",
@@ -148,7 +148,7 @@ def test_checks_are_named_in_the_order_of_the_table():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        *((text, "there is no check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
+        *((text, "unknown check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
         *((each, "checks must be a bool or names of checks") for each in (3, None, [1], {"guards": 1}.values())),
     ],
 )

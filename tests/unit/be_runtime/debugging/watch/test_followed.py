@@ -106,11 +106,11 @@ def test_what_fails_is_tried_again_when_a_file_that_matters_changes(maker: Maker
     maker.edits |= {"/b/new.h": 1, "/a": 1, SOURCE: 2}
     maker.output = "/b/new.h:3:1: error: no"
     for _ in range(3):
-        with pytest.warns(UserWarning, match=r"k can't be used as it is saved, so the code before runs: comp"):
+        with pytest.warns(UserWarning, match=r"k was saved, but fails to load, so the previous code runs: comp"):
             assert content(followed) == "1 1"
     assert maker.failed.call_count == 1
     maker.edits["/b/new.h"] = 2
-    with pytest.warns(UserWarning, match="the code before runs"):
+    with pytest.warns(UserWarning, match="the previous code runs"):
         content(followed)
     assert maker.failed.call_count == 2, "a header that it names"
     maker.output, maker.edits["/a"] = "", 2

@@ -82,7 +82,7 @@ def test_a_section_without_bytes_may_be_of_any_size():
 
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "of 32 bits": ({"width": 1}, "is an ELF file, but not a cubin"),
-    "of a CPU": ({"machine": 62}, "it has code for the machine 62"),
+    "of a CPU": ({"machine": 62}, "its ELF machine is 62"),
     "relocatable": ({"kind": 1}, "is relocatable"),
     "segments": ({"segments": 10**6, "segment_size": 56, "segment_count": 1}, "its segments are described from byte"),
     "small rows": ({"size": 40}, "sections of 40 bytes"),
@@ -171,5 +171,5 @@ def test_arguments_of_a_wrong_kind_are_named():
     with pytest.raises(ArgumentError, match="name must be a string, not int: 3"):
         cubin_kernel(code, 3, "ret[n]:float32", grid=1, block=1)  # type: ignore[arg-type]
     for signature in (7, ["ret[1]:float32", 7]):
-        with pytest.raises(ArgumentError, match="signature must be a text or a list of tokens"):
+        with pytest.raises(ArgumentError, match="signature must be a string or a list of strings"):
             cubin_kernel(code, "f", signature, grid=1, block=1)  # type: ignore[arg-type]

@@ -306,7 +306,7 @@ def test_every_user_can_read_it_and_files_of_another_build_go(tmp_path: Path):
 def test_a_folder_or_a_file_of_somebody_else_is_kept(tmp_path: Path, name: str):
     (tmp_path / name).write_text("mine")
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(ArgumentError, match="holds something else"):
+    with pytest.raises(ArgumentError, match="that this command did not write"):
         write_folder(tmp_path, Index("x86_64", {}), {})
     assert sorted(os.listdir(tmp_path)) == sorted([name, "index.json"])
     with pytest.raises(ArgumentError, match="can't be written: Not a directory"):
@@ -389,7 +389,7 @@ def test_a_row_with_values_of_other_types_or_other_fields_is_damage(row: Any):
 def test_a_function_of_other_values_is_damage(number: int):
     values: list[Any] = [*Handlers("be_f", "be_g")]
     values[number] = 7
-    with pytest.raises(TypeError, match="7 is no str"):
+    with pytest.raises(TypeError, match="7 is not of the type str"):
         ROW._replace(functions=json.dumps({"functions": {"f": values}})).contents()
 
 
@@ -412,10 +412,10 @@ def changed(offset: int, form: str, value: int) -> bytes:
     [
         ("", [LIBRARY]),
         (
-            "it is no ELF file of 64 bits",
+            "it is not a 64-bit ELF file",
             [b"", b"code", LIBRARY[:63], b"\x7fELF\x01" + LIBRARY[5:], b"\x7fElf" + LIBRARY[4:]],
         ),
-        (f"it is no shared library for {HERE}", [changed(16, "<H", 2), changed(18, "<H", 243)]),
+        (f"it is not a shared library for {HERE}", [changed(16, "<H", 2), changed(18, "<H", 243)]),
         ("its ELF header is damaged", [changed(32, "<Q", 1 << 40), changed(52, "<H", 65), changed(54, "<H", 55)]),
         ("its ELF header is damaged", [changed(56, "<H", 0), changed(56, "<H", 65535)]),
         ("its program headers are damaged", [LIBRARY[:4096]]),

@@ -73,7 +73,7 @@ def test_each_flipped_byte_and_each_other_length_is_noticed():
 def test_an_untrusted_artifact_is_refused_before_its_index_is_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(artifact, "parse_index", pytest.fail)
     other = packed(KEY, sign=lambda _: b"x" * 64)
-    for data, words in ((PACKED, "here is not signed\n"), (other, "not signed by a key that is trusted here")):
+    for data, words in ((PACKED, "here is not signed\n"), (other, "not signed by a trusted key")):
         with pytest.raises(LoadError, match=words):
             artifact.unpack(data, "here", TRUSTED)
 
@@ -113,9 +113,9 @@ def test_an_index_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
 
 def test_another_format_is_told_from_another_file():
     for data, words in (
-        (b"be-entry-1\n" + bytes(100), "here is of another release's format"),
-        (b"be-artifact-2\n" + bytes(100), "here is of another release's format"),
-        (b"<html>not found</html>", "here is no exported program or artifact"),
+        (b"be-entry-1\n" + bytes(100), "here has the format of another release"),
+        (b"be-artifact-2\n" + bytes(100), "here has the format of another release"),
+        (b"<html>not found</html>", "here is not an exported program or artifact"),
     ):
         with pytest.raises(LoadError, match=words):
             artifact.unpack(data, "here")
@@ -150,11 +150,11 @@ def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
 @pytest.mark.parametrize(
     ("files", "method", "words"),
     [
-        ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "which is no artifact"),
-        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "which is no artifact"),
-        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "is not of the entry that its name gives"),
-        ({"be-export": "2\n"}, zipfile.ZIP_STORED, "another release's format"),
-        ({"x": ""}, zipfile.ZIP_STORED, "no export of the cache"),
+        ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "which is not an artifact"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "which is not an artifact"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "does not belong to the entry in its name"),
+        ({"be-export": "2\n"}, zipfile.ZIP_STORED, "the format of another release"),
+        ({"x": ""}, zipfile.ZIP_STORED, "not an export of the cache"),
     ],
 )
 def test_a_zip_of_other_things_is_refused(tmp_path: Path, files: dict[str, str | bytes], method: int, words: str):

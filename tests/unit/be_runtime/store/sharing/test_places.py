@@ -172,7 +172,7 @@ def test_an_artifact_that_repeats_what_was_sent_is_described_without_it(tmp_path
     exchange = places.Exchange(WANTED, share, [remote.place], offers=False, sign=None, say=said.append)
     (tmp_path / "staging").mkdir()
     assert not exchange.get(Mock(folder=tmp_path / "staging"), force=False)
-    problem = "was built with <...= ... ...>/a, and there is no such folder here; it is not used"
+    problem = "was built with <...= ... ...>/a, a folder that is not here; it is not used"
     assert said == [f"add: the artifact from https://...@cache.example.org {problem}"]
 
 
@@ -210,7 +210,7 @@ def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_sai
     said, url = list[str](), server.url.replace("://", "://ci:secret@")
     server.asked.clear()
     ways = ("good/", "miss", *["error500"] * 4)
-    with pytest.raises(errors.LoadError, match="is no exported program or artifact"):
+    with pytest.raises(errors.LoadError, match="is not an exported program or artifact"):
         given(opened(f"{url}/{ways[0]}", said))
     assert [given(opened(f"{url}/{way}", said)) for way in ways[1:]] == [None] * 5
     assert [path for _, path, _ in server.asked] == [f"/{way.rstrip('/')}/be-1/ac/{KEY.digest}" for way in ways[:4]]
@@ -220,7 +220,7 @@ def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_sai
 
 
 def test_an_upload_that_fails_is_said(server: FaultyServer):
-    error = "500 Internal Server Error; may it write"
+    error = "500 Internal Server Error; the server may lack the right to write"
     for how, says in (("error403", "403 "), ("error500", error), ("silent", ""), ("redirect", "")):
         said: list[str] = []
         place = opened(f"{server.url}/{how}", said, writes=True, timeout_s=0.4 if how == "silent" else 30)
@@ -300,14 +300,14 @@ def test_the_environment_comes_before_the_users_file_and_that_before_the_project
 def test_a_projects_file_alone_names_no_place_to_load_code_from():
     for url, key, says in (
         ("https://project", "", "set BE_REMOTE_CACHE_PUBLIC_KEY, or BE_REMOTE_CACHE"),
-        ("http://project", "k", "has to begin with https://"),
-        ("s3://project/x", "k", "has to begin with https://"),
+        ("http://project", "k", "must begin with https://"),
+        ("s3://project/x", "k", "must begin with https://"),
     ):
         said: list[str] = []
         system = machine(project=f'remote-cache = "{url}"')
         source = name_remote(settings.Settings(remote_cache_public_key=key), system, said.append)
         assert open_remote(source, settings.Settings(), said.append) is None
-        assert source.problem.startswith(f"remote-cache in {PROJECT} is passed over: ")
+        assert source.problem.startswith(f"remote-cache in {PROJECT} is ignored: ")
         assert says in source.problem
         assert said in ([f"remote cache: {source.problem}"], []), "once in a process"
 

@@ -540,7 +540,7 @@ def test_a_kernel_that_needs_numba(define: Callable[..., Any], line: str, option
 def test_nothing_is_compiled_where_that_is_forbidden(monkeypatch: pytest.MonkeyPatch):
     build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v3")  # so our own library is there
     monkeypatch.setenv("BE_JIT", "never")
-    with pytest.raises(LoadError, match="decay was not built ahead of time, and BE_JIT=never forbids to compile it"):
+    with pytest.raises(LoadError, match="decay was not built ahead of time, and BE_JIT=never forbids compiling it"):
         build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v4")
 
 

@@ -1,0 +1,391 @@
+"""The functions that load CUDA for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from be_runtime import errors, frames
+from be_runtime.load import process
+from be_runtime.load.module import CompiledModule
+from be_runtime.request.arguments import (
+    CudaOptions,
+    Functions,
+    Reread,
+    StrPath,
+    cuda_request,
+    default_name,
+    dir_again,
+    dir_units,
+    file_again,
+    file_units,
+    inline_units,
+    load_options,
+    same_again,
+)
+from be_runtime.request.options import Unit
+
+
+@frames.public
+def load_cuda_inline(
+    name: str,
+    cuda_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    build_directory: StrPath | None = None,
+    verbose: bool = False,
+    compute_capability: str | Sequence[str] | None = None,
+    force_rebuild: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    ninja_workers: int | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    allow_cuda_graph: bool = True,
+    active: str | None = None,
+    default_stream: str = "cuda",
+    replace: bool = False,
+    native: bool = False,
+    line_info: bool = False,
+    debug: bool | str | Sequence[str] = False,
+) -> CompiledModule:
+    """Compile CUDA source text and register its entry points as JAX FFI targets on GPUs.
+
+    Parameters
+    ----------
+    name : str
+        Name of the module and of its cache entry. Its targets are called ``<name>.<function>``.
+    cuda_sources : str or list of str
+        CUDA C++17 source text. Several texts are compiled as one, in order.
+    functions : dict of str to list of str, list of str, or None
+        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
+        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
+    extra_include_paths : list of str or Path, optional
+        Folders to search for headers.
+    build_directory : str or Path, optional
+        Folder that keeps the module. By default the cache keeps it.
+    verbose : bool, default False
+        Print the commands and their output to standard error.
+    compute_capability : str or list of str, optional
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
+        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
+        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+    force_rebuild : bool, default False
+        Compile even if the cache has a valid entry.
+    auto_register : bool, default True
+        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+    target_prefix : str, optional
+        First part of the targets' names, in place of the module's name.
+    ninja_workers : int, optional
+        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+    optimization_level : {0, 1, 2, 3}, default 3
+        Level of ``-O`` for host and device code.
+    use_fast_math : bool, default False
+        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+    allow_cuda_graph : bool, default True
+        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
+        kernels, for example allocates memory. The compiled code stays the same.
+    active : {"nonzero", "positive"}, optional
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+    default_stream : {"cuda", "xla"}, default "cuda"
+        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
+        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
+        them.
+    replace : bool, default False
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+    native : bool, default False
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+    line_info : bool, default False
+        Record source lines for debuggers and profilers. The code stays the same.
+    debug : bool, str or sequence of str, default False
+        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+
+    Returns
+    -------
+    CompiledModule
+        Module whose functions are methods, such as ``ops.twice(x)``.
+
+    Raises
+    ------
+    ArgumentError
+        An argument has a wrong type or value.
+    SpecError
+        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+    ToolchainError
+        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+    BuildError
+        The source does not compile or link.
+    LoadError
+        The compiled library can't be opened, for example since a symbol is undefined.
+    RegistrationError
+        A target of the same name is registered with other content.
+
+    See Also
+    --------
+    - `load_cuda_file`: compile files.
+    - `cuda_kernel`: compile a ``__global__`` function without host code.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cuda_inline(
+    ...     "doc_twice",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... __global__ void double_all(const float* x, float* y, int64_t n) {
+    ...   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    ...   if (i < n) y[i] = 2 * x[i];
+    ... }
+    ... // @BE twice arg[... n]:float32 ret[... n]:float32 stream
+    ... void twice(const BE::Tensor x, BE::Tensor y, cudaStream_t stream) {
+    ...   const int64_t n = x.numel();
+    ...   if (n == 0) return;
+    ...   double_all<<<(n + 255) / 256, 256, 0, stream>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+    ...   BE_CHECK_KERNEL_LAUNCH();
+    ... }''',
+    ... )  # doctest: +SKIP
+    >>> jax.jit(ops.twice)(jnp.arange(3.0)).tolist()  # doctest: +SKIP
+    [0.0, 2.0, 4.0]
+    """
+    options = {key: value for key, value in locals().items() if key in CudaOptions.__annotations__}
+    return _load(name, inline_units(name, cuda_sources, "cuda_sources"), functions, same_again, options)
+
+
+@frames.public
+def load_cuda_file(
+    path: StrPath | Sequence[StrPath],
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    **options: Unpack[CudaOptions],
+) -> CompiledModule:
+    """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
+
+    Several files are compiled separately, at once, and become one module. A name that several files define is private
+    to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files can
+    declare and call functions that only one of them defines.
+
+    Parameters
+    ----------
+    path : str or Path, or list of them
+        CUDA C++17 files, such as ``"scale.cu"``. The folder of each file is searched for the headers that it includes.
+    functions : dict of str to list of str, list of str, or None
+        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
+        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
+    name : str, optional
+        Name of the module. The default is the first file's name without its ending.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
+    extra_include_paths : list of str or Path, optional
+        Folders to search for headers.
+    build_directory : str or Path, optional
+        Folder that keeps the module. By default the cache keeps it.
+    verbose : bool, default False
+        Print the commands and their output to standard error.
+    compute_capability : str or list of str, optional
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
+        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
+        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+    force_rebuild : bool, default False
+        Compile even if the cache has a valid entry.
+    auto_register : bool, default True
+        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+    target_prefix : str, optional
+        First part of the targets' names, in place of the module's name.
+    ninja_workers : int, optional
+        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+    optimization_level : {0, 1, 2, 3}, default 3
+        Level of ``-O`` for host and device code.
+    use_fast_math : bool, default False
+        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+    allow_cuda_graph : bool, default True
+        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
+        kernels, for example allocates memory. The compiled code stays the same.
+    active : {"nonzero", "positive"}, optional
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+    default_stream : {"cuda", "xla"}, default "cuda"
+        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
+        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
+        them.
+    replace : bool, default False
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+    native : bool, default False
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+    line_info : bool, default False
+        Record source lines for debuggers and profilers. The code stays the same.
+    debug : bool, str or sequence of str, default False
+        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+
+    Returns
+    -------
+    CompiledModule
+        Module whose functions are methods, such as ``ops.twice(x)``.
+
+    Raises
+    ------
+    ArgumentError
+        An argument has a wrong type or value.
+    SourceNotFoundError
+        There is no such file, or it can't be read.
+    SpecError
+        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+    ToolchainError
+        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+    BuildError
+        The source does not compile or link.
+    LoadError
+        The compiled library can't be opened, for example since a symbol is undefined.
+    RegistrationError
+        A target of the same name is registered with other content.
+
+    See Also
+    --------
+    - `load_cuda_inline`: compile source text; its example is a whole source.
+    - `load_cuda_dir`: compile all files of a folder.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cuda_file("scale.cu", {"scale": ["arg", "ret", "stream"]})  # doctest: +SKIP
+    >>> ops.scale(jnp.arange(3.0), outs=jnp.zeros(3))  # doctest: +SKIP
+    """
+    errors.refuse_unknown(options, CudaOptions, "load_cuda_file")
+    return _load(default_name(path, name), file_units(path), functions, file_again, options)
+
+
+@frames.public
+def load_cuda_dir(
+    directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
+) -> CompiledModule:
+    """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
+
+    The files are compiled separately, several at once. A name that several files define is private to each of them:
+    such an entry point is called ``<file>.<function>``, any other ``<function>``. The files can declare and call
+    functions that only one of them defines.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Folder whose ``*.cu`` files are the sources. Folders below it are not read.
+    functions : dict of str to list of str, list of str, or None
+        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
+        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
+    name : str, optional
+        Name of the module. The default is the folder's name.
+    extra_cuda_cflags : list of str, optional
+        Arguments for nvcc, such as ``["-maxrregcount=64"]``.
+    extra_ldflags : list of str, optional
+        Arguments for the linker, such as ``["-lcublas"]``.
+    extra_include_paths : list of str or Path, optional
+        Folders to search for headers.
+    build_directory : str or Path, optional
+        Folder that keeps the module. By default the cache keeps it.
+    verbose : bool, default False
+        Print the commands and their output to standard error.
+    compute_capability : str or list of str, optional
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
+        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
+        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+    force_rebuild : bool, default False
+        Compile even if the cache has a valid entry.
+    auto_register : bool, default True
+        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+    target_prefix : str, optional
+        First part of the targets' names, in place of the module's name.
+    ninja_workers : int, optional
+        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+    optimization_level : {0, 1, 2, 3}, default 3
+        Level of ``-O`` for host and device code.
+    use_fast_math : bool, default False
+        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+    allow_cuda_graph : bool, default True
+        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
+        kernels, for example allocates memory. The compiled code stays the same.
+    active : {"nonzero", "positive"}, optional
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+    default_stream : {"cuda", "xla"}, default "cuda"
+        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
+        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
+        them.
+    replace : bool, default False
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+    native : bool, default False
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+    line_info : bool, default False
+        Record source lines for debuggers and profilers. The code stays the same.
+    debug : bool, str or sequence of str, default False
+        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+
+    Returns
+    -------
+    CompiledModule
+        Module whose functions are methods, such as ``ops.twice(x)``.
+
+    Raises
+    ------
+    ArgumentError
+        An argument has a wrong type or value.
+    SourceNotFoundError
+        There is no such folder, it has no sources, or one can't be read.
+    SpecError
+        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+    ToolchainError
+        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+    BuildError
+        The source does not compile or link.
+    LoadError
+        The compiled library can't be opened, for example since a symbol is undefined.
+    RegistrationError
+        A target of the same name is registered with other content.
+
+    See Also
+    --------
+    - `load_cuda_file`: compile chosen files.
+    - `load_dir`: compile C++ and CUDA files for CPU and GPU.
+    - :doc:`/tutorial-cuda`: a first kernel, step by step.
+    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/compiler-options`: flags, libraries, architectures.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> ops = be_runtime.load_cuda_dir("kernels", name="ops")  # doctest: +SKIP
+    >>> ops.function_names  # doctest: +SKIP
+    ['decay', 'a.fire', 'b.fire']
+    >>> ops["a.fire"](jnp.arange(3.0))  # doctest: +SKIP
+    """
+    errors.refuse_unknown(options, CudaOptions, "load_cuda_dir")
+    chosen = default_name(directory, name, "directory")
+    return _load(chosen, dir_units(directory, "cuda"), functions, dir_again, options)
+
+
+def _load(
+    name: str, units: tuple[Unit, ...], functions: Functions, reread: Reread, options: Mapping[str, Any]
+) -> CompiledModule:
+    request = cuda_request(name, units, functions, **options)
+    return process.PROCESS.load(request, load_options(name, **options), reread)

@@ -1,0 +1,483 @@
+"""`triton_kernel`: a function of Triton as a function of JAX arrays, with the choices of Triton's decorators.
+
+``@triton.autotune`` gives the configurations of `Tuned`; ``@triton.heuristics`` computes constants from a call.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from be_runtime import checks
+from be_runtime.call.attributes import check_options, numpy_dtype
+from be_runtime.call.compiled_function import KernelTarget
+from be_runtime.call.function import ArrayFunction, ArrayKernel
+from be_runtime.call.resolve import Resolved
+from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
+from be_runtime.jax import port, transforms
+from be_runtime.jax.arrays import Value
+from be_runtime.kernels.launcher import Memo
+from be_runtime.kernels.parameters import check_constants
+from be_runtime.kernels.sizes import Size
+from be_runtime.kernels.source import number_of
+from be_runtime.kernels.triton import (
+    DECORATORS,
+    OPTIONS,
+    Declaration,
+    TritonLayout,
+    array_kernel,
+    check_function,
+    layout_of,
+    parameter_names,
+)
+from be_runtime.load.process import PROCESS
+from be_runtime.request.options import check_arch_list, check_bool, note
+from be_runtime.signature.model import Param, Role
+from be_runtime.tune.timing import Trials
+from be_runtime.tune.tuned import Tuned
+from be_runtime.tune.winners import Config, bucket_of, expand, name_of
+
+_RUNS = 10
+"""Samples of each configuration."""
+
+
+@public
+def triton_kernel(
+    function: Any,
+    signature: str | Sequence[str],
+    *,
+    grid: Size,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    num_ctas: int | None = None,
+    maxnreg: int | None = None,
+    launch_pdl: bool = False,
+    block_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    compute_capability: str | Sequence[str] | None = None,
+    outs: Any = None,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
+    **constants: Any,
+) -> ArrayFunction:
+    """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
+
+    Triton compiles the kernel when JAX first traces it, for the dtypes of the call. The cache keeps the machine code.
+
+    Parameters
+    ----------
+    function : JITFunction, Autotuner or Heuristics
+        Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
+    signature : str or sequence of str
+        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
+        input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
+        axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
+    grid : int, str, tuple of int or str, or callable
+        Number of programs along one to three axes. A text is arithmetic over the axes of the signature and over
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
+    num_warps : int, optional
+        Warps of a program. The default is the value of the configuration, or 4.
+    num_stages : int, optional
+        Stages of software pipelines. The default is the value of the configuration, or of Triton.
+    num_ctas : int, optional
+        Blocks of a cluster. The default is the value of the configuration, or 1.
+    maxnreg : int, optional
+        Limit for the registers of a thread.
+    launch_pdl : bool, default False
+        The kernel may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
+    block_shapes : dict of str to sequence of (int or str), optional
+        For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
+        makes the descriptor of the array's token at each call.
+    compute_capability : str or list of str, optional
+        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
+        results follow from it.
+    vmap_method : str, optional
+        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
+        none.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
+        each.
+    has_side_effect : bool, default False
+        Run the kernel even if no result is used. XLA chooses the order of such calls.
+    ordered : bool, default False
+        Run all such calls in the order of the program. It implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool, default False
+        The results differ from call to call. Without it, checked mode reports the difference.
+    **constants
+        Values of the function's ``tl.constexpr`` parameters.
+
+    Returns
+    -------
+    callable
+        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results. If `function`
+        has ``@triton.autotune``, it has the methods of `be_runtime.Tuned`, too.
+
+    Raises
+    ------
+    ImportError
+        Triton 3 is not installed.
+    ArgumentError
+        The tokens don't fit the function's parameters, `function` is not decorated with ``@triton.jit``, an option has
+        a wrong value, or a decorator has a hook, which would run Python at a launch.
+    BuildError
+        At a call: Triton refuses the kernel.
+
+    See Also
+    --------
+    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/from-triton`: port a program from ``jax_triton``.
+
+    Examples
+    --------
+    >>> add = be_runtime.triton_kernel(  # doctest: +SKIP
+    ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
+    ... )
+    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
+    """
+    options = check_options(locals())
+    chosen = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}
+    chosen |= {"launch_pdl": True} if check_bool(launch_pdl, "launch_pdl") else {}
+    decorated = read_decorators(function)
+    check_function(decorated.function)
+    archs = check_arch_list(compute_capability, "compute_capability")
+    blocks = {} if block_shapes is None else block_shapes
+    declared = Declaration(decorated.function, signature, grid, constants, chosen, blocks, archs, options)
+    if decorated.tuner is None and not decorated.heuristics:
+        return ArrayFunction(declared.kernel(), options)
+    choices = Choices(declared, decorated)
+    note(f"triton {decorated.function.cache_key} {constants} {chosen} {choices.configs}")
+    if decorated.tuner is not None:
+        return TunedTriton(choices)
+    return ArrayFunction(array_kernel(choices.layout, choices), options)
+
+
+class Decorated(NamedTuple):
+    """A function of Triton and its decorators.
+
+    Parameters
+    ----------
+    function : JITFunction
+    tuner : Autotuner or None
+    heuristics : tuple of (str, callable)
+        Functions of a call's arguments that return the value of a constant, the outer decorator's first.
+    """
+
+    function: Any
+    tuner: Any = None
+    heuristics: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...] = ()
+
+
+def read_decorators(function: Any) -> Decorated:
+    """Take the decorators off a function.
+
+    Raises
+    ------
+    ArgumentError
+        A decorator runs Python at a launch, or there are two of ``@triton.autotune``.
+    """
+    tuner, heuristics = None, ()
+    while (kind := type(function).__name__) in DECORATORS:
+        if kind == "Heuristics":
+            heuristics = (*heuristics, *function.values.items())
+        elif tuner is None:
+            tuner = function
+        else:
+            raise ArgumentError(
+                "the function has @triton.autotune twice", hints=("list all configurations in one decorator",)
+            )
+        function = function.fn
+    if tuner is not None:
+        _check_tuner(tuner)
+    return Decorated(function, tuner, heuristics)
+
+
+def _check_tuner(tuner: Any) -> None:
+    """Refuse the parts of ``@triton.autotune`` that run Python at a launch."""
+    found = [
+        f"@triton.autotune has a {name}"
+        for name in ("pre_hook", "post_hook")
+        if getattr(tuner, f"user_defined_{name}", False)
+    ]
+    for config in tuner.configs:
+        parts = (name for name in ("pre_hook", "ir_override") if getattr(config, name, None) is not None)
+        found += [f"a configuration of @triton.autotune, {config.kwargs}, has a {name}" for name in parts]
+    if found:
+        raise ArgumentError(
+            f"{found[0]}, and no Python runs at a launch",
+            hints=(
+                "leave it out: block_shapes={'a': ('BM', 'BK')} sets the shapes of the blocks of descriptors",
+                "an inout token with jnp.zeros as the argument clears memory",
+            ),
+        )
+
+
+class ArrayArgument(NamedTuple):
+    """An array as Python functions of Triton's decorators get it, since no array of a trace has values.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return math.prod(self.shape)
+
+    def element_size(self) -> int:
+        """Return the bytes of an element."""
+        return int(self.dtype.itemsize)
+
+    def stride(self, axis: int) -> int:
+        """Return the elements between neighbors along an axis."""
+        return math.prod(self.shape[axis % self.ndim + 1 :])
+
+
+class Choices:
+    """The kernels of a decorated function, of which a call takes one by its arrays and attributes.
+
+    It is a source of kernels, see `be_runtime.call.function.KernelSource`.
+
+    Parameters
+    ----------
+    declared : Declaration
+        Arguments of `triton_kernel`.
+    decorated : Decorated
+    """
+
+    def __init__(self, declared: Declaration, decorated: Decorated) -> None:
+        label, signature, options = str(decorated.function.__name__), declared.signature, declared.options
+        self.declared, self.decorated = declared, decorated
+        self.layout: TritonLayout = layout_of(label, parameter_names(decorated.function), signature, 1, {}, options)
+        tuner = decorated.tuner
+        self.is_pruned = tuner is not None and bool(tuner.early_config_prune or tuner.perf_model)
+        self.configs = ({},) if tuner is None else expand([each.all_kwargs() for each in tuner.configs])
+        self._made, self.tunings = Memo[ArrayKernel](), dict[tuple[str, ...], Tuned]()
+        self._check()
+
+    def _check(self) -> None:
+        """Check all that is known without a call."""
+        declared, tuner, heuristics = self.declared, self.decorated.tuner, dict(self.decorated.heuristics)
+        own = {*declared.constants, *(name for name, value in declared.chosen.items() if value is not None)}
+        for config in self.configs:
+            if twice := own & {*config}:
+                raise ArgumentError(
+                    f"{self.layout.label}: {min(twice)} is given, and @triton.autotune chooses it",
+                    hints=("leave it out of triton_kernel",),
+                )
+            if heuristics:
+                params = [param for param in self.decorated.function.params if param.is_constexpr]
+                wanted, optional = {each.name for each in params}, {each.name for each in params if each.has_default}
+                constants = {*config} - OPTIONS.keys() | {*declared.constants} | {*heuristics}
+                check_constants(self.layout.label, wanted, optional, constants)
+            else:
+                self.kernel(config, {})
+        cleared = set() if tuner is None else {*tuner.reset_to_zero}
+        for name, param in self.layout.arguments:
+            if name in cleared and isinstance(param, Param) and param.role is Role.RET and not param.in_place:
+                raise ArgumentError(
+                    f"{self.layout.label}: reset_to_zero has {name}, and the memory of a ret is not cleared",
+                    hints=(f"declare {name} as an inout, and pass jnp.zeros",),
+                )
+
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Define the kernel of a call in its launcher, and return the call's target."""
+        given = self.arguments(call, scalars)
+        return self.target_of(self._choose(call, given), call, scalars, given)
+
+    def target_of(
+        self, config: Config, call: Resolved, scalars: Mapping[str, Value], given: Mapping[str, Any]
+    ) -> KernelTarget:
+        """Return the target of a call in a configuration."""
+        made: KernelTarget = self.kernel(config, given).source.target(call, scalars)
+        # A part of the arrays, on one of several devices, may need other constants.
+        return made._replace(computed=None) if self.decorated.heuristics or self.is_pruned else made
+
+    def arguments(self, call: Resolved, scalars: Mapping[str, Value]) -> dict[str, Any]:
+        """Return the arguments of a call that are no constants, by the names of the parameters."""
+        specs, rest = (*call.inputs, *call.results), iter(self.layout.declared.order)
+        found: dict[str, Any] = dict(self.layout.constants)
+        for name, param in self.layout.arguments:
+            if isinstance(param, str):
+                found[name] = call.values[param]
+            elif param.role is Role.ATTR:
+                assert param.dtype is not None, "declare() raises for a scalar without a type"
+                found[name] = np.frombuffer(number_of(scalars[name]).data, numpy_dtype(param.dtype))[0].item()
+            else:
+                spec = specs[next(rest)]
+                found[name] = ArrayArgument(spec.shape, numpy_dtype(spec.dtype))
+        return found
+
+    def kernel(self, config: Config, given: Mapping[str, Any]) -> ArrayKernel:
+        """Return the kernel of a configuration, with the heuristics' values for the arguments of a call."""
+        declared, label = self.declared, self.layout.label
+        constants = {**declared.constants, **{name: each for name, each in config.items() if name not in OPTIONS}}
+        values: dict[str, Any] = {}
+        for name, function in self.decorated.heuristics:
+            try:
+                values[name] = function({**given, **declared.chosen, **config, **constants, **values})
+            except Exception as error:
+                raise ArgumentError(
+                    f"{label}: the heuristic of {name} raised {type(error).__name__}: {error}",
+                    hints=("an array has shape, dtype, ndim, numel(), element_size() and stride(axis), and no values",),
+                ) from error
+        chosen = {name: config.get(name, each) for name, each in declared.chosen.items()}
+        made = declared._replace(constants={**constants, **values}, chosen=chosen)
+        return self._made.get((name_of(config), repr(values)), made.kernel)
+
+    def tuned(self, given: Mapping[str, Any]) -> Tuned:
+        """Return the tuned function of the configurations that are tried for a call."""
+        configs = self._pruned(given)
+        made = Tuned(self.fixed, configs, self.layout.label, None, self.bucket, None, _RUNS, ())
+        return self.tunings.setdefault(tuple(map(name_of, configs)), made)
+
+    def _pruned(self, given: Mapping[str, Any]) -> tuple[Config, ...]:
+        if not self.is_pruned:
+            return self.configs
+        own = copy.copy(self.decorated.tuner)
+        own.nargs = dict(given)
+        try:
+            return expand([each.all_kwargs() for each in own.prune_configs(dict(self.declared.constants))])
+        except Exception as error:
+            raise ArgumentError(
+                f"{self.layout.label}: prune_configs_by raised {type(error).__name__}: {error}",
+                hints=("an array has shape, dtype, ndim, numel(), element_size() and stride(axis), and no values",),
+            ) from error
+
+    def _choose(self, call: Resolved, given: Mapping[str, Any]) -> Config:
+        if len(self.configs) == 1:
+            return self.configs[0]
+        return self.tuned(given).config_of(self._bucket(call, given))
+
+    def _bucket(self, call: Resolved, given: Mapping[str, Any]) -> str:
+        """Name the sizes and the attributes in `key` that share a choice."""
+        numbers = {param.name for param in self.layout.declared.params if param.role is Role.ATTR}
+        keys = [f"{name}={given[name]}" for name in self.decorated.tuner.keys if name in numbers]
+        return " ".join([bucket_of([(spec.dtype.name, spec.shape) for spec in call.inputs]), *keys])
+
+    def bucket(self, *arrays: Any, **keywords: Any) -> str:
+        """Name the bucket of a call."""
+        call, given = self.probe(arrays, keywords)
+        return self._bucket(call, given)
+
+    def fixed(self, **config: Any) -> ArrayFunction:
+        """Return the function of one configuration."""
+        note(f"triton {self.decorated.function.cache_key} {self.declared.constants} {config}")
+        return ArrayFunction(array_kernel(self.layout, Fixed(self, config)), self.declared.options)
+
+    def probe(self, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Resolved, dict[str, Any]]:
+        """Return a call with checked arrays, and its arguments; nothing is compiled."""
+        source = Probe(self, [])
+        function = ArrayFunction(array_kernel(self.layout, source), self.declared.options)
+        transforms.trace_only(lambda *given: function(*given, **keywords), arrays)
+        return source.found[0]
+
+
+class Fixed(NamedTuple):
+    """A decorated function in one configuration."""
+
+    choices: Choices
+    config: Config
+
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Return the target of a call."""
+        return self.choices.target_of(self.config, call, scalars, self.choices.arguments(call, scalars))
+
+
+class Probe(NamedTuple):
+    """A source of kernels that keeps the calls, for traces that do not run."""
+
+    choices: Choices
+    found: list[tuple[Resolved, dict[str, Any]]]
+
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Keep a call."""
+        self.found.append((call, self.choices.arguments(call, scalars)))
+        return KernelTarget((), ())
+
+
+class TunedTriton(ArrayFunction):
+    """The function of a kernel with ``@triton.autotune``: each call takes the fastest known configuration.
+
+    A call outside of a program times the configurations, if no choice for its sizes is stored, see `autotune`. A call
+    in a program takes the stored choice, or else the first configuration. ``print`` shows times or stored choices.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(array_kernel(choices.layout, choices), choices.declared.options)
+        self._choices = choices
+        self._seen: set[object] = set()
+
+    @public
+    def __call__(self, /, *arrays: Any, **keywords: Any) -> Any:
+        """Call the kernel, see `CompiledFunction`; the first call for some sizes times the configurations."""
+        if all(map(_is_of_one_device, arrays)):
+            key = (tuple((str(each.dtype), each.shape) for each in arrays), repr(keywords))
+            if key not in self._seen and self._may_tune():
+                self._seen.add(key)
+                self._tuned(arrays, keywords).tune_unless_known(*arrays, **keywords)
+                self._programs.clear()  # programs of JAX that were traced before keep their configuration
+                self.clear()
+        return super().__call__(*arrays, **keywords)
+
+    def _may_tune(self) -> bool:
+        is_on = PROCESS.settings().autotune == "on" and checks.active() is None and self.mode is None
+        return is_on and transforms.default_device().platform != "cpu" and not transforms.is_tracing()
+
+    def _tuned(self, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Tuned:
+        _, given = self._choices.probe(arrays, keywords)
+        return self._choices.tuned(given)
+
+    @public
+    def tune(self, *arrays: Any, **keywords: Any) -> Trials:
+        """Time all configurations for a call and store the choice, even if one is known.
+
+        Raises
+        ------
+        ArgumentError
+            An array is traced: its values are not known.
+        """
+        trials = self._tuned(arrays, keywords).tune(*arrays, **keywords)
+        self.clear()
+        return trials
+
+    @public
+    def config(self, *arrays: Any, **keywords: Any) -> Config:
+        """Return the configuration for a call, without timing anything."""
+        return self._tuned(arrays, keywords).config(*arrays, **keywords)
+
+    def __str__(self) -> str:
+        """Return tables of the times; if nothing was timed here, a table of the stored choices."""
+        if not self._choices.is_pruned:
+            self._choices.tuned({})
+        return "\n\n".join(map(str, self._choices.tunings.values())) or repr(self)
+
+
+def _is_of_one_device(value: Any) -> bool:
+    """Return whether a value is an array whose elements are known, and which one device holds."""
+    if port.is_traced(value) or not hasattr(value, "dtype"):
+        return False
+    return len(getattr(getattr(value, "sharding", None), "device_set", ())) <= 1

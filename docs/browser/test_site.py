@@ -174,6 +174,11 @@ def test_next_follows_the_path_of_a_learner(page: Page):
     page.wait_for_url(re.compile("guides/call"))
 
 
+def test_a_link_to_a_section_that_moved_leads_to_it(page: Page):
+    page.goto("/reference/python.html#be_runtime.load_cuda_inline")
+    page.wait_for_url(re.compile(r"/reference/python/load-cuda\.html#be_runtime\.load_cuda_inline"))
+
+
 def test_a_diagram_is_drawn(page: Page):
     page.goto("/how-it-works.html")
     expect(page.locator("pre.mermaid svg")).to_have_count(5)

@@ -31,11 +31,11 @@ def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, f
     ...     "theirs": {"median": 2.0},
     ... }
     >>> bars_of([figure])
-    {'a call': [('this package', 1.0), ('x', 2.0)]}
+    {'a call': [('be_runtime', 1.0), ('x', 2.0)]}
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for each in figures:
-        group = groups.setdefault(each["label"], [("this package", each["ours"]["median"])])
+        group = groups.setdefault(each["label"], [("be_runtime", each["ours"]["median"])])
         group.append((each["baseline"], each["theirs"]["median"]))
     return {label: [group[0], *sorted(group[1:], key=lambda bar: bar[1])] for label, group in groups.items()}
 
@@ -48,24 +48,25 @@ def draw(label: str, bars: Sequence[tuple[str, float]], ink: str, path: Path) ->
     from matplotlib import pyplot as plt
 
     mpl.rcParams["svg.hashsalt"] = "peers"  # the same figures make the same file
-    page, axes = plt.subplots(figsize=(4.6, 0.27 * len(bars) + 0.75), layout="constrained")
+    page, axes = plt.subplots(figsize=(3.7, 0.2 * len(bars) + 0.7), layout="constrained")
     names, seconds = zip(*bars, strict=True)
     places = range(len(bars))
-    axes.scatter(seconds, places, s=64, color=[OURS, *[THEIRS] * (len(bars) - 1)], zorder=2)
+    axes.scatter(seconds, places, s=40, color=[OURS, *[THEIRS] * (len(bars) - 1)], zorder=2)
     axes.set_yticks(places, names)
     axes.set_xscale("log")
     first, last = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
     decades = [10.0**power for power in range(first, last + 1)]
-    axes.set_xlim(0.7 * decades[0], 5 * decades[-1])
+    axes.set_xlim(0.7 * decades[0], 12 * decades[-1])
+    decades = decades[:: 1 + len(decades) // 4]
     axes.set_xticks(decades, [re.sub(r"\.0+(?= )", "", duration(each)) for each in decades])
     axes.minorticks_off()
     for place, value in zip(places, seconds, strict=True):
         beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(duration(value), (value, place), **beside, color=ink, size=8)
+        axes.annotate(duration(value), (value, place), **beside, color=ink, size=9)
     axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.grid(visible=True, color=THEIRS, alpha=0.3, linewidth=0.6)
-    axes.set_title(label, loc="left", fontsize=10, color=ink)
-    axes.tick_params(length=0, labelcolor=ink, labelsize=8)
+    page.suptitle(label, x=0.02, horizontalalignment="left", fontsize=9, fontweight="bold", color=ink)
+    axes.tick_params(length=0, labelcolor=ink, labelsize=9)
     axes.spines[:].set_visible(False)
     page.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(page)

@@ -451,7 +451,7 @@ def load_tvm_ffi(
 def library_source(
     path: Path, functions: object, *, platform: object = "cpu", owned: object = False
 ) -> tuple[str, bytes]:
-    """Write the C++ of a module that calls functions of a library; return it and the library. Raises as `load_tvm_ffi`."""
+    """Write the C++ of a module that calls functions of a library, and return it and the library, as `load_tvm_ffi`."""
     _check_platform(platform)
     check_bool(owned, "owned")
     if not isinstance(functions, Mapping) or not functions:

@@ -437,23 +437,14 @@ def load_tvm_ffi(
     try:
         return load_source(module, source, platform, options, [(path.name, data)])
     except errors.RegistrationError as error:
-        error.hints = (
-            "this process has loaded another library by that name: pass name='...' or target_prefix='...'",
-            "or pass auto_register=False and call module.f(...), which needs no name",
-        )
+        error.hints = ("this process has another library by that name: pass name='...' or target_prefix='...'",)
         raise
 
 
 def library_source(
     path: Path, functions: object, *, platform: object = "cpu", owned: object = False
 ) -> tuple[str, bytes]:
-    """Write the C++ of a module that calls functions of a library, see `load_tvm_ffi`; return it and the library.
-
-    Raises
-    ------
-    ImportError, SourceNotFoundError, ArgumentError, SpecError
-        As `load_tvm_ffi`.
-    """
+    """Write the C++ of a module that calls functions of a library, and return it and the library, as `load_tvm_ffi`."""
     _check_platform(platform)
     check_bool(owned, "owned")
     if not isinstance(functions, Mapping) or not functions:

@@ -31,7 +31,6 @@ def norms() -> Any:
     declared = {
         "rmsnorm": "ret[m n] arg[m n] arg[n] attr.eps:float64=1e-6 =false",
         "fused_add_rmsnorm": "inout[m n] inout[m n] arg[n] attr.eps:float64=1e-6 =false",
-        "layernorm": "ret[m n]:bfloat16 arg[m n]:bfloat16 arg[n]:float32 arg[n]:float32 attr.eps:float64=1e-6",
     }
     return be_runtime.load_tvm_ffi(library("flashinfer_norm.so"), declared, platform="cuda")
 
@@ -56,13 +55,19 @@ def test_flashinfers_norms_run_in_jitted_programs(norms: Any, dtype: Any) -> Non
 
 
 def test_flashinfers_own_error_arrives(norms: Any) -> None:
-    with pytest.raises(Exception, match=r"dtype|float32|[Uu]nsupported"):
+    with pytest.raises(Exception, match="failed to dispatch data type"):
         norms.rmsnorm(jnp.ones((2, 4), jnp.float32), jnp.ones(4, jnp.float32)).block_until_ready()
 
 
-def test_a_function_that_takes_objects_is_called_with_objects(norms: Any) -> None:
+def test_a_function_that_takes_objects_says_so_and_is_called_with_objects() -> None:
+    declared = {"layernorm": "ret[m n]:bfloat16 arg[m n]:bfloat16 arg[n]:float32 arg[n]:float32 =1e-6"}
+    path = library("flashinfer_norm.so")
+    views = be_runtime.load_tvm_ffi(path, declared, platform="cuda", name="views")
+    objects = be_runtime.load_tvm_ffi(path, declared, platform="cuda", name="objects", owned=True)
     x = jax.random.normal(jax.random.key(0), (8, 256), jnp.bfloat16)
-    found = norms.layernorm(x, jnp.ones(256), jnp.zeros(256))
+    with pytest.raises(Exception, match="owned=True"):
+        views.layernorm(x, jnp.ones(256), jnp.zeros(256)).block_until_ready()
+    found = objects.layernorm(x, jnp.ones(256), jnp.zeros(256))
     wide = np.asarray(x, np.float32)
     expected = (wide - wide.mean(-1, keepdims=True)) / wide.std(-1, keepdims=True)
     np.testing.assert_allclose(np.asarray(found, np.float32), expected, rtol=2e-2, atol=2e-2)
@@ -70,7 +75,10 @@ def test_a_function_that_takes_objects_is_called_with_objects(norms: Any) -> Non
 
 def test_tilelangs_kernel_runs_in_a_jitted_program() -> None:
     path = library("tilelang_rows.so")
-    ctypes.CDLL(str(path.with_name("libtvm_runtime.so")), ctypes.RTLD_GLOBAL)
+    try:
+        ctypes.CDLL(str(path.with_name("libtvm_runtime.so")), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        pytest.skip(f"{OPTIONAL}the release of apache-tvm-ffi that TileLang's run-time library needs: {error}")
     function = tvm_ffi.load_module(str(path)).get_function("scale_rows")
     declared = "arg[64 256]:float32 arg[256]:float32 ret[64 256]:float32"
     scale = be_runtime.tvm_ffi_function(function, declared, platform="cuda")

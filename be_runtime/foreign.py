@@ -1,6 +1,6 @@
 """Functions of a module for arrays of PyTorch and NumPy, without JAX: results, attributes, and the call in C.
 
-`be_runtime.torch` and `be_runtime.numpy` say what their arrays are, by an `Arrays`.
+`be_runtime.torch` and `be_runtime.numpy` describe their arrays by an `Arrays`.
 """
 
 from __future__ import annotations

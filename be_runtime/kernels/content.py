@@ -1,4 +1,4 @@
-"""Digests of a Python function's content, which identify what is compiled from it and are the same in every process.
+"""Digests of a Python function's content, which identify its compiled code and are equal in every process.
 
 The content consists of the function's bytecode, its constants, the defaults of its parameters, and the values of its
 closure and of its global names, including the functions that it calls, recursively. Line numbers and file names are not
@@ -6,7 +6,7 @@ part of the content, so that a moved kernel stays the same. The content of a fun
 wrapper (an object with ``py_func`` and ``targetoptions``, as in Numba) includes the compiler's options.
 
 Only the standard library and a compiler's own package count by name and version, and both by the place of their files.
-An object that can't be read is an anchor: the digest holds its address, and callers don't keep what they compile.
+An object that can't be read is an anchor: the digest holds its address, and callers don't keep the compiled code.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class CuteKernel(NamedTuple):
             unknown = found.anchors[0]
             raise errors.ArgumentError(
                 f"{self.name} uses {unknown if isinstance(unknown, str) else repr(unknown)}, whose content can't be "
-                "read, so that the cache can't tell one such function from another",
+                "read, so the cache can't have a key for it",
                 hints=(
                     "import modules at the top of the file",
                     "make objects that CuTe DSL fills in, such as a GEMM of CUTLASS, inside the function",
@@ -332,7 +332,7 @@ def describe(
     if len(names) != len(taken):
         raise errors.ArgumentError(
             f"{label} takes {', '.join(names) or 'nothing'}, but the signature has {many(len(taken), 'token')} for it",
-            hints=("write one token for each parameter that is no constant and no stream, in the function's order",),
+            hints=("write one token for each parameter except constants and streams, in the function's order",),
         )
     params = dict(zip(names, taken, strict=True))
     for name, param in params.items():
@@ -382,7 +382,7 @@ def check_divisible(label: str, divisible: Mapping[str, int], values: Mapping[st
     for axis, divisor in divisible.items():
         extent = values.get(axis)
         if isinstance(extent, int) and extent % divisor:
-            raise errors.ArgumentError(f"{label}: {axis} is {extent}, which is no multiple of {divisor}")
+            raise errors.ArgumentError(f"{label}: {axis} is {extent}, which is not a multiple of {divisor}")
 
 
 def array_dtypes(signature: CallSignature, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> list[DType]:
@@ -538,7 +538,7 @@ def _fake_arguments(kernel: CuteKernel) -> Iterator[Any]:
             yield make_fake_stream(use_tvm_ffi_env_stream=True)
         else:
             param = kernel.params[name]
-            assert param.dtype is not None, "arrays have the dtypes of a call, and declare() requires those of numbers"
+            assert param.dtype is not None, "arrays have the dtypes of a call, and declare() requires the types of numbers"
             dtype = getattr(cutlass, _TYPES[param.dtype.name])
             if param.axes is None:
                 yield dtype(1)

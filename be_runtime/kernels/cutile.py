@@ -424,7 +424,7 @@ class TileLayout(NamedTuple):
         """
         static = [name for name, hint in self.hints.items() if hint.static_shape or hint.static_stride]
         if static:
-            raise ArgumentError(f"{self.label}: {static[0]} has constant extents or strides, which only a call knows")
+            raise ArgumentError(f"{self.label}: {static[0]} has constant extents or strides, which depend on the call")
         made = [self.types(specs, {}, [is_aligned] * len(specs)) for is_aligned in (True, False)]
         return tuple(
             tuple(each if isinstance(each, str) else each.general.text for each in types)

@@ -380,7 +380,7 @@ class TritonLayout(NamedTuple):
             problem = "a descriptor has extents below 2**31 and strides below 2**40 bytes"
             raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass a part of the array, or a pointer",))
         if any(math.prod(spec.shape[at:]) * spec.dtype.bits % (8 * DIVISIBLE) for at in range(1, spec.ndim)):
-            raise ArgumentError(f"{label} is {spec}, whose rows are no multiples of {DIVISIBLE} bytes, as TMA needs")
+            raise ArgumentError(f"{label} is {spec}, but TMA needs rows of a multiple of {DIVISIBLE} bytes")
         if not is_aligned(spec, may_be_slice=self.may_be_slice):
             problem = f"slices of a batch would not begin at multiples of {DIVISIBLE} bytes, as TMA needs"
             raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass vmap_method='sequential'",))

@@ -47,7 +47,7 @@ _TYPES = {
 }
 """Type of an attribute for each type of the library's metadata."""
 
-_KNOWN = "tokens: those of an arg_spec, =3, =1.5, =true, ='text', =n for an axis, none, stream, stream:int64, returned"
+_KNOWN = "tokens: as in an arg_spec, =3, =1.5, =true, ='text', =n for an axis, none, stream, stream:int64, returned"
 
 
 class Word(NamedTuple):
@@ -101,7 +101,7 @@ def read_word(text: str) -> Word:
     Raises
     ------
     ValueError
-        A constant can't be read; the message says why.
+        A constant can't be read; the message gives the reason.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def _constant(text: str) -> Word:
         return Word(constant=text.lower())
     if re.fullmatch(r"-?[0-9]+", text):
         if not -(2**63) <= int(text) < 2**63:
-            raise ValueError("it is no 64-bit integer")
+            raise ValueError("it is not a 64-bit integer")
         return Word(constant=f"INT64_C({text})" if int(text) > -(2**63) else "INT64_MIN")
     if re.fullmatch(r"[\"'].*[\"']", text) and text[0] == text[-1]:
         if re.search(r"[\x00-\x1f]", text):
@@ -493,7 +493,7 @@ def tvm_ffi_function(
     Parameters
     ----------
     function : tvm_ffi.Function
-        Function object, which is kept as long as the process lives.
+        Function object, which is kept until the process ends.
     signature : str or sequence of str
         One token for each parameter, as `load_tvm_ffi` describes them.
     platform : {"cpu", "cuda"}, default "cpu"

@@ -130,12 +130,11 @@ def read_pages() -> Iterator[Text]:
             yield Text("page", page, 1, page.read_text(encoding="utf-8"))
 
 
-def read_code(left_out: list[str]) -> Iterator[Text]:
-    """Yield the docstrings and the messages of both packages, except of modules that are left out."""
+def read_code() -> Iterator[Text]:
+    """Yield the docstrings and the messages of both packages."""
     for package in ("be_toolchain", "be_runtime"):
         for file in sorted((ROOT / package).rglob("*.py")):
-            if file.relative_to(ROOT).as_posix() not in left_out:
-                yield from read_module(file, file.read_text(encoding="utf-8"))
+            yield from read_module(file, file.read_text(encoding="utf-8"))
 
 
 def read_module(file: Path, source: str) -> Iterator[Text]:
@@ -179,7 +178,7 @@ def main(arguments: list[str]) -> int:
     """Check pages, docstrings and messages, and print the findings."""
     settings = (HERE / "prose.toml").read_text(encoding="utf-8")
     table = tomllib.loads(settings)
-    texts = [*read_pages(), *read_code(table["code"]["left_out"])]
+    texts = [*read_pages(), *read_code()]
     if "--proselint" in arguments:
         from proselint.checks import __register__
         from proselint.registry import CheckRegistry

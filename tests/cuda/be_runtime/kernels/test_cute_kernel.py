@@ -208,7 +208,7 @@ def test_errors_of_a_call():
         jax.eval_shape(function(wrong, "inout[n]"), X)
     for options, message in (
         ({"compute_capability": ["sm_80", "sm_90"]}, "compiled for sm_80, sm_90, and CuTe DSL makes code for one"),
-        ({"divisible": {"n": 3}}, "n is 4000, which is no multiple of 3"),
+        ({"divisible": {"n": 3}}, "n is 4000, which is not a multiple of 3"),
         ({"signature": "arg[n] arg[n] ret[n]:complex64 attr.scale:float32"}, "no type for out, which is complex64"),
     ):
         call = function(**options)

@@ -130,7 +130,7 @@ def test_descriptors_that_can_not_be_made_are_refused():
             product_of(**options)
     for blocks, b, message in (
         (BLOCKS | {"b": (32,)}, HALF.T, r"b is float16\[128,256\], and its block shape has 1 axis"),
-        (BLOCKS, np.zeros((128, 12), np.float16), "b is .* whose rows are no multiples of 16 bytes"),
+        (BLOCKS, np.zeros((128, 12), np.float16), "b is .* but TMA needs rows of a multiple of 16 bytes"),
     ):
         with pytest.raises(ArgumentError, match=message):
             kernel_calls(product_of(block_shapes=blocks), HALF, b)

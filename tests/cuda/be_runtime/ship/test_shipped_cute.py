@@ -70,7 +70,7 @@ def test_calls_need_neither_cute_dsl_nor_a_compiler(tmp_path: Path):
     assert half.startswith("@be.")
     assert single != half
     assert refused == "twice was not built for int32, int32; it was built for float32, float32 and float16, float16"
-    assert odd == "twice: n is 6, which is no multiple of 4"
+    assert odd == "twice: n is 6, which is not a multiple of 4"
     assert not has_cutlass
 
 

@@ -538,7 +538,7 @@ def _fake_arguments(kernel: CuteKernel) -> Iterator[Any]:
             yield make_fake_stream(use_tvm_ffi_env_stream=True)
         else:
             param = kernel.params[name]
-            assert param.dtype is not None, "arrays have the dtypes of a call, and declare() requires the types of numbers"
+            assert param.dtype is not None, "arrays have the dtypes of a call, numbers have the types of their tokens"
             dtype = getattr(cutlass, _TYPES[param.dtype.name])
             if param.axes is None:
                 yield dtype(1)

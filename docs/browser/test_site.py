@@ -52,7 +52,7 @@ SEARCHES = {
     "sharding": ("transforms", "sharding"),
     "compiling": ("compiler-options", "compile"),
     "profiling": ("profiling", "profile"),
-    "caching": ("caching", "cach"),
+    "caching": ("caching", "caching"),
     "remote caches": ("remote-cache", "remote cache"),
     "scratch memory": ("cpp-api", "scratch memory"),
     "docker": ("generated/repository/docker/README", "docker"),

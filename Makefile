@@ -68,7 +68,7 @@ help:
 	@echo "make test-jupyterlab"
 	@echo "                 cells of kernels in JupyterLab, in a headless Chromium; makes docs/pictures/jupyterlab.png anew"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
-	@echo "make lint        ruff, mypy, import-linter, codespell, the prose of the pages"
+	@echo "make lint        ruff, mypy, import-linter, codespell, the English of pages, docstrings and messages"
 	@echo "make format      let ruff format and fix"
 	@echo "make docs        the site, in build/docs/html; warnings and dead links are errors; needs npm"
 	@echo "make docs-links  the links of the site that lead elsewhere: needs the network"

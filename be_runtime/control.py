@@ -64,7 +64,7 @@ def get_cache_dir() -> Path:
     Raises
     ------
     CacheError
-        No folder is known, or the folder belongs to somebody else.
+        The configured folder can't be used, or no folder is configured and the usual folders can't be used.
 
     See Also
     --------

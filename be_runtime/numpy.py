@@ -69,7 +69,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Returns
     -------
     object
-        Object whose methods are the functions.
+        Object whose attributes and items are the functions: ``ops.scale``, ``ops["scale"]``.
 
     Raises
     ------

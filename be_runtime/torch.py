@@ -468,7 +468,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Returns
     -------
     object
-        Object whose methods are the functions.
+        Object whose attributes and items are the functions: ``ops.scale``, ``ops["scale"]``.
 
     Raises
     ------

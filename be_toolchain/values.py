@@ -222,7 +222,7 @@ class CudaToolkit(NamedTuple):
     include_dirs : tuple of Path
         Folders of headers, in search order.
     library_dirs : tuple of Path
-        Folders of libraries, in search order. nvcc itself knows the headers, not always the libraries.
+        Folders of libraries, in search order. nvcc finds the headers itself, but not always the libraries.
     cudart_static : Path or None
         Static CUDA runtime; it or `cudart_shared` is set.
     cudart_shared : Path or None

@@ -54,6 +54,7 @@ autosummary_generate = False  # the pages of the reference have the entries
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings have the types, with shapes and units
 napoleon_google_docstring = False
+napoleon_custom_sections = ["See Also"]  # lists, which link pages too
 napoleon_use_ivar = True  # a list of attributes is as short as a list of parameters
 napoleon_use_rtype = False
 default_role = "py:obj"

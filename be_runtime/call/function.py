@@ -40,10 +40,28 @@ from be_toolchain.named import NamedTuple
 
 
 class KernelSource(Protocol):
-    """The code of a kernel that a function of arrays calls."""
+    """The code of a kernel that a function of arrays calls: the one interface of all sources of kernels."""
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         """Make the kernel for the arrays and scalars of a call, and return its target."""
+
+
+class EntryPoint(NamedTuple):
+    """The code of a function of a compiled module, a `KernelSource` that is made when the module is loaded.
+
+    Parameters
+    ----------
+    targets : tuple of (str, str)
+        Registered targets.
+    has_state : bool
+    """
+
+    targets: Targets
+    has_state: bool = False
+
+    def target(self, _call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Return the target, which is one for all calls."""
+        return KernelTarget(self.targets, tuple(scalars.items()), has_state=self.has_state)
 
 
 class ArrayKernel(NamedTuple):
@@ -546,15 +564,17 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         return (*convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), given), *asked)
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
-        return self._calling(self._targets(), outs, attributes, converted)
+        source = EntryPoint(self._targets(), has_state=bool(self.signature.with_role(Role.STATE)))
+        return self._calling(source, outs, attributes, converted)
 
-    def _calling(self, targets: Targets, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
-        """Return the function of arrays that calls targets."""
+    def _calling(self, source: KernelSource, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        """Return the function of arrays that calls a source's kernels."""
         from be_runtime.jax.calls import wrap
 
-        described, has_state = self._options.outs if outs is None else outs, bool(self.signature.with_role(Role.STATE))
-        for_xla = tuple(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
-        target = KernelTarget(targets, for_xla, has_state=has_state)
+        described, names = self._options.outs if outs is None else outs, list[str]()
+        if isinstance(source, EntryPoint):  # functions of its module may compute sizes
+            names = [name for _, name in source.targets]
+        for_xla = dict(pair for pair in converted if pair[0] != WANT or not self.signature.has_optional_results)
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
         given = dict(attributes)
         want: tuple[str, ...] = ()
@@ -562,8 +582,9 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             want = every[WANT] = _names(self.__qualname__, given.pop(WANT))
 
         def run(*arrays: Any) -> Any:
-            aliases, names = dict(self._options.aliases), [name for _, name in target.targets]
+            aliases = dict(self._options.aliases)
             resolved = resolve(self.signature, arrays, described, given, aliases=aliases, want=want, targets=names)
+            target = source.target(resolved, for_xla)
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
             options = self._options
             if options.output_layouts is not None and len(options.output_layouts) == len(resolved.asked):
@@ -599,3 +620,30 @@ def kernel_rule(function: CompiledFunction, signature: CallSignature) -> Rule:
     arrays = len(signature.with_role(Role.ARG))
     names = (*signature.attribute_names, WANT) if signature.has_optional_results else signature.attribute_names
     return Rule(signature.label, function, names, is_kernel=True, inputs=arrays)
+
+
+class SourceFunction(KernelFunction[..., Any]):
+    """A function of JAX arrays whose source makes host code when a call is traced; it belongs to no module.
+
+    Parameters
+    ----------
+    signature : CallSignature
+    source : KernelSource
+    options : Options
+    derivative : Derivative, optional
+    """
+
+    def __init__(
+        self, signature: CallSignature, source: KernelSource, options: Options, derivative: Derivative | None = None
+    ) -> None:
+        super().__init__(signature, tuple, self._no_sibling, options, derivative)
+        self._source = source
+
+    def _no_sibling(self, name: str) -> KernelFunction[..., Any]:
+        raise KeyError(f"{self.__qualname__} belongs to no module with {name!r}: pass a function")
+
+    def _with(self, options: Options) -> KernelFunction[..., Any]:
+        return SourceFunction(self.signature, self._source, options, self._derivative).checked_by(self.mode)
+
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
+        return self._calling(self._source, outs, attributes, converted)

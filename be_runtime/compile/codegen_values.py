@@ -99,13 +99,13 @@ def _aliases(variables: Sequence[tuple[str, str]]) -> str:
 
 
 def function_address(entry: EntryPoint) -> str:
-    """Write the address of an entry point; of a template, the address of its first instance."""
+    """Write the address of an entry point, or of the first instance of a template."""
     first = [(variable.name, variable.choices[0]) for variable in variables_of(entry)]
     return f"[] {{ {_aliases(first)}return &{entry.call_name}; }}()" if first else f"&{entry.call_name}"
 
 
 def dtype_of(variable: str, binding: Binding) -> str:
-    """Write the dtype that a variable has in a call: the dtype of its first argument."""
+    """Write the dtype that a variable has in a call, which is the dtype of its first argument."""
     args = enumerate(binding.entry.with_role(Role.ARG))
     index, param = next((i, arg) for i, arg in args if arg.like == variable and arg.many is Many.ONE)
     return f"({call_argument(param, index, binding)}).dtype()"

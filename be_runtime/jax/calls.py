@@ -167,7 +167,7 @@ def wrap(
 ) -> Run:
     """Return `run`, the call of an entry point with `params`, with the backward rule if there is one.
 
-    `asked` says of each result whether the call has it; it is empty if the call has all.
+    `asked` has for each result whether the call has it; it is empty if the call has all.
     """
     if derivative.backward is None:
         return run

@@ -102,7 +102,7 @@ class Transpose(NamedTuple):
     counts: tuple[int | None, ...]
 
     def __call__(self, like: Any, *arrays: Any) -> Any:
-        """Return the cotangent of an input; its shape and dtype must be those of `like`."""
+        """Return the cotangent of an input; its shape and dtype must equal `like`'s."""
         rest = iter(arrays)
         inputs = [next(rest) if count is None else [next(rest) for _ in range(count)] or None for count in self.counts]
         found = self.rule(*inputs)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import copyreg
 import dis
 import enum
 import functools
@@ -21,10 +22,12 @@ import hashlib
 import importlib
 import importlib.machinery
 import inspect
+import linecache
 import os
 import sys
 import sysconfig
 import textwrap
+import tokenize
 import types
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
@@ -208,7 +211,7 @@ class _Walk:
             }
             self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
-        elif is_numpys and hasattr(value, "tobytes"):
+        elif kind.__module__ == "numpy" and is_numpys and hasattr(value, "tobytes"):
             self.write("numpy", kind.__qualname__, value.dtype.str, str(value.dtype), repr(value.shape))
             self.visit(value.tolist() if value.dtype.hasobject else value.tobytes())
         elif isinstance(value, type) and (release := self._release_of_class(value)):
@@ -238,11 +241,9 @@ class _Walk:
                 names = vars(sys.modules.get(value.__module__, builtins))
                 self._visit_annotations(vars(value).get("__annotations__", {}), names)
             case staticmethod() | classmethod():
-                self.write(type(value).__qualname__)
-                self.visit(value.__func__)
+                self._visit_all((type(value), value.__func__, object.__getstate__(value)))
             case property():
-                self.write("property")
-                self._visit_all((value.fget, value.fset, value.fdel))
+                self._visit_all((type(value), value.fget, value.fset, value.fdel, object.__getstate__(value)))
             case types.MappingProxyType():
                 self.visit(dict(value))
             case TypeVar():
@@ -252,7 +253,8 @@ class _Walk:
                 self.write("descriptor", value.__name__)
             case _:
                 try:
-                    made = value.__reduce_ex__(2)
+                    reduce = copyreg.dispatch_table.get(type(value))
+                    made = value.__reduce_ex__(2) if reduce is None else reduce(value)
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
                 if isinstance(made, str) and not hasattr(value, "__wrapped__"):
@@ -277,6 +279,7 @@ class _Walk:
         elif self._with_objects:
             self.write("module", module.__name__)
             self._write_library(module.__name__)
+            self.visit(type(module))
             self.visit({name: part for name, part in sorted(vars(module).items()) if name not in _OF_IMPORTS})
         else:
             self._visit_anchor(module)
@@ -320,7 +323,8 @@ class _Walk:
         self.write(*(name for name in cells if name not in held))
         modules = {name: value for name, value in held.items() if isinstance(value, types.ModuleType)}
         self._visit_all(value for name, value in held.items() if name not in modules)
-        self._visit_reads(code, modules)
+        if modules:
+            self._visit_reads(code, modules)
 
     def _visit_imports(self, code: types.CodeType) -> None:
         """Add the modules that code imports; an author's may change until then."""
@@ -363,11 +367,18 @@ class _Walk:
         self.write(str(len(code.co_consts)))
         self._visit_all(code.co_consts)
 
-    def _visit_text(self, code: types.CodeType, names: Mapping[str, object]) -> None:
+    def _visit_text(self, code: types.CodeType, names: dict[str, Any]) -> None:
         """Add what the text of a function has beyond its bytecode: annotations of its variables, for example."""
+        linecache.checkcache(code.co_filename)
+        # `inspect.getsource` would first look through all modules of the process.
+        lines = linecache.getlines(code.co_filename, names)[code.co_firstlineno - 1 :]
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-        except (OSError, SyntaxError, ValueError):  # it has no text of its own, as a lambda or a generated function
+            tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+        except (
+            SyntaxError,
+            ValueError,
+            tokenize.TokenError,
+        ):  # it has no text of its own, as a lambda
             return
         self.write("text", ast.dump(tree))
         found = [each.annotation for each in ast.walk(tree) if isinstance(each, ast.AnnAssign)]

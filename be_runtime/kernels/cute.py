@@ -1,8 +1,8 @@
 """`cute_kernel`: compile a function of ``@cute.jit``, and call it without Python on XLA's stream.
 
-CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it as those of
-`be_runtime.load_tvm_ffi`. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary files:
-it needs ``libcute_dsl_runtime.so`` by name.
+CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it, as
+`be_runtime.load_tvm_ffi` does. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary
+files: it needs ``libcute_dsl_runtime.so`` by name.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import ctypes
 import importlib.metadata
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime import errors
-from be_runtime.call.attributes import Options, check_options
-from be_runtime.call.compiled_function import Converted, Program, Targets
-from be_runtime.call.function import KernelFunction
-from be_runtime.call.resolve import CallSignature, Resolved, resolve
+from be_runtime.call.attributes import check_options
+from be_runtime.call.compiled_function import KernelTarget
+from be_runtime.call.function import KernelFunction, SourceFunction
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.dtypes import DType
 from be_runtime.frames import public
-from be_runtime.jax.arrays import ArraySpec
-from be_runtime.jax.rules import Derivative
+from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import declare
 from be_runtime.kernels.launcher import Memo, choose_archs
@@ -64,7 +63,7 @@ _TYPES = {
 """CuTe DSL's names of element types."""
 
 _ALIGNED = 16
-"""Alignment in bytes that kernels are compiled for: they read so much at once. XLA aligns buffers to more."""
+"""Alignment in bytes that kernels are compiled for, so that they may read so much at once; XLA aligns to more."""
 
 _ACCELERATED = 9
 """First major architecture whose code CuTe DSL compiles with the suffix ``a``, unless another one is requested."""
@@ -225,58 +224,41 @@ def cute_kernel(
     options, graph = check_options(locals()), check_bool(allow_cuda_graph, "allow_cuda_graph")
     asked = check_arch_list(compute_capability, "compute_capability")
     kernel, called = read_kernel(function, signature, constants, divisible or {}, compile_options)
-    label = kernel.name
     note(f"cute {kernel.content()} {kernel.tokens} {kernel.divisible} {kernel.options}")
-    loaded = Memo[CompiledModule]()
-
-    def find(call: Resolved) -> Targets:
-        session = PROCESS.session()
-        check_divisible(label, kernel.divisible, call.values)
-        typed = with_types(kernel, array_dtypes(called, call.inputs, call.results))
-        arch = _choose_arch(label, asked, session)
-        module = loaded.get((typed.tokens, arch), lambda: load_cute(typed, arch, session, allow_cuda_graph=graph))
-        return ModuleInfo.of(module).entry_point(label)[1]()
-
-    return CuteFunction(called, find, options)
+    return SourceFunction(called, CuteSource(kernel, called, asked, graph, Memo[CompiledModule]()), options)
 
 
-class CuteFunction(KernelFunction[..., Any]):
-    """A function of JAX arrays whose module is made when it is traced.
+class CuteSource(NamedTuple):
+    """The libraries of a function for combinations of dtypes, see `be_runtime.call.function.KernelSource`.
 
     Parameters
     ----------
-    signature : CallSignature
-    find : callable
-        Function that makes the module for the arrays of a call, and returns its targets.
-    options : Options
-    derivative : Derivative, optional
+    kernel : CuteKernel
+        Function without the types of its arrays.
+    called : CallSignature
+    asked : str or None
+        Architecture instead of the present device's.
+    allow_cuda_graph : bool
+    loaded : Memo
+        Modules by the tokens of their functions and by architectures.
     """
 
-    def __init__(
-        self,
-        signature: CallSignature,
-        find: Callable[[Resolved], Targets],
-        options: Options,
-        derivative: Derivative | None = None,
-    ) -> None:
-        super().__init__(signature, tuple, self._no_sibling, options, derivative)
-        self._find = find
+    kernel: CuteKernel
+    called: CallSignature
+    asked: str | None
+    allow_cuda_graph: bool
+    loaded: Memo[CompiledModule]
 
-    def _no_sibling(self, name: str) -> KernelFunction[..., Any]:
-        raise KeyError(f"{self.__qualname__} belongs to no module with {name!r}: pass a function")
-
-    def _with(self, options: Options) -> KernelFunction[..., Any]:
-        return CuteFunction(self.signature, self._find, options, self._derivative).checked_by(self.mode)
-
-    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
-        described = self._options.outs if outs is None else outs
-
-        def run(*arrays: Any) -> Any:
-            call = resolve(self.signature, arrays, described, attributes, aliases=dict(self._options.aliases))
-            return self._calling(self._find(call), outs, attributes, converted)(*arrays)
-
-        run.__name__ = run.__qualname__ = self.__name__
-        return run
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
+        """Load the module for the dtypes of a call, and return its function's target."""
+        session, label = PROCESS.session(), self.kernel.name
+        check_divisible(label, self.kernel.divisible, call.values)
+        typed = with_types(self.kernel, array_dtypes(self.called, call.inputs, call.results))
+        arch = _choose_arch(label, self.asked, session)
+        made = self.loaded.get(
+            (typed.tokens, arch), lambda: load_cute(typed, arch, session, allow_cuda_graph=self.allow_cuda_graph)
+        )
+        return KernelTarget(ModuleInfo.of(made).entry_point(label)[1](), tuple(scalars.items()))
 
 
 def called_signature(label: str, signature: Any, doc: str | None) -> CallSignature:

@@ -284,7 +284,11 @@ def read_kernel(
         Options of the calls.
     """
     _check_function(function)
-    base = TileKernel.of(function, {name: value for name, value in hints.items() if value is not None})
+    chosen = {name: value for name, value in hints.items() if value is not None}
+    try:
+        base = TileKernel.of(function, chosen)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"cuTile refuses the options {chosen}: {error}") from None
     params, nodes = base.read.pysig.parameters, base.annotations
     marked = {name for name, node in nodes.items() if getattr(node, "constant", False)}
     defaults = {name: params[name].default for name in marked if params[name].default is not params[name].empty}

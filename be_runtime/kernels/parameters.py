@@ -126,7 +126,7 @@ def _constant(label: str, word: str, axes: Collection[str]) -> str | int | None:
         return text
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise SpecError(
-            f"{label}: {word!r} is no constant",
+            f"{label}: {word!r} is not a constant",
             hints=(f"write none, a number such as =1, or an axis of an input: {', '.join(axes) or 'there is none'}",),
         )
     return int(text)

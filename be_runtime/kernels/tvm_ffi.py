@@ -1,7 +1,7 @@
 """Functions of the TVM-FFI C ABI as functions of JAX arrays: C++ is generated that calls them, and loaded as a module.
 
 The generated module holds the library's bytes, so the cache, packages, exported programs and checked mode treat it as
-any other module. The ABI is that of ``tvm/ffi/c_api.h``, see ``include/brainevent/detail/tvm_ffi.h``.
+any other module. ``tvm/ffi/c_api.h`` defines the ABI, see ``include/brainevent/detail/tvm_ffi.h``.
 """
 
 from __future__ import annotations
@@ -463,6 +463,11 @@ def library_source(
     data = path.read_bytes()
     if not data.startswith(b"\x7fELF"):
         raise errors.ArgumentError(f"{path} is not a shared library")
+    if b"\0__tvm_ffi__library_bin\0" in data:
+        raise errors.ArgumentError(
+            f"{path} holds a module that only its compiler's run-time library can load, as TileLang's exports do",
+            hints=("import the compiler, and pass tvm_ffi.load_module(path).get_function(name) to tvm_ffi_function",),
+        )
     # The assembler gets the name as a text.
     if re.search(r"[\"\\\x00-\x1f]", path.name):
         raise errors.ArgumentError(f"the name {path.name!r} has a quote, a backslash or a control character")

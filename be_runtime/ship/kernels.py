@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from be_runtime.call.compiled_function import Targets
-from be_runtime.call.function import ArrayFunction
+from be_runtime.call.compiled_function import KernelTarget
+from be_runtime.call.function import ArrayFunction, SourceFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.jax.arrays import ArraySpec
+from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import cubin, cute, cutile, launcher, raw, triton
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
@@ -61,7 +61,7 @@ def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[...
         )
     if record["language"] == "cute":
         called = cute.called_signature(record["label"], record["signature"], record["doc"])
-        return cute.CuteFunction(called, _BuiltLibraries(record, artifact, called).find, call_options(record["call"]))
+        return SourceFunction(called, _BuiltLibraries(record, artifact, called), call_options(record["call"]))
     return _GPU_FUNCTIONS[record["language"]](record, _BuiltCode(record, artifact))
 
 
@@ -192,7 +192,7 @@ class _BuiltHostSource(cpu.HostSource):
 
 
 class _BuiltLibraries:
-    """The libraries of a CuTe DSL function for combinations of dtypes."""
+    """The libraries of a CuTe DSL function for combinations of dtypes, a `KernelSource`."""
 
     def __init__(self, record: Mapping[str, Any], artifact: Artifact, called: CallSignature) -> None:
         self._artifact, self._called, self._label = artifact, called, typed(str, record["label"])
@@ -202,13 +202,14 @@ class _BuiltLibraries:
         self._built = {tuple(row["types"]): typed(str, row["target"]) for row in record["variants"]}
         self._registered = launcher.Memo[str]()
 
-    def find(self, call: Resolved) -> Targets:
+    def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         """Return the target for a call, which is registered at its first one."""
         cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
             raise _not_built(self._label, ", ".join(types), [", ".join(each) for each in self._built])
-        return (("cuda", self._registered.get(types, lambda: self._register(self._built[types]))),)
+        target = self._registered.get(types, lambda: self._register(self._built[types]))
+        return KernelTarget((("cuda", target),), tuple(scalars.items()))
 
     def _register(self, target: str) -> str:
         with reading(self._artifact.where):

@@ -364,7 +364,7 @@ def _split(data: bytes, where: str) -> tuple[bytes, bytes, memoryview]:
         if is_older:
             raise LoadError(f"{where} has the format of another release", hints=("make it again with this release",))
         hints = ("be_runtime.export makes programs", "copy it again")
-        raise LoadError(f"{where} is not an exported program or artifact, or it is incomplete", hints=hints)
+        raise LoadError(f"{where} is not a complete exported program or artifact", hints=hints)
     at = len(MAGIC) + _SEAL
     end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
     if end > len(data):

@@ -438,9 +438,11 @@ class TunedTriton(ArrayFunction):
             key = (tuple((str(each.dtype), each.shape) for each in arrays), repr(keywords))
             if key not in self._seen and self._may_tune():
                 self._seen.add(key)
-                self._tuned(arrays, keywords).tune_unless_known(*arrays, **keywords)
-                self._programs.clear()  # programs of JAX that were traced before keep their configuration
-                self.clear()
+                tuned = self._tuned(arrays, keywords)
+                if len(tuned.configs) > 1:
+                    tuned.tune_unless_known(*arrays, **keywords)
+                    self._programs.clear()  # programs of JAX that were traced before keep their configuration
+                    self.clear()
         return super().__call__(*arrays, **keywords)
 
     def _may_tune(self) -> bool:

@@ -379,7 +379,7 @@ def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
         case Nvcc(host_limits=limits):
             return Remark("ok", "host compiler", f"{named}; nvcc accepts {coherence.render_limits(limits)}")
         case ClangCuda():
-            text = f"{named}; it compiles host and device code; 'Toolchain discovery' lists the differences from nvcc"
+            text = f"{named} compiles host and device code; 'Toolchain discovery' lists the differences from nvcc"
             return Remark("ok", "CUDA compiler", text)
 
 
@@ -514,7 +514,7 @@ def _report_source(system: System, source: RemoteSource, access: str) -> Remark:
     absent = [name for name in ("fsspec", package) if name and not system.has_package(name)]
     if not absent:
         return Remark("note", _REMOTE, f"{text}; not tested: only loads connect to it, through fsspec")
-    text = f"{text}; install {' and '.join(absent)}: without, modules that need a build fail to load"
+    text = f"{text}; install {' and '.join(absent)}, or modules that need a build fail to load"
     wanted = "'brainevent-toolchain[s3]'" if package == "s3fs" else " ".join(absent)
     return Remark("warn", _REMOTE, text, f"pip install {wanted}")
 

@@ -9,7 +9,9 @@ import cpp_headers
 from cpp_headers import INCLUDE, Declaration, file_comment, read_header
 from docutils import nodes
 from docutils.statemachine import StringList
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 
@@ -47,7 +49,19 @@ class CppHeader(SphinxDirective):
         return list(parent.children)
 
 
+def link_in_c10(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
+) -> nodes.reference | None:
+    """Link a type of namespace c10 in a signature of namespace at, which uses c10."""
+    target = node["reftarget"]
+    if node["refdomain"] != "cpp" or target.startswith("c10::"):
+        return None
+    domain, target = env.get_domain("cpp"), f"c10::{target}"
+    return domain.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], target, node, content)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.add_directive("cpp-header", CppHeader)
+    app.connect("missing-reference", link_in_c10)
     return {"parallel_read_safe": True}

@@ -30,17 +30,8 @@ def leave_out_parameters(
     return ("", "") if signature and what in {"class", "exception"} and name not in CONSTRUCTED else None
 
 
-def write_see_also(_app: Sphinx, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
-    """Write the list below See Also as an admonition; napoleon reads names alone there, and no links to pages."""
-    if "See Also" in lines:
-        start = lines.index("See Also")
-        end = lines.index("", start)
-        lines[start:end] = [".. seealso::", "", *(f"   {line}" for line in lines[start + 2 : end])]
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("autodoc-skip-member", leave_out_fields)
     app.connect("autodoc-process-signature", leave_out_parameters)
-    app.connect("autodoc-process-docstring", write_see_also, priority=400)  # before napoleon's 500
     return {"parallel_read_safe": True}

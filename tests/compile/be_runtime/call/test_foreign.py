@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -329,3 +330,24 @@ def test_kernels_without_a_module_take_no_tensors():
     )
     with pytest.raises(ArgumentError, match="takes arrays of JAX; functions of modules take tensors, too"):
         operation(torch.ones(1))
+
+
+@pytest.mark.full
+@needs_torch
+def test_many_calls_from_torch_keep_no_memory():
+    import torch
+
+    module = fresh()
+    module.square.defvjp(None, "square_back")
+    x, wrong = torch.ones(4).requires_grad_(), torch.ones(9)[1:]
+
+    def run(count: int) -> int:
+        for number in range(count):
+            loss: Any = module.square(x, k=float(number)).sum()
+            loss.backward()
+            with pytest.raises(TypeError, match="no multiple of 16"):
+                module.square(wrong)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = run(10_000)
+    assert run(30_000) - before < 4096

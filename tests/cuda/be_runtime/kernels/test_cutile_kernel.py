@@ -240,6 +240,8 @@ def test_what_does_not_fit_is_refused():
         ({"signature": "arg[n] arg[n] ret[n] attr.by:float32"}, "attr.by is in the place of the parameter scale"),
         ({"signature": "arg[n] arg[n] ret[n] =1"}, "the token of scale is a constant"),
         ({"SIZE": 3}, "add has no constant SIZE; its constants are: BLOCK"),
+        ({"num_ctas": 3}, "cuTile refuses the options {'num_ctas': 3}"),
+        ({"num_ctas": "2"}, "cuTile refuses the options {'num_ctas': '2'}"),
         ({"kernel": len}, "must be decorated with @ct.kernel"),
         ({"kernel": paired, "signature": "arg[n] ret[n]"}, "paired has no constant BLOCK"),
     ):

@@ -132,7 +132,7 @@ def test_a_file_that_is_no_artifact_or_a_zip_of_very_many_files_is_no_program():
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("a", b"")
         archive.filelist *= zips.MOST_FILES + 1
-    none = "is not an exported program"
+    none = "is not a complete exported program"
     for data, words in (
         (b"", none),
         (b"PK\3\4", "is damaged"),

@@ -245,6 +245,10 @@ def test_a_file_that_is_no_library(tmp_path: Path):
     (tmp_path / "text.so").write_text("text")
     with pytest.raises(ArgumentError, match="is not a shared library"):
         be_runtime.load_tvm_ffi(tmp_path / "text.so", {"f": "ret"})
+    (tmp_path / "tilelang.so").write_bytes(b"\x7fELF\0__tvm_ffi_f\0__tvm_ffi__library_bin\0")
+    with pytest.raises(ArgumentError, match="only its compiler's run-time library can load") as raised:
+        be_runtime.load_tvm_ffi(tmp_path / "tilelang.so", {"f": "ret"})
+    assert "tvm_ffi_function" in str(raised.value)
 
 
 def test_other_bytes_are_another_module(plain: Path, tmp_path: Path):

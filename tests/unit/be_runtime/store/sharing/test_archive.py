@@ -115,7 +115,7 @@ def test_another_format_is_told_from_another_file():
     for data, words in (
         (b"be-entry-1\n" + bytes(100), "here has the format of another release"),
         (b"be-artifact-2\n" + bytes(100), "here has the format of another release"),
-        (b"<html>not found</html>", "here is not an exported program or artifact"),
+        (b"<html>not found</html>", "here is not a complete exported program or artifact"),
     ):
         with pytest.raises(LoadError, match=words):
             artifact.unpack(data, "here")

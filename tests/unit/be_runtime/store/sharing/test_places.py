@@ -210,7 +210,7 @@ def test_over_http_faults_are_known_to_the_next_load_and_credentials_are_not_sai
     said, url = list[str](), server.url.replace("://", "://ci:secret@")
     server.asked.clear()
     ways = ("good/", "miss", *["error500"] * 4)
-    with pytest.raises(errors.LoadError, match="is not an exported program or artifact"):
+    with pytest.raises(errors.LoadError, match="is not a complete exported program or artifact"):
         given(opened(f"{url}/{ways[0]}", said))
     assert [given(opened(f"{url}/{way}", said)) for way in ways[1:]] == [None] * 5
     assert [path for _, path, _ in server.asked] == [f"/{way.rstrip('/')}/be-1/ac/{KEY.digest}" for way in ways[:4]]

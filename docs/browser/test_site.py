@@ -52,7 +52,7 @@ SEARCHES = {
     "sharding": ("transforms", "sharding"),
     "compiling": ("compiler-options", "compile"),
     "profiling": ("profiling", "profile"),
-    "caching": ("caching", "cache"),
+    "caching": ("caching", "caching"),
     "remote caches": ("remote-cache", "remote cache"),
     "scratch memory": ("cpp-api", "scratch memory"),
     "docker": ("generated/repository/docker/README", "docker"),
@@ -140,6 +140,10 @@ def test_dark_mode_is_dark_and_stays(page: Page):
     assert all("only-dark" in str(each.get_attribute("class")) for each in shown.all())
     page.goto("/errors.html")
     assert brightness(page) < 0.2
+    for name, picture in (("index", "article img"), ("gallery/lif", "article img"), ("how-it-works", ".mermaid svg")):
+        page.goto(f"/{name}.html")
+        style = "each => [getComputedStyle(each).backgroundColor, getComputedStyle(each).filter]"
+        assert page.locator(picture).first.evaluate(style) == ["rgba(0, 0, 0, 0)", "none"]
 
 
 def test_each_language_has_a_tab(page: Page):

@@ -142,8 +142,8 @@ def test_dark_mode_is_dark_and_stays(page: Page):
     assert brightness(page) < 0.2
     for name, picture in (("index", "article img"), ("gallery/lif", "article img"), ("how-it-works", ".mermaid svg")):
         page.goto(f"/{name}.html")
-        style = "each => [getComputedStyle(each).backgroundColor, getComputedStyle(each).filter]"
-        assert page.locator(picture).first.evaluate(style) == ["rgba(0, 0, 0, 0)", "none"]
+        expect(page.locator(picture).first).to_have_css("background-color", "rgba(0, 0, 0, 0)")
+        expect(page.locator(picture).first).to_have_css("filter", "none")
 
 
 def test_each_language_has_a_tab(page: Page):
@@ -164,6 +164,17 @@ def test_the_text_is_as_wide_as_90_columns_of_code(page: Page):
     page.goto("/tutorial-cpp.html")
     width = page.evaluate("document.querySelector('article section > p').getBoundingClientRect().width")
     assert 820 <= width <= 880
+
+
+PUBLISHED = ("gallery/ports", "gallery/norms", "reference/", "generated/")
+"""Pages that show files and docstrings as they are."""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(PUBLISHED)])
+def test_no_code_is_wider_than_its_column(page: Page, name: str):
+    page.goto(f"/{name}")
+    wide = "all => all.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent)"
+    assert page.locator("article .highlight pre:visible").evaluate_all(wide) == []
 
 
 def test_next_follows_the_path_of_a_learner(page: Page):

@@ -114,7 +114,9 @@ def load_inline(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example since a symbol is undefined.
     RegistrationError
@@ -252,7 +254,9 @@ def load_file(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example since a symbol is undefined.
     RegistrationError
@@ -361,7 +365,9 @@ def load_dir(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example since a symbol is undefined.
     RegistrationError

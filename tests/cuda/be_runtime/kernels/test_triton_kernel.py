@@ -284,8 +284,8 @@ def test_pointers_may_be_none_and_strides_are_axes_or_numbers():
     (equation,) = kernel_calls(biased, x, w, x[:, 0])
     assert len(attributes(equation)["params"]) == 4 * 8
     for signature, message in (
-        ("arg[m k] arg[k 2] none ret[m] =j =1 =2", "(?s)'=j' is no constant.*an axis of an input: m, k"),
-        ("arg[m k] arg[k 2] none ret[m] =k =1.5 =2", "'=1.5' is no constant"),
+        ("arg[m k] arg[k 2] none ret[m] =j =1 =2", "(?s)'=j' is not a constant.*an axis of an input: m, k"),
+        ("arg[m k] arg[k 2] none ret[m] =k =1.5 =2", "'=1.5' is not a constant"),
         ("arg[m k] arg[k 2] none ret[m] =k =1", "and m by axes, but the signature has 6 tokens for them: .* none"),
         ("arg[m k] arg[k 2] arg?[m] ret[m] =k =1 =2", "is optional; declare .* which in Triton has the token none"),
     ):

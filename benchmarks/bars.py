@@ -13,46 +13,48 @@ from .report import duration, origin
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "h100.json"
+TITLE = "Time from new CUDA source to callable kernel"
 PICTURE = ROOT / "docs" / "pictures" / "builds.svg"
 OURS, THEIRS = "#2a9d8f", "#8d99a6"
 """They are seen on white and on black alike; the background is transparent."""
 MODES = "<style>text{fill:#22313f!important}@media (prefers-color-scheme:dark){text{fill:#d5dbe1!important}}</style>"
 """The colour of the text follows the mode of the page that shows the picture."""
-_NAMES, _WIDTH, _ROW = 196, 125, 22
+_NAMES, _WIDTH, _ROW, _HEAD = 196, 125, 22, 26
 """Pixels; all together, the width of a phone."""
 
 
 def bar_chart(results: Mapping[str, Any], label: str) -> str:
-    """Return an SVG of the medians of a label of the row `peers`, ours first, then from the fastest to the slowest."""
+    """Return an SVG of the medians of a label of the row `peers`, from the fastest to the slowest."""
     figures = [each for each in results["figures"] if (each["row"], each["label"]) == ("peers", label)]
     theirs = {each["baseline"]: each["theirs"]["median"] for each in figures}
-    bars = [("be_runtime", figures[0]["ours"]["median"]), *sorted(theirs.items(), key=lambda bar: bar[1])]
+    bars = sorted({"be_runtime": figures[0]["ours"]["median"], **theirs}.items(), key=lambda bar: bar[1])
     measured = origin(figures, results["run"], results["machine"])
-    return _draw(bars, (f"Time of the first load of a new vector-add ({label}).", measured))
+    return _draw(bars, TITLE, ("The first load of a new vector-add.", measured))
 
 
-def _draw(bars: Sequence[tuple[str, float]], notes: Sequence[str]) -> str:
-    """Draw horizontal bars from zero on, with a time behind each, and notes below them."""
+def _draw(bars: Sequence[tuple[str, float]], title: str, notes: Sequence[str]) -> str:
+    """Draw a title, horizontal bars from zero on with a time behind each, and notes below them."""
     most = max(seconds for _, seconds in bars)
-    notes = [line for note in notes for line in wrap(note, 66)]
-    width, height = _NAMES + _WIDTH + 55, _ROW * len(bars) + 16 * len(notes) + 12
+    notes = [line for note in notes for line in wrap(note, 58)]
+    width, height = _NAMES + _WIDTH + 55, _HEAD + _ROW * len(bars) + 17 * len(notes) + 12
     spoken = ", ".join(f"{name} {duration(seconds)}" for name, seconds in bars)
     style = f'width="{1.4 * width:g}" font-family="sans-serif" font-size="13"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" {style}>',
-        f"<title>{escape(' '.join((*notes, spoken)))}</title>",
+        f"<title>{escape(' '.join((f'{title}.', *notes, spoken)))}</title>",
         MODES,
+        f'<text x="4" y="16" font-size="15" font-weight="bold">{escape(title)}</text>',
     ]
     for place, (name, seconds) in enumerate(bars):
-        top, long = _ROW * place, max(2, round(_WIDTH * seconds / most))
-        color = THEIRS if place else OURS
+        top, long = _HEAD + _ROW * place, max(2, round(_WIDTH * seconds / most))
+        color, weight = (OURS, "bold") if name == "be_runtime" else (THEIRS, "normal")
         lines += [
-            f'<text x="{_NAMES - 8}" y="{top + 15}" text-anchor="end">{escape(name)}</text>',
+            f'<text x="{_NAMES - 8}" y="{top + 15}" text-anchor="end" font-weight="{weight}">{escape(name)}</text>',
             f'<rect x="{_NAMES}" y="{top + 3}" width="{long}" height="{_ROW - 6}" rx="2" fill="{color}"/>',
-            f'<text x="{_NAMES + long + 6}" y="{top + 15}">{duration(seconds)}</text>',
+            f'<text x="{_NAMES + long + 6}" y="{top + 15}" font-weight="{weight}">{duration(seconds)}</text>',
         ]
     for place, note in enumerate(reversed(notes)):
-        lines.append(f'<text x="4" y="{height - 6 - 16 * place}" font-size="12">{escape(note)}</text>')
+        lines.append(f'<text x="4" y="{height - 6 - 17 * place}">{escape(note)}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from .figure import Figure, Outcome
 
 COLUMNS = ("row", "figure", "ours", "compared with", "ratio", "goal", "met?")
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def duration(seconds: float) -> str:
@@ -45,6 +45,27 @@ def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine
     if counts == [1]:
         return f"Single runs {told} Differences of a few percent are noise."
     return f"Medians of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs {told}"
+
+
+def how_to_read(figures: Sequence[Mapping[str, Any]]) -> str:
+    """Return what a reader has to know about the ratios of these figures; empty where there are none.
+
+    Examples
+    --------
+    >>> sides = {"label": "a call", "ratio": {"value": 0.5}}
+    >>> how_to_read([{**sides, "ours": {"samples": [1.0, 2.0]}}])
+    'A ratio is the median of paired ratios, so it can differ from the quotient of the medians.'
+    >>> how_to_read([{**sides, "ratio": None, "ours": {"samples": [1.0, 2.0]}}])
+    ''
+    """
+    paired = [each for each in figures if each["ratio"] and len(each["ours"]["samples"]) > 1]
+    if not paired:
+        return ""
+    told = "A ratio is the median of paired ratios, so it can differ from the quotient of the medians."
+    groups = {(each["label"], *each["ours"]["samples"]) for each in paired}
+    if len(groups) > len({each["label"] for each in paired}):
+        told += " The tools were measured in groups, and be_runtime again with each group."
+    return told
 
 
 def compared_cells(figure: Mapping[str, Any]) -> tuple[str, str, str, str]:

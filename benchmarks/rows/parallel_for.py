@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..bench import KERNELS, Bench
 from ..figure import Figure, Row
 
-SIZES = {400_000: ("of 1 ms", 4), 1600: ("of 4 us", 200)}
+SIZES = {400_000: ("of 1 ms", 4), 1600: ("of 4 µs", 200)}
 """Elements, what the table calls a call of so many, and how many calls a program has."""
 GRAIN = 2000
 ROUNDS, EXECUTIONS, PROCESSES = 20, 10, 5

@@ -1,4 +1,4 @@
-"""The directives `benchmark-table` and `benchmark-machine`: figures and facts from a file that the benchmark wrote."""
+"""The directives `benchmark-table`, `-goals` and `-machine`: figures and facts from a file that the benchmark wrote."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from benchmarks.report import compared_cells, origin
+from benchmarks.goals import count_goals, goal_cells, missed
+from benchmarks.report import compared_cells, how_to_read, origin
 
 HEAD = ("Measured", "be_runtime", "Compared with", "Ratio [95 % interval]")
+GOALS_HEAD = ("Measured", "Ratio or time", "Goal")
 
 
 class _Results(SphinxDirective):
@@ -47,8 +49,19 @@ class BenchmarkTable(_Results):
         lines: list[tuple[str, ...]] = [HEAD, *map(compared_cells, figures)]
         if not any(each["theirs"] for each in figures):
             lines = [line[:2] for line in lines]
-        text = origin(figures, results["run"], results["machine"])
+        text = f"{origin(figures, results['run'], results['machine'])} {how_to_read(figures)}".rstrip()
         return [_table(lines), nodes.paragraph("", text, classes=["peers-note"])]
+
+
+class BenchmarkGoals(_Results):
+    """``{benchmark-goals} FILE``: how many goals were met, and the figures that missed theirs."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make a sentence and a table."""
+        results = self.read()
+        lines = [GOALS_HEAD, *map(goal_cells, missed(results))]
+        text = f"{count_goals(results)} goals were met. These were missed:"
+        return [nodes.paragraph("", text), _table(lines)]
 
 
 class BenchmarkMachine(_Results):
@@ -78,5 +91,6 @@ def _table(lines: Sequence[Sequence[str]]) -> nodes.table:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.add_directive("benchmark-table", BenchmarkTable)
+    app.add_directive("benchmark-goals", BenchmarkGoals)
     app.add_directive("benchmark-machine", BenchmarkMachine)
     return {"parallel_read_safe": True}

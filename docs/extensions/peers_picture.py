@@ -20,7 +20,7 @@ INKS = {"light": "#22313f", "dark": "#d5dbe1"}
 
 
 def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, float]]]:
-    """Group the figures by label: names and median seconds, ours first, then the fastest.
+    """Group the figures by label: names and median seconds, from the fastest to the slowest.
 
     Examples
     --------
@@ -30,14 +30,14 @@ def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, f
     ...     "ours": {"median": 1.0},
     ...     "theirs": {"median": 2.0},
     ... }
-    >>> bars_of([figure])
-    {'a call': [('be_runtime', 1.0), ('x', 2.0)]}
+    >>> bars_of([figure, {**figure, "baseline": "y", "theirs": {"median": 0.5}}])
+    {'a call': [('y', 0.5), ('be_runtime', 1.0), ('x', 2.0)]}
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for each in figures:
         group = groups.setdefault(each["label"], [("be_runtime", each["ours"]["median"])])
         group.append((each["baseline"], each["theirs"]["median"]))
-    return {label: [group[0], *sorted(group[1:], key=lambda bar: bar[1])] for label, group in groups.items()}
+    return {label: sorted(group, key=lambda bar: bar[1]) for label, group in groups.items()}
 
 
 def draw(label: str, bars: Sequence[tuple[str, float]], ink: str, path: Path) -> None:
@@ -51,8 +51,9 @@ def draw(label: str, bars: Sequence[tuple[str, float]], ink: str, path: Path) ->
     page, axes = plt.subplots(figsize=(3.7, 0.2 * len(bars) + 0.7), layout="constrained")
     names, seconds = zip(*bars, strict=True)
     places = range(len(bars))
-    axes.scatter(seconds, places, s=40, color=[OURS, *[THEIRS] * (len(bars) - 1)], zorder=2)
+    axes.scatter(seconds, places, s=40, color=[OURS if name == "be_runtime" else THEIRS for name in names], zorder=2)
     axes.set_yticks(places, names)
+    axes.get_yticklabels()[names.index("be_runtime")].set_fontweight("bold")
     axes.set_xscale("log")
     first, last = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
     decades = [10.0**power for power in range(first, last + 1)]
@@ -78,7 +79,10 @@ def _spoken(bars: Sequence[tuple[str, float]]) -> str:
 
 
 class PeersPicture(SphinxDirective):
-    """``{peers-picture} benchmarks/results/cpu.json``: a picture of each group, for both modes of the theme."""
+    """``{peers-picture} benchmarks/results/cpu.json``: a picture of each group, for both modes of the theme.
+
+    Calls are left out: a table of the row `calls`, which has more samples, compares them.
+    """
 
     required_arguments: ClassVar[int] = 1
 
@@ -89,7 +93,9 @@ class PeersPicture(SphinxDirective):
         for each in (str(source), __file__):
             self.env.note_dependency(each)
         results = json.loads(source.read_text(encoding="utf-8"))
-        peers = [each for each in results["figures"] if each["row"] == "peers"]
+        peers = [
+            each for each in results["figures"] if each["row"] == "peers" and not each["label"].startswith("call ")
+        ]
         groups = bars_of(peers)
         folder = docs / "generated" / "pictures"
         folder.mkdir(parents=True, exist_ok=True)

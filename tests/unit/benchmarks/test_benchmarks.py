@@ -19,7 +19,8 @@ from benchmarks.bench import HERE, KERNELS, Bench, child_environment
 from benchmarks.build_log import perfect_seconds
 from benchmarks.figure import Figure, Outcome, Row
 from benchmarks.generated import folder_file, many_entries
-from benchmarks.report import as_json, duration, origin, table
+from benchmarks.goals import HEAD, README, write_goals
+from benchmarks.report import as_json, compared_cells, duration, how_to_read, origin, table
 from benchmarks.rows import row_names
 from benchmarks.stats import alternating, paired_ratio, summarize
 from tests.support.runtime import ROOT
@@ -36,6 +37,22 @@ def test_what_would_change_a_measurement_is_kept_from_children():
 def test_the_readme_says_how_every_row_is_taken():
     readme = (HERE / "README.md").read_text()
     assert [name for name in row_names() if f"| `{name}` |" not in readme] == []
+
+
+def test_the_readme_has_the_goals_and_ratios_of_the_results():
+    readme = README.read_text(encoding="utf-8")
+    assert HEAD in readme
+    assert write_goals(readme) == readme, "python -m benchmarks.goals"
+    figures = json.loads((HERE / "results" / "h100.json").read_text())["figures"]
+    ratios = {
+        each["label"]: compared_cells(each)[3]
+        for each in figures
+        if each["baseline"] == "handler on ffi.h" and each["row"] in {"peers", "calls"}
+    }
+    few = ratios["call in a jitted program, C++"]
+    unrolled, loop = (ratios[f"call, CPU, {form}"].split()[0] for form in ("unrolled", "in fori_loop"))
+    told = f"{few} here, from few samples, one process each. The row `calls` is precise: {unrolled} unrolled and {loop}"
+    assert told in " ".join(readme.split())
 
 
 def _entries(text: str) -> list[str]:
@@ -149,7 +166,7 @@ TIME = Figure(label="an import", ours=(0.03, 0.05, 0.04), goal=0.03)
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(12.34, "12.3 s"), (1.0, "1.00 s"), (0.0123, "12.3 ms"), (0.398, "398 ms"), (1e-6, "1.00 us"), (4e-10, "0.40 ns")],
+    [(12.34, "12.3 s"), (1.0, "1.00 s"), (0.0123, "12.3 ms"), (0.398, "398 ms"), (1e-6, "1.00 µs"), (4e-10, "0.40 ns")],
 )
 def test_durations(seconds: float, text: str):
     assert duration(seconds) == text
@@ -172,7 +189,7 @@ def test_within_noise_the_interval_reaches_the_goal_and_the_ratio_is_near_it(rat
 def test_the_table_shows_every_figure_and_what_was_left_out():
     outcomes = (Outcome(row="calls", figures=(RATIO, TIME)), Outcome(row="cold", skipped="no nvcc"))
     _, _, ratio, time, left_out = table(outcomes).splitlines()
-    cells = ("calls", "1.10 us", "1.00 us theirs", "1.100 [1.100, 1.100]", "<= 1.15", "yes")
+    cells = ("calls", "1.10 µs", "1.00 µs theirs", "1.100 [1.100, 1.100]", "<= 1.15", "yes")
     assert all(cell in ratio for cell in cells)
     assert all(cell in time for cell in ("40.0 ms", "<= 30.0 ms", "NO"))
     assert left_out == "cold: left out, no nvcc"
@@ -197,6 +214,14 @@ def test_the_origin_of_figures_is_what_their_file_says(file: str, where: str):
         assert f" runs on {where}, jax {results['machine']['jax']}, {results['run']['date']}." in text
         told = " to ".join(map(str, dict.fromkeys((counts[row][0], counts[row][-1]))))
         assert text.startswith("Single" if counts[row] == [1] else f"Medians of {told} ")
+
+
+def test_ratios_of_groups_are_told_apart():
+    figures = json.loads((ROOT / "benchmarks" / "results" / "h100.json").read_text())["figures"]
+    read = {row: how_to_read([each for each in figures if each["row"] == row]) for row in ("peers", "calls", "imports")}
+    assert "in groups" in read["peers"]
+    assert read["calls"].endswith("the quotient of the medians.")
+    assert read["imports"] == ""
 
 
 def test_a_row_that_fails_keeps_what_it_measured(monkeypatch: pytest.MonkeyPatch):

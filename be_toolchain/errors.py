@@ -86,11 +86,11 @@ class KernelError(Exception):
 
 
 class KernelCompilationError(KernelError):
-    """Base class of errors of kernels that can't be made."""
+    """Base class of errors about kernels that can't be made."""
 
 
 class CompilationError(KernelCompilationError):
-    """Base class of errors of compilers, which failed or can't be used together."""
+    """Base class of errors about compilers that failed or can't be used together."""
 
 
 class ToolchainError(KernelError):

@@ -87,7 +87,7 @@ def load_cpp_inline(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -109,7 +109,7 @@ def load_cpp_inline(
     BuildError
         The source does not compile or link.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -153,7 +153,7 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file, or several, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. Several files are compiled separately, at once, and become one module. A name that
+    The calls run on CPU devices. Several files are compiled separately, in parallel, and become one module. A name that
     several files define is private to each of them: such an entry point is called ``<file>.<function>``, any other
     ``<function>``. The files can declare and call functions that only one of them defines.
 
@@ -167,7 +167,7 @@ def load_cpp_file(
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it. On
         the CPU, a ``stream`` parameter is 0.
     name : str, optional
-        Name of the module. The default is the first file's name without its ending.
+        Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=haswell"]``.
     extra_ldflags : list of str, optional
@@ -193,7 +193,7 @@ def load_cpp_file(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -217,7 +217,7 @@ def load_cpp_file(
     BuildError
         The source does not compile or link.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -259,9 +259,9 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. The files are compiled separately, several at once. A name that several files define
-    is private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files
-    can declare and call functions that only one of them defines.
+    The calls run on CPU devices. The files are compiled separately, several in parallel. A name that several files
+    define is private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``.
+    The files can declare and call functions that only one of them defines.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def load_cpp_dir(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -323,7 +323,7 @@ def load_cpp_dir(
     BuildError
         The source does not compile or link.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 

@@ -299,10 +299,10 @@ def load_exported(
     data_or_path : bytes, str or Path
         The result of `export`, or its file. Nobody else may have the right to write the file.
     expected_sha256 : str, optional
-        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are read.
+        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are parsed.
     verify : callable, optional
-        Function that gets the bytes before they are read, such as a check of a signature. It raises or returns False to
-        refuse them.
+        Function that gets the bytes before they are parsed, such as a check of a signature. It raises or returns False
+        to refuse them.
 
     Returns
     -------

@@ -143,7 +143,7 @@ class RuledFunction(CompiledFunction, ABC):
         Parameters
         ----------
         forward : str, callable or None
-            None if the backward rule needs the inputs alone. A kernel takes the inputs and returns the results,
+            None if the backward rule needs only the inputs. A kernel takes the inputs and returns the results,
             followed by residuals. A Python function returns the results and the residuals.
         backward : str or callable
             A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns the

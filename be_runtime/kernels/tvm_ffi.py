@@ -487,8 +487,8 @@ def tvm_ffi_function(
 ) -> KernelFunction[..., Any]:
     """Make a function of JAX arrays from a TVM-FFI function object of this process.
 
-    TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works in
-    this process alone, so it can't be exported. :doc:`/other-compilers` has an example.
+    TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works only
+    in this process, so it can't be exported. :doc:`/other-compilers` has an example.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def export(
     ArgumentError
         A platform, an architecture or the level is unknown.
     RegistrationError
-        The function calls a kernel that works in this process alone, or calls back into Python.
+        The function calls a kernel that works only in this process, or calls back into Python.
     BeRuntimeError, ToolchainError
         A kernel can't be compiled for the platforms and architectures.
     ValueError

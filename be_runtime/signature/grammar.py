@@ -21,7 +21,7 @@
                                           memory for the time of the call; "=f" is [f()]; without a size the kernel
                                           asks for it
           | "state"                       an object that exists as long as the program; at most one
-          | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
+          | "parallel" "[" { AXIS } "]"   axes along which each element is computed independently
           | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
     AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.signature.expressions`

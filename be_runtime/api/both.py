@@ -115,7 +115,9 @@ def load_inline(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -254,7 +256,9 @@ def load_file(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -364,7 +368,9 @@ def load_dir(
     ToolchainError
         A compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError

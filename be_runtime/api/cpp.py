@@ -107,7 +107,9 @@ def load_cpp_inline(
     ToolchainError
         There is no C++ compiler.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -215,7 +217,9 @@ def load_cpp_file(
     ToolchainError
         There is no C++ compiler.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -321,7 +325,9 @@ def load_cpp_dir(
     ToolchainError
         There is no C++ compiler.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError

@@ -123,7 +123,9 @@ def load_cuda_inline(
     ToolchainError
         nvcc or the C++ compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -250,7 +252,9 @@ def load_cuda_file(
     ToolchainError
         nvcc or the C++ compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
@@ -356,7 +360,9 @@ def load_cuda_dir(
     ToolchainError
         nvcc or the C++ compiler is missing, or can't compile for an architecture.
     BuildError
-        The source does not compile or link.
+        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+    CacheError
+        The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError

@@ -140,7 +140,7 @@ class ToolchainError(KernelError):
 
 
 class ArchError(ToolchainError, ValueError):
-    """A text is no GPU architecture, or the toolkit cannot target it."""
+    """A text is not a GPU architecture, or the toolkit cannot target it."""
 
     code = "TC101"
 

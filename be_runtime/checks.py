@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     Attributes
     ----------
     kind : str
-        Name of a check, such as ``"guards"``, or a name of the tool's.
+        Name of a check, such as ``"guards"``, or a name that the tool uses.
     kernel : str
         ``module.function``.
     message : str
@@ -79,7 +79,7 @@ def with_source(finding: Finding) -> Finding:
 
 
 class Findings(Sequence[Finding]):
-    """The findings of a checked mode, a sequence of `Finding` in order.
+    """The findings of checked mode, a sequence of `Finding` in order.
 
     Attributes
     ----------

@@ -161,7 +161,7 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
     Only modules that are loaded from now on are followed. A saved file is compiled in the background. The next call of
     the module's functions uses the new code, and waits for the compiler if necessary. If a file can't be compiled, the
-    error is shown and the old code stays. A source text that changed is no error under the same name: functions of the
+    error is shown and the old code stays. Changed source text under the same name is not an error: functions of the
     new module call the new code.
 
     Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A name for
@@ -307,8 +307,9 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    The argument ``backend`` of a call precedes this choice, which precedes the operation's own default. Jitted
-    functions follow it: after a change, JAX traces and compiles them again. Call it before threads use operations.
+    The argument ``backend`` of a call takes precedence over this choice, and this choice over the operation's own
+    default. Jitted functions follow it: after a change, JAX traces and compiles them again. Call it before threads use
+    operations.
 
     Parameters
     ----------

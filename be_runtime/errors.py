@@ -173,7 +173,7 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
     first_error : str
         First real diagnostic in `output`, with its source lines.
     further : str
-        Diagnostics after it, one line each.
+        Diagnostics after `first_error`, one line each.
     hints : tuple of str
         Next steps, most likely first.
     """
@@ -267,7 +267,7 @@ class GeneratorError(BeRuntimeError, errors.KernelCompilationError, RuntimeError
 
 
 class FindingError(BeRuntimeError, RuntimeError):
-    """Checked mode found an error of a kernel.
+    """Checked mode found an error in a kernel.
 
     Attributes
     ----------
@@ -299,11 +299,11 @@ KernelToolchainError = errors.ToolchainError
 
 
 class MathError(errors.KernelError):
-    """brainevent's error of its array types; nothing here raises it."""
+    """brainevent's error for its array types; nothing here raises it."""
 
 
 class UnsupportedOperationError(errors.KernelError):
-    """brainevent's error of its array types; nothing here raises it."""
+    """brainevent's error for its array types; nothing here raises it."""
 
 
 class FindingWarning(UserWarning):
@@ -323,7 +323,7 @@ class ExitWarning(UserWarning):
 
 
 class StreamWarning(UserWarning):
-    """A CUDA function launches kernels in no order with the rest of the program."""
+    """A CUDA function launches kernels that are not ordered with the rest of the program."""
 
 
 def shown_path(path: str) -> str:

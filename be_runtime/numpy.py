@@ -74,7 +74,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Raises
     ------
     ArgumentError
-        On use of a function: it is for GPUs alone.
+        On use of a function: it is for GPUs only.
 
     See Also
     --------

@@ -86,11 +86,11 @@ class KernelError(Exception):
 
 
 class KernelCompilationError(KernelError):
-    """Base class of errors of kernels that can't be made."""
+    """Base class of errors about kernels that can't be made."""
 
 
 class CompilationError(KernelCompilationError):
-    """Base class of errors of compilers, which failed or can't be used together."""
+    """Base class of errors about compilers that failed or can't be used together."""
 
 
 class ToolchainError(KernelError):
@@ -140,7 +140,7 @@ class ToolchainError(KernelError):
 
 
 class ArchError(ToolchainError, ValueError):
-    """A text is no GPU architecture, or the toolkit cannot target it."""
+    """A text is not a GPU architecture, or the toolkit cannot target it."""
 
     code = "TC101"
 

@@ -37,11 +37,12 @@ def load_inline(
     functions: Functions = None,
     **options: Unpack[PlatformOptions],
 ) -> PlatformModule:
-    """Compile C++ and CUDA source texts whose functions of one name are one operation for CPU and GPU.
+    """Compile C++ and CUDA source texts, whose functions of the same name are one operation for CPU and GPU.
 
     A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may take a stream besides. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as by `compute_capability`; its declarations are compared.
+    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
+    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
+    any case.
 
     Parameters
     ----------
@@ -82,9 +83,9 @@ def load_inline(
         Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -93,7 +94,7 @@ def load_inline(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -118,7 +119,7 @@ def load_inline(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -175,11 +176,12 @@ def load_file(
     functions: Functions = None,
     **options: Unpack[PlatformOptions],
 ) -> PlatformModule:
-    """Compile C++ files and CUDA files whose functions of one name are one operation for CPU and GPU.
+    """Compile C++ files and CUDA files, whose functions of the same name are one operation for CPU and GPU.
 
     A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may take a stream besides. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as by `compute_capability`; its declarations are compared.
+    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
+    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
+    any case.
 
     Parameters
     ----------
@@ -220,9 +222,9 @@ def load_file(
         Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -231,7 +233,7 @@ def load_file(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -258,7 +260,7 @@ def load_file(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -285,11 +287,12 @@ def load_file(
 def load_dir(
     name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
 ) -> PlatformModule:
-    """Compile the C++ and CUDA files of folders, whose functions of one name are one operation for CPU and GPU.
+    """Compile the C++ and CUDA files of folders, whose functions of the same name are one operation for CPU and GPU.
 
     A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may take a stream besides. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as by `compute_capability`; its declarations are compared.
+    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
+    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
+    any case.
 
     Parameters
     ----------
@@ -331,9 +334,9 @@ def load_dir(
         Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -342,7 +345,7 @@ def load_dir(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -369,7 +372,7 @@ def load_dir(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 

@@ -87,7 +87,7 @@ def load_cpp_inline(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -111,7 +111,7 @@ def load_cpp_inline(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -155,7 +155,7 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file, or several, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. Several files are compiled separately, at once, and become one module. A name that
+    The calls run on CPU devices. Several files are compiled separately, in parallel, and become one module. A name that
     several files define is private to each of them: such an entry point is called ``<file>.<function>``, any other
     ``<function>``. The files can declare and call functions that only one of them defines.
 
@@ -169,7 +169,7 @@ def load_cpp_file(
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it. On
         the CPU, a ``stream`` parameter is 0.
     name : str, optional
-        Name of the module. The default is the first file's name without its ending.
+        Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=haswell"]``.
     extra_ldflags : list of str, optional
@@ -195,7 +195,7 @@ def load_cpp_file(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -221,7 +221,7 @@ def load_cpp_file(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -263,9 +263,9 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. The files are compiled separately, several at once. A name that several files define
-    is private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files
-    can declare and call functions that only one of them defines.
+    The calls run on CPU devices. The files are compiled separately, several in parallel. A name that several files
+    define is private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``.
+    The files can declare and call functions that only one of them defines.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def load_cpp_dir(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -329,7 +329,7 @@ def load_cpp_dir(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 

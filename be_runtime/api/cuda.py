@@ -92,9 +92,9 @@ def load_cuda_inline(
         Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -103,7 +103,7 @@ def load_cuda_inline(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -127,7 +127,7 @@ def load_cuda_inline(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -177,9 +177,9 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled separately, at once, and become one module. A name that several files define is private
-    to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files can
-    declare and call functions that only one of them defines.
+    Several files are compiled separately, in parallel, and become one module. A name that several files define is
+    private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files
+    can declare and call functions that only one of them defines.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def load_cuda_file(
         names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
     name : str, optional
-        Name of the module. The default is the first file's name without its ending.
+        Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -219,9 +219,9 @@ def load_cuda_file(
         Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -230,7 +230,7 @@ def load_cuda_file(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -256,7 +256,7 @@ def load_cuda_file(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 
@@ -285,7 +285,7 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled separately, several at once. A name that several files define is private to each of them:
+    The files are compiled separately, several in parallel. A name that several files define is private to each of them:
     such an entry point is called ``<file>.<function>``, any other ``<function>``. The files can declare and call
     functions that only one of them defines.
 
@@ -327,9 +327,9 @@ def load_cuda_dir(
         Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example allocates memory. The compiled code stays the same.
+        kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` takes for events: all but 0, so negative values
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
         and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
@@ -338,7 +338,7 @@ def load_cuda_dir(
     replace : bool, default False
         Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The code stays the same.
     debug : bool, str or sequence of str, default False
@@ -364,7 +364,7 @@ def load_cuda_dir(
     CacheError
         The cache folder can't be used.
     LoadError
-        The compiled library can't be opened, for example since a symbol is undefined.
+        The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
         A target of the same name is registered with other content.
 

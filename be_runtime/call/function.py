@@ -143,7 +143,7 @@ class RuledFunction(CompiledFunction, ABC):
         Parameters
         ----------
         forward : str, callable or None
-            None if the backward rule needs the inputs alone. A kernel takes the inputs and returns the results,
+            None if the backward rule needs only the inputs. A kernel takes the inputs and returns the results,
             followed by residuals. A Python function returns the results and the residuals.
         backward : str or callable
             A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns the
@@ -178,8 +178,8 @@ class RuledFunction(CompiledFunction, ABC):
             A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
             with the cotangent of the results in place of the input, and returns the cotangent of the input.
         linear_in : int or sequence of int, default 0
-            Indices of the inputs of `transpose`, one array each. A function may be linear in several inputs, each with
-            a transpose of its own.
+            Indices of the inputs that `transpose` stands for, each of which is one array. A function may be linear in
+            several inputs, each with a transpose of its own.
 
         Raises
         ------

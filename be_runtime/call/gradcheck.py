@@ -56,7 +56,7 @@ def gradcheck(
     GradientError
         A derivative is wrong. The error names the argument, the element, and both values. It is an AssertionError.
     ArgumentError
-        No input is of floats, or `args` is one array.
+        No input has floats, or `args` is one array.
 
     See Also
     --------

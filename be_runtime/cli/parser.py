@@ -103,7 +103,7 @@ def _add_report(commands: _Commands) -> None:
         help="compile for these GPU architectures, such as 8.0,9.0 (default: the GPUs of this machine)",
     )
     report.add_argument(
-        "--blocks", metavar="LIST", help="compute the occupancy for blocks of so many threads, such as 128,256"
+        "--blocks", metavar="LIST", help="compute the occupancy for blocks of these numbers of threads, such as 128,256"
     )
     report.add_argument(
         "--loops",
@@ -297,7 +297,7 @@ def _add_cache_carriers(commands: _Commands) -> None:
     sign = _add(
         commands, "sign", "sign a file of entries", "Sign a file that export wrote, or one file of a remote cache."
     )
-    sign.add_argument("file", type=Path, metavar="FILE", help="replace this file by a signed one")
+    sign.add_argument("file", type=Path, metavar="FILE", help="replace this file with a signed one")
     sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="sign with the private key in this file")
 
 

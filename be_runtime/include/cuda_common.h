@@ -178,7 +178,7 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 //     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
 //          row += gridDim.x * BE_WARP_PER_ROW_WPB)
 
-/// Warps of a block where a warp has one row, and the threads that makes.
+/// Warps of a block in which each warp has one row, and the resulting number of threads.
 #define BE_WARP_PER_ROW_WPB 8
 #define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 

@@ -512,8 +512,8 @@ def cubin_kernel(
         Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or as C++ spells it: ``"scale"``, ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        ``attr.NAME:TYPE`` for numbers. Code has no ``const`` and no types of elements: the kernel must not write to the
-        memory of an ``arg``, and ``arg[n]:float32`` is compared with the arrays of a call only.
+        ``attr.NAME:TYPE`` for numbers. Machine code records neither ``const`` nor element types: the kernel must not
+        write to the memory of an ``arg``, and ``arg[n]:float32`` is compared only with the arrays of a call.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:

@@ -188,7 +188,7 @@ def cutile_kernel(
     function : cuda.tile.kernel
         Function decorated with ``@ct.kernel``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
         ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
         input, such as ``n``, has no token: it gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
@@ -197,7 +197,7 @@ def cutile_kernel(
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.
     programmatic_dependent_launch : bool, default False
-        The kernel may begin before the previous kernel ends, and waits by ``ct.grid_dependency_control_wait``.
+        The kernel may begin before the previous kernel ends, and waits with ``ct.grid_dependency_control_wait``.
     compute_capability : str or list of str, optional
         Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
@@ -227,7 +227,7 @@ def cutile_kernel(
     Raises
     ------
     ImportError
-        ``cuda.tile`` is not installed, or not a release from 1.7 on, below 2.
+        ``cuda.tile`` is not installed, or its release is older than 1.7, or 2 or newer.
     ArgumentError
         The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
         with ``@ct.kernel``.

@@ -66,8 +66,8 @@ def hip_kernel(
 ) -> ArrayFunction:
     """Compile a HIP kernel for AMD's GPUs. It is experimental: nothing here launches the kernel yet.
 
-    A traced call checks its arguments, compiles the kernel by hipcc or clang++, keeps the code in the cache, and then
-    raises an error. HIP's headers are included by themselves. Without ROCm, a few declarations stand for them.
+    A traced call checks its arguments, compiles the kernel with hipcc or clang++, keeps the code in the cache, and then
+    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations stand for them.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def hip_kernel(
     Raises
     ------
     ArchError
-        `offload_arch` is no architecture of AMD's GPUs.
+        `offload_arch` is not an architecture of AMD's GPUs.
     ArgumentError
         An argument has a wrong type or value.
     SpecError

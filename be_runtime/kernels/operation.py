@@ -22,7 +22,7 @@ Generator = Callable[..., Function]
 
 
 class XLACustomKernel:
-    """An operation that is a JAX primitive and has one or several kernels.
+    """An operation that is a JAX primitive and has one or more kernels.
 
     A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
     shapes and dtypes, and returns a function from arrays to arrays, as `be_runtime.numba_kernel` does. Generators run
@@ -102,7 +102,7 @@ class XLACustomKernel:
         Raises
         ------
         ArgumentError
-            `outs` is no description of arrays, or a keyword can't be hashed.
+            `outs` does not describe arrays, or a keyword can't be hashed.
         KernelNotAvailableError
             There is no kernel of the backend, or for the platform of the program.
         GeneratorError
@@ -484,8 +484,8 @@ class XLACustomKernel:
         """Time each backend on each configuration of `def_benchmark_data`, in alternation.
 
         A sample is the difference in time between a compiled loop of ``2 * calls`` calls and a loop of `calls`, divided
-        by `calls`, so that it does not include the cost of a dispatch. Every call waits for all results of the call
-        before, and the compiler can't remove a call or move it out of the loop.
+        by `calls`, so that it does not include the cost of a dispatch. Every call waits for all results of the previous
+        call, and the compiler can't remove a call or move it out of the loop.
 
         Parameters
         ----------
@@ -560,4 +560,4 @@ class XLACustomKernel:
 
 
 REGISTRY: dict[str, XLACustomKernel] = {}
-"""The operations of this process by name; the last operation of a name counts."""
+"""The operations of this process by name; of several with one name, the last one counts."""

@@ -11,7 +11,7 @@ from be_runtime.kernels.operation import REGISTRY, Function, XLACustomKernel
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations of this process by name; the last operation of a name counts.
+    """Return all operations of this process by name; of several with one name, the last one counts.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def get_all_primitive_names() -> list[str]:
 
 
 def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
-    """Return the operations that have all of some tags.
+    """Return the operations that have all of the given tags.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
 
 
 def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
-    """Use one JVP rule for each input of an operation or of a primitive of JAX.
+    """Use one JVP rule for each input of an operation or of a JAX primitive.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
 def general_batching_rule(
     primitive: Any, arguments: Sequence[Any], axes: Sequence[int | None], **parameters: Any
 ) -> tuple[Any, Any]:
-    """Compute a batch: of an operation by its general rule, of a primitive of JAX for one element after the other.
+    """Compute a batch of an operation by its general rule, or of a JAX primitive one element at a time.
 
     Parameters
     ----------

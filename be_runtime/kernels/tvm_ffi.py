@@ -394,7 +394,7 @@ def load_tvm_ffi(
     library : str or Path
         Shared library with symbols ``__tvm_ffi_<name>``.
     functions : dict of str to str
-        Declaration of each function: one token for each of its parameters, in its own order. Beside the tokens of an
+        Declaration of each function: one token for each of its parameters, in its own order. Besides the tokens of an
         arg_spec there are constants (``=3``, ``=0.5``, ``=true``, ``='text'``, and ``=n`` for the extent of an axis),
         ``none``, ``stream`` (the CUDA stream as a pointer; ``stream:int64`` as a number), and, at the end,
         ``returned[n]:float32`` for each array that the function returns. If the library states types, attributes need
@@ -407,7 +407,7 @@ def load_tvm_ffi(
     name : str, optional
         Name of the module. The default is the library's name without ``lib`` and its suffix.
     **options
-        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, by the platform.
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on the platform.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def load_tvm_ffi(
     SpecError
         A declaration is wrong, or differs from the library's own.
     RegistrationError
-        The process has loaded another library by the module's name, or the same one before it was built again.
+        The process has loaded another library under the module's name, or the same one before it was built again.
 
     Examples
     --------
@@ -487,8 +487,8 @@ def tvm_ffi_function(
 ) -> KernelFunction[..., Any]:
     """Make a function of JAX arrays from a TVM-FFI function object of this process.
 
-    TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works in
-    this process alone, so it can't be exported. :doc:`/other-compilers` has an example.
+    TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works only
+    in this process, so it can't be exported. :doc:`/other-compilers` has an example.
 
     Parameters
     ----------
@@ -503,7 +503,7 @@ def tvm_ffi_function(
     name : str, default "tvm_ffi_function"
         Name in messages.
     **options
-        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, by the platform.
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on the platform.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def warp_kernel(
     vmap_method: str = "sequential",
     **warp_options: Any,
 ) -> Callable[..., Any]:
-    """Make a function of JAX arrays from a Warp kernel, by Warp's own JAX support.
+    """Make a function of JAX arrays from a Warp kernel, through Warp's own JAX support.
 
     Parameters
     ----------

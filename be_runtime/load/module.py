@@ -217,7 +217,7 @@ class ModuleInfo:
         Returns
         -------
         capsule, or dict of str to capsule
-            The handler. A function with state has two, in a dict by their stage.
+            The handler. A function with state has two, in a dict with their stages as keys.
 
         Raises
         ------
@@ -474,8 +474,8 @@ class LoadedModule:
 class CompiledModule(LoadedModule):
     """A loaded module, as the load functions return it.
 
-    Each function is a method, a `KernelFunction`. ``ops["name"]`` is the same, also for a name that is no identifier. A
-    function hides the module's own attribute of the same name, which ``ops.info`` still has.
+    Each function is a method, a `KernelFunction`. ``ops["name"]`` is the same function, even if the name is not an
+    identifier. A function hides the module's own attribute of the same name, which ``ops.info`` still has.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ def export(
     ArgumentError
         A platform, an architecture or the level is unknown.
     RegistrationError
-        The function calls a kernel that works in this process alone, or calls back into Python.
+        The function calls a kernel that works only in this process, or calls back into Python.
     BeRuntimeError, ToolchainError
         A kernel can't be compiled for the platforms and architectures.
     ValueError
@@ -299,10 +299,10 @@ def load_exported(
     data_or_path : bytes, str or Path
         The result of `export`, or its file. Nobody else may have the right to write the file.
     expected_sha256 : str, optional
-        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are read.
+        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are parsed.
     verify : callable, optional
-        Function that gets the bytes before they are read, such as a check of a signature. It raises or returns False to
-        refuse them.
+        Function that gets the bytes before they are parsed, such as a check of a signature. It raises or returns False
+        to refuse them.
 
     Returns
     -------

@@ -21,7 +21,7 @@
                                           memory for the time of the call; "=f" is [f()]; without a size the kernel
                                           asks for it
           | "state"                       an object that exists as long as the program; at most one
-          | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
+          | "parallel" "[" { AXIS } "]"   axes along which each element is computed independently
           | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
     AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.signature.expressions`
@@ -32,8 +32,8 @@
     TYPE  = see `be_runtime.signature.attribute_types`; left out: the type of the C++ parameter NAME
 
 Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
-``like(INDEX)`` is the dtype of an input, and for an input of one before it. ``f()`` is a function of the sources, for
-sizes of scratch memory and results.
+``like(INDEX)`` is the dtype of an input. In an input, it may refer only to an earlier input. ``f()`` is a function of
+the sources, for sizes of scratch memory and results.
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """
@@ -179,7 +179,7 @@ def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     Raises
     ------
     SpecError
-        The tokens are no arg_spec.
+        The tokens are not an arg_spec.
 
     See Also
     --------

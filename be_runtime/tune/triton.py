@@ -78,7 +78,7 @@ def triton_kernel(
     function : JITFunction, Autotuner or Heuristics
         Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
     signature : str or sequence of str
-        One token for each parameter that is no constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
         ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
         input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
         axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
@@ -94,7 +94,7 @@ def triton_kernel(
     maxnreg : int, optional
         Limit for the registers of a thread.
     launch_pdl : bool, default False
-        The kernel may begin before the previous kernel ends, and waits by ``tl.extra.cuda.gdc_wait``.
+        The kernel may begin before the previous kernel ends, and waits with ``tl.extra.cuda.gdc_wait``.
     block_shapes : dict of str to sequence of (int or str), optional
         For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
         makes the descriptor of the array's token at each call.

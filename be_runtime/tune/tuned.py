@@ -316,26 +316,27 @@ def autotune(
     """Choose the fastest of several configurations of a kernel, once for a GPU and a size of arrays.
 
     All configurations are compiled at once. Each is timed within a compiled loop, in turns with the others, with the
-    last cache flushed before each call. A configuration is rejected if its results differ from the first one's. The
-    cache keeps the choice by the device, its driver, the bucket of sizes and the source, and the next process uses it
-    without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
+    last-level cache flushed before each call. A configuration is rejected if its results differ from the first one's.
+    The cache keeps the choice for the device, its driver, the bucket of sizes and the source, and the next process uses
+    it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
     ``off`` to use the first configuration.
 
     Parameters
     ----------
     op : callable
         Function that is called with a configuration's keywords and returns a function of arrays: a module's function, a
-        kernel of `cuda_kernel`, or Python around them. It may be called in several threads at a time.
+        kernel of `cuda_kernel`, or a Python function that calls them. It may be called in several threads at a time.
     configs : mapping of str to sequence, or sequence of mapping
-        Choices by keyword, whose combinations are all tried, or the configurations themselves. JSON must hold them.
+        Choices by keyword, whose combinations are all tried, or the configurations themselves. They must be
+        serializable to JSON.
     args : sequence of array, sequence of sequences of array, or callable, default ()
         Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
         arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
-        Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
-        ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
+        Package whose file ``tuned.json`` has the choices: pass ``__name__`` in its ``__init__.py``. Then nothing is
+        timed here: ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
         Function of the arrays and attributes of a call; calls with equal results share a choice. By default the result
         has the dtypes, and the extents rounded up to powers of two.

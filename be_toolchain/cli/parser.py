@@ -69,7 +69,7 @@ def _add_doctor(commands: _Commands) -> None:
     )
     doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
     doctor.add_argument(
-        "--fix", action="store_true", help="print the steps that repair the toolchain, ask, and do them"
+        "--fix", action="store_true", help="print the steps that repair the toolchain, ask, and run them"
     )
     doctor.add_argument("--yes", action="store_true", help="do not ask before --fix changes something")
     doctor.add_argument(

@@ -69,12 +69,12 @@ class DeviceReport(NamedTuple):
 def probe_devices(system: System | None = None) -> DeviceReport:
     """Ask the driver for its version and its GPUs.
 
-    A machine without a GPU is no error, since it may compile for others.
+    A machine without a GPU is not an error, since it may compile for others.
 
     Parameters
     ----------
     system : System, optional
-        Machine of a test. The default is this machine.
+        Machine to search; tests pass another one. The default is this machine.
 
     Returns
     -------

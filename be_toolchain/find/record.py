@@ -283,7 +283,7 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     Parameters
     ----------
     system : System, optional
-        Machine of a test. The default is this machine.
+        Machine to search; tests pass another one. The default is this machine.
     record_dir : Path, optional
         Folder that keeps the answer, since the driver takes 100 ms or more. The answer is reused while the driver, the
         GPUs, their visibility and the boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is
@@ -355,10 +355,10 @@ def resolve(
     request : ToolchainRequest, optional
         Parts that are needed. The default is a C++ compiler alone.
     system : System, optional
-        Machine of a test. The default is this machine.
+        Machine to search; tests pass another one. The default is this machine.
     record_dir : Path, optional
         Folder that keeps answers. An answer is reused, without starting a process, until a file, a folder or a variable
-        that it came from changes. A folder that can't be written is no error.
+        that it came from changes. A folder that can't be written is not an error.
 
     Returns
     -------

@@ -31,7 +31,7 @@ def machine_name(machine: Mapping[str, Any]) -> str:
 
 def page_table(machines: Mapping[str, Sequence[Comparison]]) -> str:
     """All problems of a page, with the verdict of each machine."""
-    rows = ["| machine | problem | kernel | best plain JAX | its time over the kernel's |", "|---|---|---|---|---|"]
+    rows = ["| machine | problem | kernel | best plain JAX | speed-up by the kernel |", "|---|---|---|---|---|"]
     for machine, comparisons in machines.items():
         rows += [f"| {machine} | {_problem(each, comparisons)} | {_row(each)} |" for each in comparisons]
     return "\n".join(rows) + "\n"

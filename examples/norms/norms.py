@@ -121,7 +121,7 @@ def table(found: Mapping[str, Any]) -> str:
     size = f"{found['rows']:,} rows of {found['columns']:,} elements"
     notes = (
         f"Times are medians of one call for {size}, on an {found['gpu']}.",
-        "Lines are those of the kernel and of its Python function that are neither blank nor comments.",
+        "The line counts cover the kernel and its Python function, without blank lines and comments.",
     )
     return "\n".join([*rows, "", *notes, ""])
 

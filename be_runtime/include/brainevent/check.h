@@ -158,7 +158,7 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 /// evaluated only then. An expression: usable without braces, and where a comma would be.
 ///
 /// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
-/// with `cudaErrorAssert`, after which the process can't use the device any more. For errors in the program, then.
+/// with `cudaErrorAssert`, after which the process can't use the device any more. Use it for errors in the program.
 ///
 /// `BE_CHECK(condition, "text")` does not compile: `bool(...)`, unlike `static_cast`, takes no comma operator.
 #define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)

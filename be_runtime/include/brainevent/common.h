@@ -5,7 +5,7 @@
 /// checks and the dispatch macros.
 ///
 /// A CUDA source includes `<cuda_runtime.h>` itself, before or after this header. The definitions of 16-bit and complex
-/// types would cost every build time, so they are here only where be_runtime sees that a source names these types or a
+/// types would slow down every build, so they are here only where be_runtime finds that a source names these types or a
 /// dispatch over them. Other sources, such as an author's header, include `brainevent/dispatch.h`.
 
 #include "brainevent/check.h"

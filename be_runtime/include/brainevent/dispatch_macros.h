@@ -18,7 +18,7 @@
 /// | macro | types |
 /// |---|---|
 /// | `BE_DISPATCH_FLOATING` | float, double |
-/// | `BE_DISPATCH_FLOATING_AND_HALF` | and `float16_t`, `bfloat16_t` |
+/// | `BE_DISPATCH_FLOATING_AND_HALF` | float, double, `float16_t`, `bfloat16_t` |
 /// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t`, bool |
 /// | `BE_DISPATCH_ALL_TYPES` | the types of FLOATING and INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |

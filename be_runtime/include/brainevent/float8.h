@@ -3,9 +3,9 @@
 /// \file
 /// Floats of 8 bits: bytes that convert to and from float, on the host and in device code alike, as JAX's do.
 ///
-/// A value that is too large becomes infinity, or NaN in a format without one. CUDA has types of its own for three of
-/// the eight formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A
-/// pointer to the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the member `__x` of CUDA's.
+/// A value that is too large becomes infinity, or NaN in a format without infinity. For three of the eight formats,
+/// `<cuda_fp8.h>` has CUDA's own types. They saturate at the largest number, with one instruction where the GPU has it.
+/// `data_ptr<__nv_fp8_e4m3>()` returns a pointer to such a type, whose member `__x` corresponds to `bits`.
 
 #include "brainevent/dtype.h"
 

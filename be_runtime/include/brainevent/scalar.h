@@ -7,7 +7,7 @@
 
 namespace BE {
 
-/// A number of a call, which is in the memory of the call's device.
+/// A number that a call passes, in the memory of the call's device.
 ///
 /// A kernel takes it by value and uses it as a `T`. In a CUDA source, code for the host can't read the number: it would
 /// have to wait for the GPU, and a CUDA graph would keep the first value.

@@ -107,7 +107,7 @@ T Attributes::get(const char* name) const {
 ///
 /// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
 /// else by the default constructor, and deleted with the program. An exception of the constructor fails the
-/// compilation. XLA passes the shapes to calls alone: where there is `T(const BE::Attributes&, const BE::Shapes&)`, the
+/// compilation. XLA passes the shapes only to calls: where there is `T(const BE::Attributes&, const BE::Shapes&)`, the
 /// first call makes the object, on its device, also while XLA records a CUDA graph, and an exception fails the call.
 ///
 /// All devices and threads that run the program share it, at once. So only const members can be reached: change the

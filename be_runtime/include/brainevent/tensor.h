@@ -130,7 +130,7 @@ class Tensor {
 
   /// Return the address as a `T*`, where `T` is the type of the elements, a vector of them, or a type for any bytes.
   ///
-  /// Throws `CheckError` on the host for any other `T`. In device code it is checked in a checked build alone.
+  /// Throws `CheckError` on the host for any other `T`. In device code, only a checked build checks `T`.
   template <typename T>
   BE_HD T* data_ptr(BE_INTERNAL_PLACE) {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
@@ -146,7 +146,7 @@ class Tensor {
   ///
   /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
   /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
-  /// code goes on with other memory, until the call fails with the access of the first thread.
+  /// code continues with substitute memory; the call then fails, and reports the first thread's access.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));

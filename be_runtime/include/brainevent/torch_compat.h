@@ -1,12 +1,12 @@
 #pragma once
 
 /// \file
-/// The names of PyTorch's C++ API that kernels use, over our tensors, checks and dtypes. Nothing of PyTorch is needed.
+/// The names of PyTorch's C++ API that kernels use, for `BE::Tensor`, checks and dtypes. PyTorch itself is not needed.
 ///
-/// In a source that names torch, ATen or c10, PyTorch's own includes such as `<torch/extension.h>` find this header by
+/// In a source that names torch, ATen or c10, PyTorch's own includes such as `<torch/extension.h>` find this header in
 /// the folder `brainevent/torch`, which is searched last. A name that allocates, computes or records derivatives is a
 /// compile error with the declaration to write instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the
-/// call that reaches it, so that a file compiles whose kernels are used by other host code.
+/// call that reaches it, so that a file still compiles if other host code uses its kernels.
 
 #include <algorithm>
 #include <cassert>

@@ -21,7 +21,7 @@ BE_INTERNAL_HIDDEN void be_refuse_size(size_t, size_t);
 namespace BE {
 
 /// Scratch memory: `scratch[n*4]` in an arg_spec declares a number of bytes, a bare `scratch` is allocated while
-/// running.
+/// the kernel runs.
 ///
 /// Ownership: none. The memory is the call's, is not initialized, and is valid until the entry point returns and, on
 /// the GPU, until the work on its stream is done. A copy is the same memory.

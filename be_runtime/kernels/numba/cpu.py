@@ -436,7 +436,7 @@ def numba_kernel(
     Raises
     ------
     TypeError
-        The kernel is not a CPU function of ``@numba.njit``.
+        The kernel is not a CPU function decorated with ``@numba.njit``.
     ImportError
         Numba is not installed.
     ArgumentError

@@ -467,7 +467,7 @@ def numba_cuda_kernel(
 ) -> ArrayFunction:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
-    Numba compiles the kernel when JAX first traces it. The cache keeps the machine code by the content of the kernel
+    Numba compiles the kernel when JAX first traces it. The cache keys the machine code by the content of the kernel
     and of all functions that it calls. No Python runs at a launch, and a CUDA graph can record it.
 
     Parameters

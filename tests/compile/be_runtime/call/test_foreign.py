@@ -219,8 +219,9 @@ def test_transforms_are_refused(name: str):
         lambda: torch.func.jvp(call, (x[0],), (x[0],)),
     ]
     if name == "square":
-        rows = torch.ones(3).requires_grad_()
-        calls.append(lambda: torch.func.vmap(lambda g: torch.autograd.grad(call(rows), rows, g))(torch.eye(3)))
+        row = torch.ones(3).requires_grad_()
+        y = call(row)
+        calls.append(lambda: torch.func.vmap(lambda g: torch.autograd.grad(y, row, g))(torch.eye(3)))
     call(x[0].clone())  # a call without transforms, of the same shape
     for each in calls:
         with pytest.raises(ArgumentError, match=refused):

@@ -398,15 +398,14 @@ def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int
 
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
-    other = call.targets[0][0]
-    known = " and ".join(each for each, _ in call.targets)
+    known, other = ", ".join(f"{name} for {each}" for each, name in call.targets), call.targets[0][0]
     makers = (
         "load_cpp_* or numba_kernel"
         if platform == "cpu"
         else ("load_cuda_*, cuda_kernel or numba_cuda_kernel; without a GPU, load_inline with a compute_capability")
     )
     return RegistrationError(
-        f"{call.label} has no kernel for {platform}, which the program is compiled for; it has one for {known}",
+        f"{call.label} has no kernel for {platform}, which the program is compiled for; it has {known}",
         hints=(
             f"make a kernel for {platform} with {makers}",
             *([f"or put the arrays on another device: jax.devices({other!r})"] if devices(other) else []),

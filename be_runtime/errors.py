@@ -357,7 +357,7 @@ def refuse_unknown(options: Iterable[str], known: type, function: str) -> None:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def call_named(what: object, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Call an author's function; if it does not take the arguments, the error names it by `what`.
 
     Examples

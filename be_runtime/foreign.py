@@ -101,6 +101,8 @@ class Plan(NamedTuple):
         Device of the first array.
     route : str
         Empty for a plain call; else the framework's name of another way.
+    kept : dict
+        What the framework makes of the plan, and keeps.
     """
 
     rows: tuple[Row | None, ...]
@@ -109,6 +111,7 @@ class Plan(NamedTuple):
     values: tuple[Any, ...]
     device: Any
     route: str
+    kept: dict[str, Any]
 
 
 class _Any(ctypes.Structure):
@@ -192,7 +195,7 @@ class ForeignFunction:
 
     def run(self, given: Sequence[Any], plan: Plan) -> Any:
         """Call the function with all inputs."""
-        rows, copies, absent, values, device, _ = plan
+        rows, copies, absent, values, device, _, _ = plan
         made = self.arrays.make(rows, given, device)
         for result, source in copies:
             made[result] = self.arrays.copy(given[source])
@@ -309,7 +312,7 @@ class ForeignFunction:
             rows.append(Row(spec.shape, self.arrays.dtype(spec.dtype.name), like))
         rows += [Row(spec.shape, self.arrays.dtype(spec.dtype.name)) for spec in specs]
         absent = (None,) * (len(self._args) - len(given))
-        return Plan(tuple(rows), tuple(copies), absent, values, device, self.route(given))
+        return Plan(tuple(rows), tuple(copies), absent, values, device, self.route(given), {})
 
     def route(self, given: Sequence[Any]) -> str:
         """Return how calls with these inputs are made: empty for a plain call."""
@@ -356,7 +359,17 @@ class _KeptParts(ArrayParts):
 
 
 def _exact(value: Any) -> Any:
-    """Return a value that equals the value of another attribute only if both are the same: 0.0 equals -0.0."""
+    """Return a value that equals the value of another attribute only if both are the same: 0.0 equals -0.0.
+
+    Raises
+    ------
+    TypeError
+        The value may change between calls, as a tensor may, whose hash is its identity.
+    """
+    if isinstance(value, tuple):
+        return tuple([_exact(each) for each in value])
+    if hasattr(value, "__setitem__"):
+        raise TypeError
     return str(value) if value.__class__ is complex else value or str(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,9 @@ from be_runtime.call.attributes import known_dtype, with_defaults
 from be_runtime.call.resolve import WANT, Export, asked_results
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
-from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, Functions, Row
+from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, Functions, Plan, Row
 from be_runtime.jax.rules import BoundRule, check_cotangents, is_inexact, pull_by_kernel
+from be_runtime.signature.model import Role
 from be_toolchain.machine.forks import made_once
 from be_toolchain.named import NamedTuple
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count()
 """For the names of operators, of which each function has one."""
 _DEVICES = {"cpu": 1, "cuda": 2}
+_INSTALL = "pip install 'brainevent-toolchain[tvm-ffi]'"
 
 
 class TorchArrays:
@@ -111,10 +114,13 @@ class TorchFunction(ForeignFunction):
 
     def __init__(self, function: KernelFunction[..., Any], export: Export) -> None:
         import torch
+        from torch.autograd import forward_ad
 
         self._platform = "cpu" if export.platform == "cpu" else "cuda"
         super().__init__(export, TorchArrays(self._platform))
         self._torch, self._is_compiling = torch, torch.compiler.is_compiling
+        self.is_grad_enabled = torch.is_grad_enabled
+        self._has_transforms, self._forward_mode = torch._C._are_functorch_transforms_active, forward_ad  # noqa: SLF001
         self._function, self._fast = function, None
         self._operator, self._ruled = _operator(self), _ruled()
         self._derived = _derived_operator(self)
@@ -125,7 +131,7 @@ class TorchFunction(ForeignFunction):
             name = export.symbol.removeprefix("__tvm_ffi_")
             self._fast = tvm_ffi.load_module(str(export.library)).get_function(name)
         elif self._platform == "cuda":
-            raise ArgumentError(f"{self.__qualname__} runs on a GPU", hints=("pip install apache-tvm-ffi",))
+            raise ImportError(f"{self.__qualname__} runs on a GPU, and TVM-FFI finds its stream\nhint: {_INSTALL}")
 
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with tensors by position and attributes by name, and return new tensors."""
@@ -134,18 +140,34 @@ class TorchFunction(ForeignFunction):
             given, attributes = self._with_numbers(arrays, attributes)
             if self._platform == "cuda":
                 given = self._as_tensors(given)
+        plan = None
         if self._is_compiling():
             route = self.route(given) or "operator"
         else:
+            self.refuse_transforms(given)
             plan = self.plan(given, attributes)
             route = plan.route
             if not route:
                 return self.run(given, plan)
-        if route == "derivative" and self._torch.is_grad_enabled():
-            return self._differentiable(self._as_tensors(given), attributes)
-        if route == "derivative" and not self._is_compiling() and self._plain.issuperset(map(type, given)):
+        if route == "derivative" and self.is_grad_enabled():
+            return self._differentiable(self._as_tensors(given), attributes, plan)
+        if route == "derivative" and plan is not None and self._plain.issuperset(map(type, given)):
             return self.run(given, plan)
         return self._by_operator(self._operator, self._as_tensors(given), attributes)
+
+    def refuse_transforms(self, given: Sequence[Any]) -> None:
+        """Raise an error for a tensor of ``torch.func`` or of forward mode, whose other parts a call would lose."""
+        if not self._has_transforms() and self._forward_mode._current_level < 0:  # noqa: SLF001 - no public name
+            return
+        for number, each in enumerate(given):
+            if isinstance(each, self._torch.Tensor) and (
+                self._torch._C._functorch.is_functorch_wrapped_tensor(each)  # noqa: SLF001 - no public name
+                or self._forward_mode.unpack_dual(each).tangent is not None
+            ):
+                raise ArgumentError(
+                    f"{self.__qualname__}: argument {number} is a tensor of torch.func or of forward mode",
+                    hints=("use torch.autograd in place of grad and jvp", "and, in place of vmap, axes [... n]"),
+                )
 
     def route(self, given: Sequence[Any]) -> str:
         """Return how a call is made: empty, ``"operator"`` for tensors of other classes, or ``"derivative"``."""
@@ -156,6 +178,8 @@ class TorchFunction(ForeignFunction):
 
     def _as_tensors(self, given: Sequence[Any]) -> list[Any]:
         """Return all inputs, with a tensor for each number."""
+        if not self._has_numbers:
+            return list(given)
         device = next((each.device for each in given if isinstance(each, self._torch.Tensor)), self._platform)
         return [
             self._torch.tensor(value, dtype=self.arrays.dtype(known_dtype(param).name), device=device)
@@ -197,15 +221,20 @@ class TorchFunction(ForeignFunction):
         every = [next(found) if is_asked else None for is_asked in asked]
         return every[0] if len(every) == 1 else tuple(every)
 
-    def _differentiable(self, given: list[Any], attributes: dict[str, Any]) -> Any:
-        """Call the function inside ``torch.autograd``."""
-        forward = self._function.derivative.forward
-        if self._is_compiling() and (forward is None or forward.is_kernel):
+    def _differentiable(self, given: list[Any], attributes: dict[str, Any], plan: Plan | None) -> Any:
+        """Call the function inside ``torch.autograd``; equal calls with equal rules have one plan, and one `_Call`."""
+        rules = self._function.derivative
+        if plan is None and (rules.forward is None or rules.forward.is_kernel):
             return self._by_operator(self._derived, given, attributes)
         given += [None] * (len(self._args) - len(given))  # the rules see optional inputs that the call leaves out
-        return self._ruled.apply(self.ruled(given, attributes), *given)
+        kept_rules, call = (None, None) if plan is None else plan.kept.get("call", (None, None))
+        if kept_rules is not rules:
+            call = self.ruled(given, attributes, plan)
+            if plan is not None:
+                plan.kept["call"] = rules, call
+        return self._ruled.apply(call, *given)
 
-    def ruled(self, given: Sequence[Any], attributes: dict[str, Any]) -> _Call:
+    def ruled(self, given: Sequence[Any], attributes: dict[str, Any], plan: Plan | None = None) -> _Call:
         """Return a call with the rules that the function has now.
 
         Raises
@@ -226,7 +255,37 @@ class TorchFunction(ForeignFunction):
                 f"{label} has no derivative{where}, but an argument requires one",
                 hints=("give it a rule by defvjp", "or pass x.detach(), or call it under torch.no_grad()"),
             )
-        return _Call(self, attributes, len(self._rets), moving, forward, backward, transposes)
+        plain = plan if self._plain.issuperset(type(each) for each in given if each is not None) else None
+        direct = None if plain is None or forward is not None else self._direct(backward, given)
+        return _Call(self, attributes, len(self._rets), moving, forward, backward, transposes, plain, direct)
+
+    def _direct(self, backward: BoundRule | None, given: Sequence[Any]) -> BoundRule | None:
+        """Return the rule as a call of its kernel in C, if that gives each input's cotangent; half the time."""
+        if backward is None or not backward.rule.is_kernel or not all(x is not None and is_inexact(x) for x in given):
+            return None
+        kernel, results = backward.rule.function.in_torch(), len(self._rets)  # type: ignore[attr-defined]
+        is_direct = (
+            isinstance(kernel, TorchFunction)
+            and not kernel.signature.has_optional_results
+            and len(kernel.signature.with_role(Role.RET)) == len(given)
+            and backward.rule.inputs in (results, results + len(given))
+        )
+        if not is_direct:
+            return None
+        return dataclasses.replace(backward, rule=backward.rule._replace(function=kernel.straight))
+
+    def _new_plan(self, given: Sequence[Any], attributes: Mapping[str, Any]) -> Plan:
+        for name, value in attributes.items():
+            if isinstance(value, self._torch.Tensor) and value.requires_grad:
+                raise ArgumentError(
+                    f"{self.__qualname__}: {name} requires a gradient, but attributes have none",
+                    hints=(f"pass {name}.item()", "or declare an input, arg[], whose cotangent the rule gives"),
+                )
+        return super()._new_plan(given, attributes)
+
+    def straight(self, *arrays: Any, **attributes: Any) -> Any:
+        """Call the function with plain tensors, outside of ``torch.autograd``."""
+        return self.run(arrays, self.plan(arrays, attributes))
 
 
 class _Call(NamedTuple):
@@ -239,10 +298,14 @@ class _Call(NamedTuple):
     forward: BoundRule | None
     backward: BoundRule | None
     transposes: Mapping[int, BoundRule]
+    plan: Plan | None
+    direct: BoundRule | None
 
     def ahead(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return the results, and what the backward rule needs beside the inputs."""
         if self.forward is None:
+            if self.plan is not None:
+                return _listed(self.function.run(arrays[: len(arrays) - len(self.plan.absent)], self.plan)), ()
             return _listed(self.function(*arrays, **self.attributes)), ()
         given = _asked(self.forward, *arrays)
         if self.forward.rule.is_kernel:
@@ -261,6 +324,7 @@ class _Call(NamedTuple):
     def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Any:
         """Return the cotangent of each input, or None."""
         fit = self.function.arrays.fit
+        self.function.refuse_transforms(cotangents)
         cotangents = [None if each is None else fit(each) for each in cotangents]
         if self.backward is None:
             found: list[Any] = [None] * len(arrays)
@@ -270,7 +334,13 @@ class _Call(NamedTuple):
                 rule.check_like(f"argument {index}", arrays[index], found[index])
             return found
         if self.backward.rule.is_kernel:
-            found = [*pull_by_kernel(self.backward, arrays, _leaves(kept), cotangents)]
+            has_all = all(each is not None for each in cotangents)
+            if self.direct is not None and has_all and not self.function.is_grad_enabled():
+                inputs = arrays if self.direct.rule.inputs > self.results else ()
+                found = _listed(self.direct(*inputs, *cotangents))
+            else:
+                leaves = () if self.forward is None else _leaves(kept)
+                found = [*pull_by_kernel(self.backward, arrays, leaves, cotangents)]
         else:
             residuals = tuple(arrays) if self.forward is None else kept
             found = _asked(self.backward, residuals, cotangents[0] if self.results == 1 else tuple(cotangents))
@@ -288,11 +358,13 @@ def _ruled() -> Any:
         def forward(ctx: Any, call: _Call, *arrays: Any) -> Any:
             made, kept = call.ahead(arrays)
             inputs = arrays if call.needs_inputs(kept) else [each if each is None else _Like(each) for each in arrays]
-            leaves, ctx.tree = _pytree.tree_flatten(([*inputs], kept))
+            kept_leaves, ctx.tree = ((), None) if call.forward is None else _pytree.tree_flatten(kept)
+            leaves = [*inputs, *kept_leaves]
             ctx.others = [None if isinstance(each, torch.Tensor) else (each,) for each in leaves]
             ctx.save_for_backward(*[each for each in leaves if isinstance(each, torch.Tensor)])
             ctx.call = call
-            ctx.mark_non_differentiable(*[each for each in made if each is not None and not is_inexact(each)])
+            if exact := [each for each in made if each is not None and not is_inexact(each)]:
+                ctx.mark_non_differentiable(*exact)
             return made[0] if call.results == 1 else tuple(made)
 
         @staticmethod
@@ -303,8 +375,9 @@ def _ruled() -> Any:
     def _pull(ctx: Any, *cotangents: Any) -> Any:
         rest = iter(ctx.saved_tensors)
         leaves = [next(rest) if each is None else each[0] for each in ctx.others]
-        arrays, kept = _pytree.tree_unflatten(leaves, ctx.tree)
-        return tuple(ctx.call.back(arrays, kept, cotangents))
+        count = len(leaves) if ctx.tree is None else len(leaves) - ctx.tree.num_leaves
+        kept = () if ctx.tree is None else _pytree.tree_unflatten(leaves[count:], ctx.tree)
+        return tuple(ctx.call.back(leaves[:count], kept, cotangents))
 
     return Ruled
 

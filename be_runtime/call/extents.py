@@ -140,8 +140,8 @@ def _bind_dtype(
         wanted = dtype
         declared = f"{param.like} is {dtype.name}" if param.like in known else f"{dtype.name} is declared"
     is_wide = wanted.size_bytes == (16 if wanted.kind == "complex" else 8)
-    wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
-    hint = f'cast it first, x.astype("{wanted.name}"){wide}'
+    wide = '; JAX has this type after jax.config.update("jax_enable_x64", True)' if is_wide else ""
+    hint = f"cast it to {wanted.name} first{wide}"
     raise ArgumentError(f"{label}: {place} is {spec}, but {declared}", hints=(hint,))
 
 
@@ -180,7 +180,7 @@ def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argu
             name = f" ({param.name})" if param.name else ""
             raise ArgumentError(
                 f"{label}: argument {number}{name} is {given}, but the kernel takes {wanted}",
-                hints=("make an array of a list of numbers, by jnp.array",) * (given == "a sequence"),
+                hints=("make an array of a list of numbers first",) * (given == "a sequence"),
             )
 
 
@@ -192,7 +192,7 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     if count < 0 or (count > 0 and not has_leading):
         raise ArgumentError(
             f"{label}: {place} has the shape {spec.shape}, but its axes are declared as [{render_axes(axes)}]",
-            hints=(f"map over the other axes by jax.vmap, or declare them: [... {render_axes(axes)}]",)
+            hints=(f"declare the other axes, [... {render_axes(axes)}], or map over them, in JAX by jax.vmap",)
             * (count > 0 and axes != ()),
         )
     if has_leading:

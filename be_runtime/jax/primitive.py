@@ -405,7 +405,7 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
         else ("load_cuda_*, cuda_kernel or numba_cuda_kernel; without a GPU, load_inline with a compute_capability")
     )
     return RegistrationError(
-        f"{call.label} has no kernel for {platform}, which the program is compiled for; it has kernels for {known}",
+        f"{call.label} has no kernel for {platform}, which the program is compiled for; it has {known}",
         hints=(
             f"make a kernel for {platform} with {makers}",
             *([f"or put the arrays on another device: jax.devices({other!r})"] if devices(other) else []),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class BoundRule:
             The rule doesn't take these arrays; the error names the rule.
         """
         try:
-            return call_named(str(self), self.rule.function, *arrays, **self.attributes)
+            return call_named(self, self.rule.function, *arrays, **self.attributes)
         except ArgumentError as error:
             if not self.rule.is_kernel:
                 raise
@@ -160,17 +161,19 @@ def pull_by_kernel(
     An array is None or a sequence where the entry point takes such; a cotangent is None for a result that is absent.
     """
     wanted, flat = backward.rule.inputs, _leaves(arrays)
-    given_cotangents = [each for each in cotangents if each is not None]
-    before = ((*kept,), (*arrays, *kept), (*flat, *kept))
-    choices = [(*each, *last) for last in (cotangents, given_cotangents) for each in before]
-    given = [each for each in choices if len(each) == wanted]
-    if not given:
+    choices = (
+        (*before, *kept, *after)
+        for after in (cotangents, [each for each in cotangents if each is not None])
+        for before in ((), arrays, flat)
+    )
+    given = next((each for each in choices if len(each) == wanted), None)
+    if given is None:
         raise ArgumentError(
             f"{backward} takes {many(wanted, 'array')}, but the call has {many(len(flat), 'input')}, "
             f"{many(len(kept), 'residual')} and {many(len(cotangents), 'cotangent')}",
             hints=("it takes the residuals and the cotangents, or the inputs before them",),
         )
-    results = _leaves([backward(*given[0])])
+    results = _leaves([backward(*given)])
     moving = sum(map(is_inexact, flat))
     if len(results) not in (moving, moving + sum(array is None for array in arrays)):
         counts = f"{many(len(results), 'result')}, but the call has {many(moving, 'input')} with derivatives"
@@ -191,14 +194,24 @@ def pull_by_kernel(
 
 def _leaves(arrays: Sequence[Any]) -> list[Any]:
     """Return all arrays, without absent ones."""
-    every = (each for one in arrays for each in (one if isinstance(one, tuple | list) else (one,)))
-    return [each for each in every if each is not None]
+    found: list[Any] = []
+    for each in arrays:
+        if isinstance(each, tuple | list):
+            found += [one for one in each if one is not None]
+        elif each is not None:
+            found.append(each)
+    return found
 
 
 def is_inexact(array: Any) -> bool:
     """Return whether an array has derivatives, because its elements are floats or complex numbers."""
-    dtype = BY_NAME.get(str(array.dtype).rpartition(".")[2])  # PyTorch writes torch.float32
-    return dtype is not None and dtype.kind in ("float", "complex")
+    return _is_inexact(array.dtype)
+
+
+@functools.cache
+def _is_inexact(dtype: Hashable) -> bool:
+    known = BY_NAME.get(str(dtype).rpartition(".")[2])  # PyTorch writes torch.float32
+    return known is not None and known.kind in ("float", "complex")
 
 
 def check_cotangents(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tuple[Any, ...]:

@@ -175,10 +175,61 @@ def test_second_derivatives():
     module.square.defvjp(*RULES["function"])
     (slope,) = torch.autograd.grad(module.square(x, k=3).sum(), x, create_graph=True)
     assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [6, 6, 6]
+    module.square.defvjp(*RULES["kernel"])
+    module.square_back.defvjp(None, lambda inputs, g, k: (2 * k * inputs[1] * g, 2 * k * inputs[0] * g))
+    (slope,) = torch.autograd.grad(module.square(x, k=3).sum(), x, create_graph=True)
+    assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [6, 6, 6]
     module.square.defvjp(*RULES["functions"])
     (slope,) = torch.autograd.grad(module.square(x, k=3).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match=r"does not require grad|once_differentiable"):
         torch.autograd.grad(slope.sum(), x)
+
+
+@needs_torch
+def test_calls_follow_the_rules_of_now():
+    import torch
+
+    module = fresh()
+    module.square.defvjp(*RULES["kernel"])
+    x = torch.arange(3.0).requires_grad_()
+    slopes = [torch.autograd.grad(module.square(x, k=k).sum(), x)[0].tolist() for k in (1, 2, 1)]
+    assert slopes == [[0, 2, 4], [0, 4, 8], [0, 2, 4]]
+    before = module.square(x)
+    module.square.defvjp(None, lambda inputs, g, k: (inputs[0] + k * g,))
+    assert torch.autograd.grad(module.square(x).sum(), x)[0].tolist() == [1, 2, 3]
+    assert torch.autograd.grad(before.sum(), x)[0].tolist() == [0, 2, 4]
+    module.square.defvjp(None, "copy")
+    (slope,) = torch.autograd.grad(module.square(x).sum(), x)
+    assert slope.tolist() == [1, 1, 1]
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", ["square", "copy"])
+def test_transforms_are_refused(name: str):
+    import torch
+    from torch.autograd import forward_ad
+
+    module, x, refused = fresh(), torch.ones(2, 3), r"is a tensor of torch\.func or of forward mode"
+    module.square.defvjp(None, "square_back")
+    call = module[name]
+    calls: list[Callable[[], Any]] = [
+        lambda: torch.func.vmap(call)(x),
+        lambda: torch.func.grad(lambda x: call(x).sum())(x[0]),
+        lambda: torch.func.jvp(call, (x[0],), (x[0],)),
+    ]
+    if name == "square":
+        row = torch.ones(3).requires_grad_()
+        y = call(row)
+        calls.append(lambda: torch.func.vmap(lambda g: torch.autograd.grad(y, row, g))(torch.eye(3)))
+    call(x[0].clone())  # a call without transforms, of the same shape
+    for each in calls:
+        with pytest.raises(ArgumentError, match=refused):
+            each()
+    with forward_ad.dual_level():
+        with pytest.raises(ArgumentError, match=refused):
+            call(forward_ad.make_dual(x[0], x[0]))
+        assert call(x[0]).tolist() == [1, 1, 1]
 
 
 @needs_torch
@@ -240,7 +291,7 @@ def test_a_call_leaves_jax_alone(name: str):
 
 
 @needs_torch
-def test_an_installed_package_leaves_jax_alone(tmp_path: Path):
+def test_calls_of_a_package_leave_jax_alone(tmp_path: Path):
     package = tmp_path / "squares"
     package.mkdir()
     (package / "square.cc").write_text(SQUARES)
@@ -319,6 +370,20 @@ def test_attributes_that_equal_others(squares: CompiledModule):
     x = torch.ones(1)
     signs = [torch.signbit(squares.square(x, k=k)).item() for k in (0.0, -0.0, 0, -0.0)]
     assert signs == [False, True, False, True]
+
+
+@needs_torch
+def test_attributes_that_are_tensors(squares: CompiledModule):
+    import torch
+
+    x, k = torch.ones(1), torch.tensor(2.0)
+    assert squares.square(x, k=k).tolist() == [2]
+    k += 1
+    assert squares.square(x, k=k).tolist() == [3]
+    with pytest.raises(ArgumentError, match="k requires a gradient, but attributes have none"):
+        squares.square(x, k=k.requires_grad_())
+    with pytest.raises(ArgumentError, match="has no attribute 'out'"):
+        squares.square(x, out=torch.ones(3))
 
 
 @needs_torch

@@ -26,8 +26,8 @@ _RULE = re.compile(r"(parallel|reduce)\[|[A-Za-z_]\w*=")
 """Beginning of a token that stands for no parameter: of axes that may be split, and of dtype variables."""
 
 
-_OF_CONSTANTS = ("meta", "args", "kwargs", "nargs")
-"""Usual names of the parameter of a grid in Triton."""
+_OF_CONSTANTS = re.compile(r"\((meta|META|args|nargs|kwargs)\)")
+"""Signature of a grid that is a function of constants, by the names that are usual in Triton."""
 
 
 class Argument(NamedTuple):
@@ -155,9 +155,9 @@ def with_constants(label: str, grid: Any, constants: Mapping[str, Any]) -> Any:
     """
     if isinstance(grid, tuple | list):
         return tuple(with_constants(label, each, constants) for each in grid)
-    if callable(grid) and (names := [*inspect.signature(grid).parameters]) and names[0].lower() in _OF_CONSTANTS:
+    if callable(grid) and (found := _OF_CONSTANTS.fullmatch(str(inspect.signature(grid)))):
         raise ArgumentError(
-            f"{label}: grid is a function of {names[0]}, as in Triton",
+            f"{label}: grid is a function of {found[1]}, as in Triton",
             hints=(
                 "write arithmetic over axes and constants as text: grid='ceil(n/BLOCK)'",
                 "two numbers are grid=('ceil(m/BM)', 'ceil(n/BN)')",

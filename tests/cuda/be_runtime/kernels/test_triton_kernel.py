@@ -344,6 +344,10 @@ def test_a_grid_names_whole_constants_and_axes():
     call = function(apply, "arg[n] ret[n]:float32", F=(once,), BLOCK=tl.constexpr(32))
     (equation,) = kernel_calls(call, X[:64])
     assert attributes(equation)["launch"][0] == 2
+    (equation,) = kernel_calls(
+        triton_kernel(apply, "arg[n] ret[n]", grid=lambda *args: args[0].size, F=(once,)), X[:64]
+    )
+    assert attributes(equation)["launch"][0] == 64
     for grid, message in (
         ("ceil(n/F)", r"grid='ceil\(n/F\)' names the constant F, which is \(.*\) and no whole number"),
         (lambda meta: (meta["BLOCK"],), "(?s)apply: grid is a function of meta, as in Triton.*grid='ceil"),

@@ -176,8 +176,8 @@ def _refuse_unknown_values(what: str, value: Any) -> None:
             hints=(
                 f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
                 f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
-                f"or make it an input, a number that changes from call to call: scalar.{name}:float32",
-                "or in a kernel without host code, which gets a pointer to the number: arg[]:float32",
+                f"or make it an input, whose value may change: scalar.{name}:{value.dtype} in C++ and CUDA modules",
+                f"or arg[]:{value.dtype} in a kernel without host code, which gets a pointer to the number",
             ),
         )
     if arrays.is_symbolic(value):

@@ -15,7 +15,7 @@ from be_toolchain.named import NamedTuple
 
 _SAME_SYMBOL = 'use one symbol for equal axes, as in symbolic_shape("b, n"), and 2*n where the arg_spec has it'
 _CONSTRAINT = 'write symbolic_shape("2*k") for an even axis, and constraints=("n >= 3",) for a bound'
-_CONST = "or is a const missing? A BE::Tensor that is not const is a result"
+_CONST = "or is a const missing? In C++, a BE::Tensor that is not const is a result"
 
 Argument = ArraySpec | None | Sequence[ArraySpec]
 """An array, None for an optional array that is left out, or the arrays of a parameter that takes any number."""

@@ -139,7 +139,8 @@ def check_names(what: str, expression: Expression, known: frozenset[str]) -> Non
     for name in expression.names:
         if name not in known:
             kind = "an integer attribute" if name.startswith("attr.") else "an axis of an input"
-            raise SpecError(f"{what}: {expression} has {name!r}, which is not {kind}")
+            known_here = ", ".join(sorted(known)) or "no names"
+            raise SpecError(f"{what}: {expression} has {name!r}, which is not {kind}", hints=(f"known: {known_here}",))
 
 
 def require_same(one: CallSignature, other: CallSignature) -> None:

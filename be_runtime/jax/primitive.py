@@ -398,7 +398,7 @@ def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int
 
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
-    known, other = ", ".join(f"{name} for {each}" for each, name in call.targets), call.targets[0][0]
+    known, other = ", ".join(dict(call.targets)), call.targets[0][0]
     makers = (
         "load_cpp_* or numba_kernel"
         if platform == "cpu"

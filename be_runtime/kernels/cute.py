@@ -11,6 +11,7 @@ import ctypes
 import importlib.metadata
 import inspect
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -320,7 +321,7 @@ def describe(
     lacking = [name for name, value in given.items() if value is inspect.Parameter.empty]
     unknown = sorted({*constants} - {*parameters})
     if lacking or unknown:
-        problem = f"needs the constant {lacking[0]}" if lacking else f"has no parameter {unknown[0]}"
+        problem = f"has no parameter {unknown[0]}" if unknown else f"needs the constant {lacking[0]}"
         raise errors.ArgumentError(f"{label} {problem}; its constants are: {', '.join(wanted) or 'none'}")
     rest = [name for name in parameters if name not in given]
     names = [name for name in rest if name != "stream" and "CUstream" not in str(parameters[name].annotation)]
@@ -331,7 +332,7 @@ def describe(
         )
     if len(names) != len(taken):
         raise errors.ArgumentError(
-            f"{label} takes {', '.join(names) or 'nothing'}, but the signature has {many(len(taken), 'token')} for it",
+            f"{label} takes {', '.join(names) or 'nothing'}, but the signature has {many(len(taken), 'token')}",
             hints=("write one token for each parameter except constants and streams, in the function's order",),
         )
     params = dict(zip(names, taken, strict=True))
@@ -519,7 +520,10 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
             return path.read_bytes()
     except Exception as error:
         # CuTe DSL's own errors, and any others that its passes raise because of the author's code.
-        output = _COLOR.sub("", f"{type(error).__name__}: {error}")
+        file = inspect.unwrap(kernel.function).__code__.co_filename
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
+        place = f'\n  File "{file}", line {frames[-1].lineno}\n    {frames[-1].line}' if frames else ""
+        output = _COLOR.sub("", f"{type(error).__name__}: {error}{place}")
         raise errors.BuildError(f"CuTe DSL can't compile {kernel.name} for {arch.sm}", output=output) from error
 
 

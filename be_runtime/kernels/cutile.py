@@ -94,7 +94,8 @@ class TileKernel(NamedTuple):
 
         for option, value in hints.items():
             if type(value) is not int and not isinstance(value, ct.ByTarget):
-                raise ArgumentError(f"{option} must be a whole number or a ct.ByTarget of them, not {value!r}")
+                problem = f"{option} must be a whole number or a ct.ByTarget of them, not {value!r}"
+                raise ArgumentError(f"cuTile refuses the options {hints}: {problem}")
         try:
             chosen = function.replace_hints(**hints)
         except (TypeError, ValueError) as error:
@@ -253,7 +254,7 @@ def cutile_kernel(
     kernel, layout = read_kernel(function, signature, constants, hints, options, is_programmatic=is_programmatic)
     code = VariantCode(kernel, layout.arguments, check_arch_list(compute_capability, "compute_capability"))
     note(f"cutile {kernel.name} {kernel.content().digest} {kernel.parameters}")
-    return tile_function(layout, code, with_constants(grid, dict(kernel.constants)), options)
+    return tile_function(layout, code, with_constants(kernel.name, grid, dict(kernel.constants)), options)
 
 
 def tile_function(layout: TileLayout, code: Code, grid: Size, options: Options) -> ArrayFunction:
@@ -285,10 +286,7 @@ def read_kernel(
     """
     _check_function(function)
     chosen = {name: value for name, value in hints.items() if value is not None}
-    try:
-        base = TileKernel.of(function, chosen)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"cuTile refuses the options {chosen}: {error}") from None
+    base = TileKernel.of(function, chosen)
     params, nodes = base.read.pysig.parameters, base.annotations
     marked = {name for name, node in nodes.items() if getattr(node, "constant", False)}
     defaults = {name: params[name].default for name in marked if params[name].default is not params[name].empty}

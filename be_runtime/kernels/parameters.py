@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +24,10 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _CONSTANT = re.compile(r"none|=.*", re.DOTALL)
 _RULE = re.compile(r"(parallel|reduce)\[|[A-Za-z_]\w*=")
 """Beginning of a token that stands for no parameter: of axes that may be split, and of dtype variables."""
+
+
+_OF_CONSTANTS = re.compile(r"\((meta|META|args|nargs|kwargs)\)")
+"""Signature of a grid that is a function of constants, by the names that are usual in Triton."""
 
 
 class Argument(NamedTuple):
@@ -55,7 +60,7 @@ def check_constants(label: str, wanted: Collection[str], optional: Collection[st
     """
     lacking, unknown = {*wanted} - {*optional} - {*constants}, {*constants} - {*wanted}
     if lacking or unknown:
-        problem = f"needs the constant {min(lacking)}" if lacking else f"has no constant {min(unknown)}"
+        problem = f"has no constant {min(unknown)}" if unknown else f"needs the constant {min(lacking)}"
         raise ArgumentError(f"{label} {problem}; its constants are: {', '.join(sorted(wanted)) or 'none'}")
 
 
@@ -105,7 +110,10 @@ def match_arguments(label: str, names: Sequence[str], signature: object) -> Matc
         raise ArgumentError(
             f"{label} takes {wanting or 'nothing'}{by_itself}, but the signature has "
             f"{many(len(given), 'token')} for them: {' '.join(given)}",
-            hints=("write one token for each parameter except constants and axes, in the function's order",),
+            hints=(
+                "write one token for each parameter except constants and axes, in the function's order",
+                "an axis with the name of a parameter gives it the extent; =n is the extent of the axis n",
+            ),
         )
     found = {name: name if name in by_axis else next(slots) for name in names}
     for name, param in found.items():
@@ -132,28 +140,36 @@ def _constant(label: str, word: str, axes: Collection[str]) -> str | int | None:
     return int(text)
 
 
-def with_constants(grid: Any, constants: Mapping[str, Any]) -> Any:
+def with_constants(label: str, grid: Any, constants: Mapping[str, Any]) -> Any:
     """Replace the names of whole constants in a text, or in each of several, by their values.
 
     Raises
     ------
     ArgumentError
-        A constant in a text is no whole number.
+        A constant in a text is no whole number, or the grid is a function of constants, as in Triton.
 
     Examples
     --------
-    >>> with_constants(("ceil(n/BLOCK)", "m"), {"BLOCK": 64})
+    >>> with_constants("f", ("ceil(n/BLOCK)", "m"), {"BLOCK": 64})
     ('ceil(n/64)', 'm')
     """
     if isinstance(grid, tuple | list):
-        return tuple(with_constants(each, constants) for each in grid)
+        return tuple(with_constants(label, each, constants) for each in grid)
+    if callable(grid) and (found := _OF_CONSTANTS.fullmatch(str(inspect.signature(grid)))):
+        raise ArgumentError(
+            f"{label}: grid is a function of {found[1]}, as in Triton",
+            hints=(
+                "write arithmetic over axes and constants as text: grid='ceil(n/BLOCK)'",
+                "two numbers are grid=('ceil(m/BM)', 'ceil(n/BN)')",
+            ),
+        )
     if not isinstance(grid, str):
         return grid
     used = {name: constants[name] for name in _NAME.findall(grid) if name in constants}
     for name, value in used.items():
         if type(value) is not int:
             raise ArgumentError(
-                f"grid={grid!r} names the constant {name}, which is {value!r} and no whole number",
+                f"{label}: grid={grid!r} names the constant {name}, which is {value!r} and no whole number",
                 hints=("pass the constant as an int, or write the number into the grid",),
             )
     return _NAME.sub(lambda match: str(used.get(match[0], match[0])), grid)

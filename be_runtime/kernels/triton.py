@@ -127,7 +127,7 @@ class TritonKernel(NamedTuple):
         names = (each for each in environ if each.startswith(_SETTINGS) and "CACHE" not in each)
         settings = [f"{each}={environ[each]}" for each in sorted(names)]
         fields: tuple[Field, ...] = (
-            *(("name", self.name), ("source", self.function.cache_key), ("triton", triton.__version__)),
+            *(("name", self.name), ("source", source_key(self.function)), ("triton", triton.__version__)),
             *(("types", [f"{name}: {text}" for name, text in self.types]), ("aligned", self.aligned)),
             ("constants", [f"{name}={_constant_text(value)}" for name, value in self.constants]),
             ("options", [f"{name}={value!r}" for name, value in self.options]),
@@ -174,22 +174,14 @@ class Declaration(NamedTuple):
         kernel, layout = read_kernel(
             self.function, self.signature, self.constants, self.chosen, self.block_shapes, self.options
         )
-        note(f"triton {self.function.cache_key} {kernel.constants} {kernel.options} {layout.blocks}")
+        note(f"triton {source_key(self.function)} {kernel.constants} {kernel.options} {layout.blocks}")
         code = VariantCode(kernel, layout.arguments, self.archs)
-        grid = with_constants(self.grid, dict(kernel.constants))
+        grid = with_constants(layout.label, self.grid, dict(kernel.constants))
         return array_kernel(layout, launch_source(layout, code, grid, self.options))
 
 
 def launch_source(layout: TritonLayout, code: Code, grid: Size, options: Options) -> GpuSource:
     """Make the source of a Triton kernel's launches from any source of code."""
-    if callable(grid) and [*inspect.signature(grid).parameters] in (["meta"], ["META"]):
-        raise ArgumentError(
-            f"{layout.label}: grid is a function of {next(iter(inspect.signature(grid).parameters))}, as in Triton",
-            hints=(
-                "write arithmetic over axes and constants as text: grid='ceil(n/BLOCK)'",
-                "two numbers are grid=('ceil(m/BM)', 'ceil(n/BN)')",
-            ),
-        )
     source = GpuSource(layout, code, read_sizes(layout.label, {"grid": grid}, layout.declared.signature, grid_geometry))
     source.sizes.check(options.outs)
     return source
@@ -215,7 +207,7 @@ def read_kernel(
     Parameters
     ----------
     chosen : mapping of str to int or None
-        Triton's options.
+        Triton's options. A constant of the same name gets the value, too.
     options : Options
         Options of the calls.
     """
@@ -223,12 +215,13 @@ def read_kernel(
     label = str(function.__name__)
     wanted = {param.name for param in function.params if param.is_constexpr}
     defaults = {param.name: param.default for param in function.params if param.is_constexpr and param.has_default}
+    own = {name: value for name, value in chosen.items() if value is not None}
+    constants = {**{name: value for name, value in own.items() if name in wanted}, **constants}
     check_constants(label, wanted, defaults, constants)
     from triton.language import constexpr
 
     given = {**defaults, **constants}
     constants = {name: value.value if isinstance(value, constexpr) else value for name, value in given.items()}
-    own = {name: value for name, value in chosen.items() if value is not None}
     for name, value in own.items():
         known = OPTIONS.get(name)
         if known is not None and (type(value) is not int or value not in known):
@@ -427,11 +420,27 @@ def _check_extra(extra: Sequence[int], descriptors: int) -> None:
         raise ValueError(f"extra is {list(extra)}")
 
 
+def source_key(function: Any) -> str:
+    """Return Triton's key for the text of a function and of the functions that it calls now.
+
+    Triton computes a key once, and a notebook may define a called function again.
+    """
+    found, rest = set[int](), [function]
+    while rest:
+        each = rest.pop()
+        if id(each) not in found and hasattr(each, "cache_key") and hasattr(each, "hash"):
+            found.add(id(each))
+            each.hash = None
+            scope = inspect.getclosurevars(each.fn)
+            rest += [*scope.globals.values(), *scope.nonlocals.values()]
+    return str(function.cache_key)
+
+
 def _constant_text(value: Any) -> str:
     """Describe a constant by its content, functions among its parts too."""
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(map(_constant_text, value))})"
-    return str(getattr(value, "cache_key", repr(value)))
+    return source_key(value) if hasattr(value, "cache_key") else repr(value)
 
 
 def _type(label: str, dtype: str) -> str:

@@ -431,6 +431,11 @@ def load_tvm_ffi(
     >>> ops = be_runtime.load_tvm_ffi("libadd.so", {"add": "arg[n]:float32 arg[n] ret[n]"})  # doctest: +SKIP
     >>> ops.add(x, y)  # doctest: +SKIP
     """
+    if not isinstance(library, str | Path):
+        raise errors.ArgumentError(
+            f"library must be a path, not {library!r}",
+            hints=("pass the path that tvm_ffi.cpp.build or build_inline returns",),
+        )
     path = check_path(library, "library")
     source, data = library_source(path, functions, platform=platform, owned=owned)
     module = default_name(path.with_suffix("").name.removeprefix("lib"), name, "library")

@@ -268,6 +268,9 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)
 
 
+_COMPILERS = {"triton": "triton", "cutile": "cuda", "cute": "cutlass"}
+"""The module of each compiler that an extra of the language's name installs."""
+
 KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton", "cutile", "cute"]
 
 _CALL = frozenset(KernelOptions.__annotations__)
@@ -529,7 +532,9 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
         # Whatever an author's module raises.
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
-        hints = (f"install {missing} where the kernels are built: for a wheel, add it to requires of [build-system]",)
+        is_compiler = _COMPILERS.get(read.language) == missing
+        wanted = f"{missing} (pip install 'brainevent-toolchain[{read.language}]')" if is_compiler else missing
+        hints = (f"install {wanted} where the kernels are built: for a wheel, add it to requires of [build-system]",)
         problem = f"{error}" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise SourceNotFoundError(
             f"kernels.{name}: {read.source} can't be imported: {problem}{_place(error)}",

@@ -322,7 +322,7 @@ def _triton(name: str, read: KernelTable, package: str, root: Path, archs: tuple
     kernel, layout = triton.read_kernel(function, read.signature, constants, given, blocks, call_options(read.call))
     names = [each for each, _ in layout.arguments]
     record = _described(read, kernel.name, triton.parameter_names(function), None, root, function.fn)
-    record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
+    record |= {"launch": {"grid": with_constants(kernel.name, read.launch["grid"], dict(kernel.constants))}}
     record |= {"num_ctas": layout.num_ctas, "blocks": layout.blocks}
     _triton_function(record, _NoCode())
     made = [
@@ -347,7 +347,7 @@ def _cutile(name: str, read: KernelTable, package: str, root: Path, archs: tuple
     )
     names = [each for each, _ in layout.arguments]
     record = _described(read, kernel.name, names, None, root, kernel.read.pyfunc)
-    record |= {"launch": {"grid": with_constants(read.launch["grid"], dict(kernel.constants))}}
+    record |= {"launch": {"grid": with_constants(kernel.name, read.launch["grid"], dict(kernel.constants))}}
     record |= {"bits": {each: hint.bits for each, hint in layout.hints.items()}, "is_programmatic": is_programmatic}
     _cutile_function(record, _NoCode())
     made = [

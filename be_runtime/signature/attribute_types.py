@@ -108,6 +108,8 @@ def parse_default(text: str, param: Param) -> Param:
     ValueError
         The attribute can't have this value.
     """
+    if param.kind is AttrKind.STRING and len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        raise ValueError(f"the default {text} is in quotes; write the text alone: ={text[1:-1]}")
     value = _value(text, param)
     if value is None:
         kind = render_type(param) or "a number; of another type it is written attr.NAME:TYPE=VALUE"

@@ -34,6 +34,7 @@ from be_runtime.kernels.triton import (
     check_function,
     layout_of,
     parameter_names,
+    source_key,
 )
 from be_runtime.load.process import PROCESS
 from be_runtime.request.options import check_arch_list, check_bool, note
@@ -160,7 +161,7 @@ def triton_kernel(
     if decorated.tuner is None and not decorated.heuristics:
         return ArrayFunction(declared.kernel(), options)
     choices = Choices(declared, decorated)
-    note(f"triton {decorated.function.cache_key} {constants} {chosen} {choices.configs}")
+    note(f"triton {source_key(decorated.function)} {constants} {chosen} {choices.configs}")
     if decorated.tuner is not None:
         return TunedTriton(choices)
     return ArrayFunction(array_kernel(choices.layout, choices), options)
@@ -291,8 +292,8 @@ class Choices:
             if heuristics:
                 params = [param for param in self.decorated.function.params if param.is_constexpr]
                 wanted, optional = {each.name for each in params}, {each.name for each in params if each.has_default}
-                constants = {*config} - OPTIONS.keys() | {*declared.constants} | {*heuristics}
-                check_constants(self.layout.label, wanted, optional, constants)
+                given = own | {*config} | {*heuristics}
+                check_constants(self.layout.label, wanted, optional, given - (declared.chosen.keys() - wanted))
             else:
                 self.kernel(config, {})
         cleared = set() if tuner is None else {*tuner.reset_to_zero}
@@ -344,8 +345,9 @@ class Choices:
                     f"{label}: the heuristic of {name} raised {type(error).__name__}: {error}",
                     hints=("an array has shape, dtype, ndim, numel(), element_size() and stride(axis), and no values",),
                 ) from error
-        chosen = {name: config.get(name, each) for name, each in declared.chosen.items()}
-        made = declared._replace(constants={**constants, **values}, chosen=chosen)
+        chosen = {name: values.get(name, config.get(name, each)) for name, each in declared.chosen.items()}
+        constants |= {name: each for name, each in values.items() if name not in OPTIONS}
+        made = declared._replace(constants=constants, chosen=chosen)
         return self._made.get((name_of(config), repr(values)), made.kernel)
 
     def tuned(self, given: Mapping[str, Any]) -> Tuned:
@@ -385,7 +387,7 @@ class Choices:
 
     def fixed(self, **config: Any) -> ArrayFunction:
         """Return the function of one configuration."""
-        note(f"triton {self.decorated.function.cache_key} {self.declared.constants} {config}")
+        note(f"triton {source_key(self.decorated.function)} {self.declared.constants} {config}")
         return ArrayFunction(array_kernel(self.layout, Fixed(self, config)), self.declared.options)
 
     def probe(self, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Resolved, dict[str, Any]]:
@@ -460,8 +462,13 @@ class TunedTriton(ArrayFunction):
         Raises
         ------
         ArgumentError
-            An array is traced: its values are not known.
+            An array is traced: its values are not known. Or JAX's device is the CPU.
         """
+        if transforms.default_device().platform == "cpu":
+            raise ArgumentError(
+                f"{self._choices.layout.label}: JAX has no GPU here, and configurations are timed on a GPU",
+                hints=("python -m be_toolchain doctor prints why none is found",),
+            )
         trials = self._tuned(arrays, keywords).tune(*arrays, **keywords)
         self.clear()
         return trials

@@ -272,6 +272,35 @@ def linear(x, w, bias, out, m, stride_xm, stride_xk, stride_w, HAS_BIAS: tl.cons
     tl.store(out + i, total, mask=i < m)
 
 
+@triton.jit
+def pipelined(x, out, n, BLOCK: tl.constexpr, num_stages: tl.constexpr, num_warps: tl.constexpr = 4):
+    for row in tl.range(0, n, BLOCK, num_stages=num_stages):
+        i = row + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, mask=i < n) * num_warps, mask=i < n)
+
+
+def test_an_option_of_triton_may_be_a_constant_too():
+    call = triton_kernel(pipelined, "arg[n] ret[n]", grid=1, BLOCK=64, num_stages=2, num_warps=8)
+    (equation,) = kernel_calls(call, X)
+    assert attributes(equation)["launch"][3] == 8 * 32
+    with pytest.raises(ArgumentError, match="needs the constant num_stages"):
+        triton_kernel(pipelined, "arg[n] ret[n]", grid=1, BLOCK=64)
+
+
+@triton.jit
+def calling(x, out):
+    tl.store(out, once(tl.load(x)))
+
+
+def test_a_function_that_is_defined_again_makes_another_kernel(monkeypatch: pytest.MonkeyPatch):
+    ids = []
+    for called in (once, twice, once):
+        monkeypatch.setitem(calling.fn.__globals__, "once", called)
+        (equation,) = kernel_calls(triton_kernel(calling, "arg[n] ret[n]", grid=1), X)
+        ids.append(attributes(equation)["kernel"])
+    assert ids[0] == ids[2] != ids[1]
+
+
 def test_pointers_may_be_none_and_strides_are_axes_or_numbers():
     call = triton_kernel(linear, "arg[m k] arg[k 2] none ret[m] =k =1 =2 parallel[m]", grid="m", HAS_BIAS=False)
     x, w = np.zeros((8, 16), np.float32), np.zeros((16, 2), np.float32)
@@ -286,7 +315,7 @@ def test_pointers_may_be_none_and_strides_are_axes_or_numbers():
     for signature, message in (
         ("arg[m k] arg[k 2] none ret[m] =j =1 =2", "(?s)'=j' is not a constant.*an axis of an input: m, k"),
         ("arg[m k] arg[k 2] none ret[m] =k =1.5 =2", "'=1.5' is not a constant"),
-        ("arg[m k] arg[k 2] none ret[m] =k =1", "and m by axes, but the signature has 6 tokens for them: .* none"),
+        ("arg[m k] arg[k 2] none ret[m] =k =1", "beside the axes m, but the signature has 6 tokens for them: .* none"),
         ("arg[m k] arg[k 2] arg?[m] ret[m] =k =1 =2", "is optional; declare .* which in Triton has the token none"),
     ):
         with pytest.raises((ArgumentError, SpecError), match=message):
@@ -315,18 +344,22 @@ def test_a_grid_names_whole_constants_and_axes():
     call = function(apply, "arg[n] ret[n]:float32", F=(once,), BLOCK=tl.constexpr(32))
     (equation,) = kernel_calls(call, X[:64])
     assert attributes(equation)["launch"][0] == 2
+    (equation,) = kernel_calls(
+        triton_kernel(apply, "arg[n] ret[n]", grid=lambda *args: args[0].size, F=(once,)), X[:64]
+    )
+    assert attributes(equation)["launch"][0] == 64
     for grid, message in (
         ("ceil(n/F)", r"grid='ceil\(n/F\)' names the constant F, which is \(.*\) and no whole number"),
         (lambda meta: (meta["BLOCK"],), "(?s)apply: grid is a function of meta, as in Triton.*grid='ceil"),
+        (lambda args: (args["BLOCK"],), "apply: grid is a function of args"),
+        ("ceil(n/SIZE)", "(?s)'SIZE', which is not an axis of an input.*known: n"),
     ):
-        with pytest.raises(ArgumentError, match=message):
+        with pytest.raises((ArgumentError, SpecError), match=message):
             triton_kernel(apply, "arg[n] ret[n]:float32", grid=grid, F=(once,))
 
 
 def test_a_traced_attribute_is_advised_to_be_a_pointer():
-    with pytest.raises(
-        ArgumentError, match=r"(?s)attribute, which is compiled into .*a pointer to the number: arg\[\]"
-    ):
+    with pytest.raises(ArgumentError, match=r"(?s)which is compiled into .*or arg\[\]:float32 in a kernel without"):
         kernel_calls(lambda scale: function()(X, X, scale=scale), np.float32(1))
 
 

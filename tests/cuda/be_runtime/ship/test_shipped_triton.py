@@ -120,7 +120,7 @@ def test_while_an_author_develops_the_kernels_are_compiled(package: Path, tmp_pa
 def test_a_mistake_ends_the_build(tmp_path: Path):
     package = write_triton_package(tmp_path / "home" / "shipped", ARCH)
     for before, after, words in (
-        ("BLOCK = 256", "SIZE = 256", "add needs the constant BLOCK"),
+        ("BLOCK = 256", "SIZE = 256", "add has no constant SIZE"),
         ("gpu/triton_kernels.py:add", "gpu/triton_kernels.py:added", "has no attribute 'added'"),
         ("attr.by:float32=2", "attr.by:float64=2", "scale in scale.cubin: parameter 2 has 4 bytes"),
         ('cubin = "scale.cubin"', 'cubin = "none.cubin"', "none.cubin' can't be read"),

@@ -192,6 +192,9 @@ def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path, monkeypat
     require_refused(ArgumentError, r"kernels.k: json:dumps: kernel must be a function decorated with @numba", table)
     words = r"install not_installed where the kernels are built"
     require_refused(SourceNotFoundError, words, table | {"numba": "needing:f"})
+    (tmp_path / "tiled.py").write_text("raise ModuleNotFoundError('none', name='cuda.tile')")
+    words = r"install cuda \(pip install 'brainevent-toolchain\[cutile\]'\) where"
+    require_refused(SourceNotFoundError, words, {"cutile": "tiled:f", "signature": "arg[n] ret[n]", "grid": 1})
     assert require_refused(SourceNotFoundError, "needless", table | {"numba": "needless:f"}).hints == ()
 
 

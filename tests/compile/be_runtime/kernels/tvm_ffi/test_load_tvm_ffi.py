@@ -242,6 +242,8 @@ def test_an_attribute_needs_a_type_if_the_library_states_none(plain: Path):
 def test_a_file_that_is_no_library(tmp_path: Path):
     with pytest.raises(be_runtime.SourceNotFoundError, match="is not a file"):
         be_runtime.load_tvm_ffi(tmp_path / "none.so", {"f": "ret"})
+    with pytest.raises(ArgumentError, match=r"(?s)library must be a path, not .*build_inline returns"):
+        be_runtime.load_tvm_ffi(object(), {"f": "ret"})  # type: ignore[arg-type]
     (tmp_path / "text.so").write_text("text")
     with pytest.raises(ArgumentError, match="is not a shared library"):
         be_runtime.load_tvm_ffi(tmp_path / "text.so", {"f": "ret"})

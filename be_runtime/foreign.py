@@ -357,7 +357,7 @@ class _KeptParts(ArrayParts):
 
 def _exact(value: Any) -> Any:
     """Return a value that equals the value of another attribute only if both are the same: 0.0 equals -0.0."""
-    return str(value) if value.__class__ is complex else value or str(value)
+    return value or str(value) if isinstance(value, float | int | str) else (value, str(value))
 
 
 def _as_it_is(value: Any, _dtype: str | None = None) -> Any:

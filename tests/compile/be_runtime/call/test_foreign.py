@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import resource
 import subprocess
@@ -312,6 +313,12 @@ def test_compiled_derivatives(rule: str, way: str):
     assert x.grad.tolist() == [12, 24, 36]
 
 
+def test_numbers_that_equal_others(module: CompiledModule):
+    f = be_runtime.numpy.functions(module)
+    parts = [f.sum(values=(1.0,), z=np.complex64(complex(1, zero)))[3] for zero in (0.0, -0.0)]
+    assert np.signbit(parts).tolist() == [False, True]
+
+
 @needs_torch
 def test_attributes_that_equal_others(squares: CompiledModule):
     import torch
@@ -319,6 +326,30 @@ def test_attributes_that_equal_others(squares: CompiledModule):
     x = torch.ones(1)
     signs = [torch.signbit(squares.square(x, k=k)).item() for k in (0.0, -0.0, 0, -0.0)]
     assert signs == [False, True, False, True]
+
+
+@needs_torch
+@pytest.mark.parametrize("number", [math.inf, math.nan, -0.0, np.float32(2)])
+def test_each_number_passes_through_an_operator(squares: CompiledModule, number: float):
+    import torch
+
+    class Other(torch.Tensor):
+        pass
+
+    found = squares.square(torch.ones(1).as_subclass(Other), k=number)
+    assert np.array_equal(found.numpy(), np.float32([number]), equal_nan=True)
+    assert np.signbit(found.item()) == np.signbit(number)
+
+
+@needs_torch
+def test_a_compiled_program_whose_attributes_change(squares: CompiledModule):
+    import torch
+
+    import be_runtime.torch
+
+    square = be_runtime.torch.functions(squares).square
+    compiled = torch.compile(lambda x, k: square(x, k=k), fullgraph=True, backend="eager")
+    assert [compiled(torch.ones(1), k).item() for k in (1.5, 2.5, 3, 4, math.inf)] == [1.5, 2.5, 3, 4, math.inf]
 
 
 @needs_torch

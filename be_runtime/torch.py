@@ -111,10 +111,12 @@ class TorchFunction(ForeignFunction):
 
     def __init__(self, function: KernelFunction[..., Any], export: Export) -> None:
         import torch
+        from torch.autograd import forward_ad
 
         self._platform = "cpu" if export.platform == "cpu" else "cuda"
         super().__init__(export, TorchArrays(self._platform))
         self._torch, self._is_compiling = torch, torch.compiler.is_compiling
+        self._forward_mode = forward_ad
         self._function, self._fast = function, None
         self._operator, self._ruled = _operator(self), _ruled()
         self._derived = _derived_operator(self)
@@ -137,6 +139,8 @@ class TorchFunction(ForeignFunction):
         if self._is_compiling():
             route = self.route(given) or "operator"
         else:
+            if self._forward_mode._current_level >= 0:  # noqa: SLF001 - PyTorch has no public name for it
+                self._refuse_tangents(given)
             plan = self.plan(given, attributes)
             route = plan.route
             if not route:
@@ -146,6 +150,16 @@ class TorchFunction(ForeignFunction):
         if route == "derivative" and not self._is_compiling() and self._plain.issuperset(map(type, given)):
             return self.run(given, plan)
         return self._by_operator(self._operator, self._as_tensors(given), attributes)
+
+    def _refuse_tangents(self, given: Sequence[Any]) -> None:
+        """Refuse tensors of ``torch.autograd.forward_ad``, whose tangents would be lost."""
+        for number, each in enumerate(given):
+            is_tensor = isinstance(each, self._torch.Tensor)
+            if is_tensor and self._forward_mode.unpack_dual(each).tangent is not None:
+                raise ArgumentError(
+                    f"{self.__qualname__}: argument {number} has a tangent, but PyTorch's calls have no forward mode",
+                    hints=("use torch.autograd.grad, or jax.jvp with arrays of JAX",),
+                )
 
     def route(self, given: Sequence[Any]) -> str:
         """Return how a call is made: empty, ``"operator"`` for tensors of other classes, or ``"derivative"``."""

@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayKernel
 from be_runtime.call.attributes import Options
-from be_runtime.call.function import ArrayKernel, KernelSource
+from be_runtime.call.function import KernelSource
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.arrays import ArraySpec, Value

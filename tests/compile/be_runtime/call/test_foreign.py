@@ -333,12 +333,33 @@ def test_attributes_that_equal_others(squares: CompiledModule):
 def test_each_number_passes_through_an_operator(squares: CompiledModule, number: float):
     import torch
 
-    class Other(torch.Tensor):
-        pass
-
-    found = squares.square(torch.ones(1).as_subclass(Other), k=number)
-    assert np.array_equal(found.numpy(), np.float32([number]), equal_nan=True)
+    other: Any = type("Other", (torch.Tensor,), {})
+    found = squares.square(torch.ones(1).as_subclass(other), k=number)
+    assert np.array_equal(found.numpy(), np.array([number], np.float32), equal_nan=True)
     assert np.signbit(found.item()) == np.signbit(number)
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")
+def test_a_tangent_is_not_lost(squares: CompiledModule):
+    import torch
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        assert squares.square(torch.ones(1)).tolist() == [1]
+        with pytest.raises(
+            ArgumentError, match="argument 0 has a tangent"
+        ):
+            squares.square(forward_ad.make_dual(torch.ones(1), torch.ones(1)))
+
+
+@needs_torch
+def test_layouts_and_outs_are_for_jax_alone(squares: CompiledModule):
+    import torch
+
+    for options in ({"input_layouts": [(0,)]}, {"outs": jax.ShapeDtypeStruct((1,), "float32")}):
+        with pytest.raises(ArgumentError, match="has outs or layouts by with_options, which are for arrays of JAX"):
+            squares.square.with_options(**options)(torch.ones(1))
 
 
 @needs_torch

@@ -347,9 +347,7 @@ def test_a_tangent_is_not_lost(squares: CompiledModule):
 
     with forward_ad.dual_level():
         assert squares.square(torch.ones(1)).tolist() == [1]
-        with pytest.raises(
-            ArgumentError, match="argument 0 has a tangent"
-        ):
+        with pytest.raises(ArgumentError, match="argument 0 has a tangent"):
             squares.square(forward_ad.make_dual(torch.ones(1), torch.ones(1)))
 
 

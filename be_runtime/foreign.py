@@ -370,7 +370,7 @@ def _exact(value: Any) -> Any:
         return tuple([_exact(each) for each in value])
     if hasattr(value, "__setitem__"):
         raise TypeError
-    return str(value) if value.__class__ is complex else value or str(value)
+    return value or str(value) if isinstance(value, float | int | str) else (value, str(value))
 
 
 def _as_it_is(value: Any, _dtype: str | None = None) -> Any:

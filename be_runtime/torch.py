@@ -204,9 +204,7 @@ class TorchFunction(ForeignFunction):
         if isinstance(made, ArrayParts):
             numbers = bytearray(converted.data)
             dtype = self.arrays.dtype(made.dtype)
-            return (
-                self._torch.frombuffer(numbers, dtype=dtype).clone() if numbers else self._torch.empty(0, dtype=dtype)
-            )
+            return self._torch.frombuffer(numbers, dtype=dtype) if numbers else self._torch.empty(0, dtype=dtype)
         if isinstance(made, DType) and self._fast is not None:
             import tvm_ffi
 
@@ -215,7 +213,7 @@ class TorchFunction(ForeignFunction):
 
     def _by_operator(self, operator: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """Call an operator, which PyTorch's modes, programs and classes of tensors understand."""
-        found = iter(operator(list(given), repr(attributes)))
+        found = iter(operator(list(given), _text(attributes)))
         want = attributes.get(WANT, ())
         asked = asked_results(self.__qualname__, self._rets, None, (want,) if isinstance(want, str) else want)
         every = [next(found) if is_asked else None for is_asked in asked]
@@ -437,6 +435,44 @@ def _leaves(kept: Any) -> list[Any]:
     return [each for each in _pytree.tree_leaves(kept) if each is not None]
 
 
+def _text(attributes: Mapping[str, Any]) -> str:
+    """Return attributes as a text; by its own format, a number that a program of PyTorch's varies is a constant."""
+    plain = {
+        name: each if type(each) in (int, float) or not hasattr(each, "tolist") else each.tolist()
+        for name, each in attributes.items()
+    }
+    return "{" + ", ".join([f"{name!r}: {each!r}" for name, each in plain.items()]) + "}"
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Return the attributes in a text.
+
+    Raises
+    ------
+    ArgumentError
+        A value is no number and no text.
+
+    Examples
+    --------
+    >>> _read("{'by': -inf, 'names': ('nan', 2)}")
+    {'by': -inf, 'names': ('nan', 2)}
+    """
+    try:
+        return dict(ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval"))))
+    except (SyntaxError, ValueError):
+        raise ArgumentError(
+            f"torch.compile and subclasses of tensors can't pass one of the attributes {text}",
+            hints=("pass numbers, texts, or tuples of them; the name of a dtype is a text",),
+        ) from None
+
+
+class _Floats(ast.NodeTransformer):
+    """Replaces the names of floats that Python writes as names: ``nan``, ``inf``, and imaginary ones."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(complex(node.id) if node.id.endswith("j") else float(node.id))
+
+
 def _operator(function: TorchFunction) -> Any:
     """Return the operator of PyTorch's that stands for a call in programs of ``torch.compile``.
 
@@ -444,11 +480,11 @@ def _operator(function: TorchFunction) -> Any:
     """
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        given, named = [function.arrays.fit(each) for each in arrays], ast.literal_eval(attributes)
+        given, named = [function.arrays.fit(each) for each in arrays], _read(attributes)
         return [each for each in _listed(function.run(given, function.plan(given, named))) if each is not None]
 
     def describe(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        return [each for each in function.empty_results(arrays, ast.literal_eval(attributes)) if each is not None]
+        return [each for each in function.empty_results(arrays, _read(attributes)) if each is not None]
 
     made = _new_operator(function.__qualname__, run)
     made.register_fake(describe)
@@ -460,12 +496,12 @@ def _derived_operator(function: TorchFunction) -> Any:
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
         given = [function.arrays.fit(each) for each in arrays]
-        made, kept = function.ruled(given, ast.literal_eval(attributes)).ahead(given)
+        made, kept = function.ruled(given, _read(attributes)).ahead(given)
         return [*(each for each in made if each is not None), *kept]
 
     def keep(ctx: Any, inputs: tuple[Sequence[Any], str], output: Sequence[Any]) -> None:
         arrays, attributes = inputs
-        ctx.call = function.ruled(arrays, ast.literal_eval(attributes))
+        ctx.call = function.ruled(arrays, _read(attributes))
         ctx.is_there = [each is not None for each in arrays]
         ctx.save_for_backward(*(each for each in arrays if each is not None), *output)
 

@@ -98,7 +98,7 @@ class CompiledFunction:
         self._known.clear()
         self._plain = None
 
-    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901 - each call costs
+    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901, PLR0912 - each call costs
         """Call the kernel.
 
         Parameters
@@ -124,8 +124,10 @@ class CompiledFunction:
             The kernel is not for the platform of the program.
         """
         try:
-            if "torch" in sys.modules and _are_of_torch(arrays):
-                return self._call_torch(arrays, outs, attributes)
+            if "torch" in sys.modules:
+                for each in arrays:  # without a call for types that are known
+                    if each.__class__ not in _OTHERS and _are_of_torch(arrays):
+                        return self._call_torch(arrays, outs, attributes)
             if self._has_numbers:
                 arrays, attributes = self._placed(arrays, attributes)
             program = None
@@ -297,17 +299,11 @@ _OTHERS: set[type] = set()
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:
     """Return whether an array is a tensor of PyTorch, which is not imported for that."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    if tensor is None:
-        return False
-    for each in arrays:
-        kind = each.__class__
-        if kind is tensor:
-            return True
-        if kind not in _OTHERS:
-            if issubclass(kind, tensor):
-                return True
-            _OTHERS.add(kind)
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())  # a class made before it is no subclass
+    kinds = {*map(type, arrays)} - _OTHERS
+    if any(issubclass(kind, tensor) for kind in kinds):
+        return True
+    _OTHERS.update(kinds)
     return False
 
 

@@ -3,7 +3,7 @@
 The content consists of the function's bytecode, its constants, the defaults of its parameters, and the values of its
 closure and of its global names, including the functions that it calls, recursively. Line numbers and file names are not
 part of the content, so that a moved kernel stays the same. The content of a function in a just-in-time compiler's
-wrapper (an object with ``py_func`` and ``targetoptions``, as in Numba) includes the compiler's options.
+wrapper includes the compiler's options. A wrapper of Numba has ``py_func`` and ``targetoptions``, one of Triton ``fn``.
 
 Only the standard library and a compiler's own package count by name and version, and both by the place of their files.
 An object that can't be read is an anchor: the digest holds its address, and callers don't keep the compiled code.
@@ -201,7 +201,8 @@ class _Walk:
     def _visit_other(self, value: Any) -> None:
         """Add an object that is identified by its attributes, its name or its address."""
         kind = type(value)
-        is_numpys = self._release(kind.__module__).startswith("numpy ")
+        release = self._release(kind.__module__)
+        is_numpys, is_tritons = release.startswith("numpy "), release.startswith("triton ")
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.write("compiled", kind.__module__, kind.__qualname__)
             options = {**value.targetoptions, "locals": getattr(value, "locals", {})}
@@ -211,6 +212,9 @@ class _Walk:
             }
             self._visit_all(sorted((str(name), ",".join(each)) for name, each in texts.items()))
             self.visit(value.py_func)
+        elif is_tritons and isinstance(getattr(value, "fn", None), types.FunctionType):
+            self.write("compiled", kind.__module__, kind.__qualname__)
+            self._visit_all((getattr(value, "noinline", False), getattr(value, "src", ""), value.fn))
         elif kind.__module__ == "numpy" and is_numpys and hasattr(value, "tobytes"):
             self.write("numpy", kind.__qualname__, value.dtype.str, str(value.dtype), repr(value.shape))
             self.visit(value.tolist() if value.dtype.hasobject else value.tobytes())

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayFunction
 from be_runtime.call.attributes import check_options
-from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import array_problem, check_names, integers
 from be_runtime.errors import ArgumentError, SpecError

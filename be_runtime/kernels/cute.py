@@ -28,7 +28,8 @@ from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels.content import function_content
 from be_runtime.kernels.cubin import declare
 from be_runtime.kernels.launcher import Memo, choose_archs
-from be_runtime.kernels.tvm_ffi import Function, Word, import_tvm_ffi, load_source, render
+from be_runtime.kernels.tvm_ffi import import_tvm_ffi, load_source
+from be_runtime.kernels.tvm_ffi_source import Function, Word, render
 from be_runtime.load import obtain
 from be_runtime.load.identity import own_code_digest
 from be_runtime.load.module import CompiledModule, ModuleInfo

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayFunction
 from be_runtime.call.attributes import check_options
-from be_runtime.call.function import ArrayFunction
 from be_runtime.call.resolve import Resolved
 from be_runtime.compile.plan import SOURCES, BuildPlan, Edge, GeneratedFile
 from be_runtime.errors import ArgumentError, BuildError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayFunction, ArrayKernel
 from be_runtime.call.attributes import Options, check_options
 from be_runtime.call.compiled_function import Report
-from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from be_runtime.call.array_function import evaluate, known_outs
 from be_runtime.call.extents import compute
-from be_runtime.call.function import evaluate, known_outs
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import check_names, integers
 from be_runtime.errors import ArgumentError

@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayKernel
 from be_runtime.call.attributes import Options
-from be_runtime.call.function import ArrayKernel, KernelSource
+from be_runtime.call.function import KernelSource
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
+from be_runtime.kernels.content import Content, function_content
 from be_runtime.kernels.cubin import Declared, kernel_facts, read_code
 from be_runtime.kernels.geometry import DESCRIPTOR, LaunchParam, descriptor_param, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
@@ -53,6 +55,8 @@ _TYPES = {
     "float8_e4m3fn": "fp8e4nv",
 }
 """Triton's names of element types."""
+_BY_NAME = ("triton",)
+"""Package that counts by name and version, see `function_content`."""
 _ALIGNED = f":{DIVISIBLE}"
 """End of the type of such a parameter."""
 
@@ -126,9 +130,18 @@ class TritonKernel(NamedTuple):
         environ = session.system.environ
         names = (each for each in environ if each.startswith(_SETTINGS) and "CACHE" not in each)
         settings = [f"{each}={environ[each]}" for each in sorted(names)]
+        content = self.content()
+
+        def compile_now(_staging: object) -> Compiled:
+            return Compiled(compile_triton(self, archs, with_ptx=with_ptx), compiler=(triton.__version__,))
+
+        if content.anchors:
+            images = compile_now(None).images
+            return Kernel(launcher.content_id(images), self.name, images)
         fields: tuple[Field, ...] = (
             *(("name", self.name), ("source", source_key(self.function)), ("triton", triton.__version__)),
-            *(("types", [f"{name}: {text}" for name, text in self.types]), ("aligned", self.aligned)),
+            *(("content", content.digest), ("types", [f"{name}: {text}" for name, text in self.types])),
+            ("aligned", self.aligned),
             ("constants", [f"{name}={_constant_text(value)}" for name, value in self.constants]),
             ("options", [f"{name}={value!r}" for name, value in self.options]),
             *(("archs", [arch.sm for arch in archs]), ("settings", settings)),
@@ -136,10 +149,14 @@ class TritonKernel(NamedTuple):
         return launcher.obtain_kernel(
             make_key("triton", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
             Origin(make_key("triton", *fields)),
-            lambda _staging: Compiled(compile_triton(self, archs, with_ptx=with_ptx), compiler=(triton.__version__,)),
+            compile_now,
             self.name,
             session,
         )
+
+    def content(self) -> Content:
+        """Return the content of the function and of the constants; Triton's key lacks attributes of modules."""
+        return function_content((self.function, self.constants), _BY_NAME, with_objects=True)
 
 
 class Declaration(NamedTuple):

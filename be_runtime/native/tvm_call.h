@@ -233,6 +233,11 @@ struct TvmCall {
     return reinterpret_cast<const Array*>(static_cast<const char*>(any.pointer) + header);
   }
 
+  /// Return whether a BE::Tensor can have so many dimensions; a wrong header may state a negative number.
+  static bool has_rank(const Array& tensor) noexcept {
+    return static_cast<uint32_t>(tensor.ndim) <= static_cast<uint32_t>(BE::Tensor::kMaxDims);
+  }
+
   bool fail_device(int index, const Array& tensor) const noexcept;
   bool fail_layout(int index, const Array& tensor) const noexcept;
   bool read_number(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buffer, int64_t* room) const noexcept;
@@ -262,6 +267,7 @@ struct TvmCall {
     if (wanted != XLA_FFI_DataType_INVALID && wanted != dtype)
       return fail(index, "is of %s, but %s is declared", element_type_name(dtype), element_type_name(wanted));
     if (!is_here(tensor)) return fail_device(index, tensor);
+    if (!has_rank(tensor)) return fail_layout(index, tensor);
     int64_t elements = 1;
     bool is_dense = true;
     for (int i = tensor.ndim - 1; i >= 0; --i) {
@@ -270,8 +276,7 @@ struct TvmCall {
     }
     char* data = static_cast<char*>(tensor.data) + tensor.offset;
     const bool is_aligned = (reinterpret_cast<uintptr_t>(data) & 15) == 0;
-    if (tensor.ndim > BE::Tensor::kMaxDims || (elements != 0 && !(is_dense && is_aligned && data != nullptr)))
-      return fail_layout(index, tensor);
+    if (elements != 0 && !(is_dense && is_aligned && data != nullptr)) return fail_layout(index, tensor);
     *buffer = {sizeof(*buffer), nullptr, dtype, data, tensor.ndim, const_cast<int64_t*>(tensor.shape)};
     return true;
   }
@@ -326,7 +331,7 @@ bool TvmCall::fail_device(int index, const Array& tensor) const noexcept {
 }
 
 bool TvmCall::fail_layout(int index, const Array& tensor) const noexcept {
-  if (tensor.ndim > BE::Tensor::kMaxDims)
+  if (!has_rank(tensor))
     return fail(index, "has %d dimensions; a BE::Tensor has at most %d", tensor.ndim, BE::Tensor::kMaxDims);
   int64_t stride = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.call.array_function import ArrayFunction
 from be_runtime.call.compiled_function import KernelTarget
-from be_runtime.call.function import ArrayFunction, SourceFunction
+from be_runtime.call.function import SourceFunction
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from be_runtime import checks
+from be_runtime.call.array_function import ArrayFunction, ArrayKernel
 from be_runtime.call.attributes import check_options, numpy_dtype
 from be_runtime.call.compiled_function import KernelTarget
-from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public

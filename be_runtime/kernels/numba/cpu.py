@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from be_runtime import dtypes, errors, frames
 from be_runtime.call import attributes, compiled_function, resolve
-from be_runtime.call.function import ArrayFunction, ArrayKernel
+from be_runtime.call.array_function import ArrayFunction, ArrayKernel
 from be_runtime.call.signature import read_signature
 from be_runtime.jax import fault_names, port
 from be_runtime.jax.arrays import ArraySpec, Value

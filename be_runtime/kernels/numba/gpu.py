@@ -10,9 +10,9 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Unpack
 
+from be_runtime.call.array_function import ArrayFunction, ArrayKernel
 from be_runtime.call.attributes import KernelOptions, Options, check_options
 from be_runtime.call.compiled_function import default_method
-from be_runtime.call.function import ArrayFunction, ArrayKernel
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import DTYPES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import resource
 import subprocess
@@ -363,6 +364,12 @@ def test_compiled_derivatives(rule: str, way: str):
     assert x.grad.tolist() == [12, 24, 36]
 
 
+def test_numbers_that_equal_others(module: CompiledModule):
+    f = be_runtime.numpy.functions(module)
+    parts = [f.sum(values=(1.0,), z=np.complex64(complex(1, zero)))[3] for zero in (0.0, -0.0)]
+    assert np.signbit(parts).tolist() == [False, True]
+
+
 @needs_torch
 def test_attributes_that_equal_others(squares: CompiledModule):
     import torch
@@ -384,6 +391,49 @@ def test_attributes_that_are_tensors(squares: CompiledModule):
         squares.square(x, k=k.requires_grad_())
     with pytest.raises(ArgumentError, match="has no attribute 'out'"):
         squares.square(x, out=torch.ones(3))
+
+
+@needs_torch
+@pytest.mark.parametrize("number", [math.inf, math.nan, -0.0, np.float32(2)])
+def test_each_number_passes_through_an_operator(squares: CompiledModule, number: float):
+    import torch
+
+    other: Any = type("Other", (torch.Tensor,), {})
+    found = squares.square(torch.ones(1).as_subclass(other), k=number)
+    assert np.array_equal(found.numpy(), np.array([number], np.float32), equal_nan=True)
+    assert np.signbit(found.item()) == np.signbit(number)
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")
+def test_a_tangent_is_not_lost(squares: CompiledModule):
+    import torch
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        assert squares.square(torch.ones(1)).tolist() == [1]
+        with pytest.raises(ArgumentError, match="argument 0 is a tensor of torch.func or of forward mode"):
+            squares.square(forward_ad.make_dual(torch.ones(1), torch.ones(1)))
+
+
+@needs_torch
+def test_layouts_and_outs_are_for_jax_alone(squares: CompiledModule):
+    import torch
+
+    for options in ({"input_layouts": [(0,)]}, {"outs": jax.ShapeDtypeStruct((1,), "float32")}):
+        with pytest.raises(ArgumentError, match="has outs or layouts by with_options, which are for arrays of JAX"):
+            squares.square.with_options(**options)(torch.ones(1))
+
+
+@needs_torch
+def test_a_compiled_program_whose_attributes_change(squares: CompiledModule):
+    import torch
+
+    import be_runtime.torch
+
+    square = be_runtime.torch.functions(squares).square
+    compiled = torch.compile(lambda x, k: square(x, k=k), fullgraph=True, backend="eager")
+    assert [compiled(torch.ones(1), k).item() for k in (1.5, 2.5, 3, 4, math.inf)] == [1.5, 2.5, 3, 4, math.inf]
 
 
 @needs_torch

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -72,6 +73,29 @@ def test_another_dtype_or_constant_is_another_kernel():
 
     assert id_of(X) == id_of(X)
     assert len({id_of(X), id_of(X.astype(np.float16)), id_of(X, BLOCK=512), id_of(X[:17]), id_of(X, num_warps=8)}) == 5
+
+
+SHIFTS = ModuleType("shifts")
+
+
+@triton.jit
+def shifted(x):
+    return x + SHIFTS.BY
+
+
+@triton.jit
+def shift(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, shifted(tl.load(x + i, i < n)), i < n)
+
+
+def test_another_value_of_a_modules_attribute_is_another_kernel():
+    def id_of(by: int) -> Any:
+        vars(SHIFTS)["BY"] = tl.constexpr(by)
+        (equation,) = kernel_calls(function(shift, "arg[n] ret[n]"), X)
+        return attributes(equation)["kernel"]
+
+    assert id_of(1) == id_of(1) != id_of(2)
 
 
 def test_memory_that_triton_wants_is_from_xla():

@@ -13,7 +13,8 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, SpecError
-from be_runtime.kernels.tvm_ffi import Function, Word, load_source, render
+from be_runtime.kernels.tvm_ffi import load_source
+from be_runtime.kernels.tvm_ffi_source import Function, Word, render
 from be_runtime.ship.declaration import parse_declaration
 from tests.compile.be_runtime.processes import python
 from tests.support.requirements import OPTIONAL

@@ -405,18 +405,6 @@ def test_each_number_passes_through_an_operator(squares: CompiledModule, number:
 
 
 @needs_torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")
-def test_a_tangent_is_not_lost(squares: CompiledModule):
-    import torch
-    from torch.autograd import forward_ad
-
-    with forward_ad.dual_level():
-        assert squares.square(torch.ones(1)).tolist() == [1]
-        with pytest.raises(ArgumentError, match="argument 0 is a tensor of torch.func or of forward mode"):
-            squares.square(forward_ad.make_dual(torch.ones(1), torch.ones(1)))
-
-
-@needs_torch
 def test_layouts_and_outs_are_for_jax_alone(squares: CompiledModule):
     import torch
 

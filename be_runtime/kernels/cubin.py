@@ -515,7 +515,7 @@ def cubin_kernel(
         ``attr.NAME:TYPE`` for numbers. Machine code records neither ``const`` nor element types: the kernel must not
         write to the memory of an ``arg``, and ``arg[n]:float32`` is compared only with the arrays of a call.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
         (x.size + 255) // 256``.
     block : int, str, tuple of int or str, or callable
@@ -553,8 +553,8 @@ def cubin_kernel(
     Raises
     ------
     ArgumentError
-        The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel has
-        other parameters than the signature, or was compiled for another block.
+        The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel's
+        parameters differ from the signature, or it was compiled for another block.
     SpecError
         The signature can't be understood.
 

@@ -192,7 +192,7 @@ def cutile_kernel(
         ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
         input, such as ``n``, has no token: it gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
-        Number of tile blocks along one to three axes. A text is arithmetic over the axes of the signature and over
+        Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and over
         constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.

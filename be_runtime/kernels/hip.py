@@ -67,7 +67,7 @@ def hip_kernel(
     """Compile a HIP kernel for AMD's GPUs. It is experimental: nothing here launches the kernel yet.
 
     A traced call checks its arguments, compiles the kernel with hipcc or clang++, keeps the code in the cache, and then
-    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations stand for them.
+    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations take their place.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def hip_kernel(
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
         the results, to as many bytes of memory.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
         (x.size + 255) // 256``.
     block : int, str, tuple of int or str, or callable

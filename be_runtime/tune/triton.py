@@ -83,7 +83,7 @@ def triton_kernel(
         input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
         axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
     grid : int, str, tuple of int or str, or callable
-        Number of programs along one to three axes. A text is arithmetic over the axes of the signature and over
+        Number of programs along one to three axes. A string is arithmetic over the axes of the signature and over
         constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_warps : int, optional
         Warps of a program. The default is the value of the configuration, or 4.

@@ -27,7 +27,7 @@ namespace BE {
 /// the GPU, until the work on its stream is done. A copy is the same memory.
 ///
 /// Declared memory is planned by XLA, costs next to nothing, and may be used by a CUDA graph. `jax.vmap` with
-/// `broadcast_all` multiplies it as it does results.
+/// `broadcast_all` multiplies its size by the size of the batch, as it does for results.
 class Workspace {
  public:
   /// Alignment of declared memory and, on the CPU, of allocated memory. Allocated memory of a GPU is aligned to 16.

@@ -424,7 +424,7 @@ def numba_kernel(
         Run all such calls in the order of the program. It implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
-        if it were row by row.
+        if it were row-major.
     random : bool, default False
         The results differ from call to call. Without it, checked mode reports the difference.
 

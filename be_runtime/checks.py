@@ -15,7 +15,7 @@ _ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at
 
 
 class Finding(NamedTuple):
-    """One error of a kernel that checked mode found.
+    """One error in a kernel that checked mode found.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Findings(Sequence[Finding]):
         return self.report()
 
     def report(self) -> str:
-        """Return all findings and notes as a text.
+        """Return all findings and notes as text.
 
         Returns
         -------

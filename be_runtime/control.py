@@ -124,7 +124,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     Parameters
     ----------
     path : str or Path
-        Folder, made if it does not exist. Modules of earlier exports stay, or are replaced by equal modules.
+        Folder, created if it does not exist. Modules of earlier exports stay, or are replaced with identical modules.
 
     Returns
     -------
@@ -284,7 +284,7 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     Raises
     ------
     ArgumentError
-        The argument is neither a text nor a sequence of texts.
+        The argument is neither a string nor a sequence of strings.
     ArchError
         A name is not an architecture.
 
@@ -463,7 +463,8 @@ def register_ffi_target(
         Identity of the handler's code. Registering the same content again does nothing. The default is the identity of
         the module's function; each capsule has an identity of its own.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
 
     Raises
     ------
@@ -510,8 +511,8 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
     Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes in
     unwritten elements. Within the context, functions that JAX compiled before are traced again; afterwards their
-    earlier programs are used. Without ``with``, calls of the whole process are checked until ``debug(False)``. Then
-    call `debug` before other threads start, since their compiled functions are not traced again.
+    earlier programs are used. Without ``with``, calls of the whole process are checked until ``debug(False)``. In
+    that case, call `debug` before other threads start, since their compiled functions are not traced again.
 
     Parameters
     ----------

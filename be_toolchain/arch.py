@@ -206,7 +206,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
 
     See Also
     --------
-    - `gencode_flags`: make nvcc's flags of them.
+    - `gencode_flags`: turn them into nvcc's flags.
     - :doc:`/compiler-options`: architectures and flags of a load.
 
     Examples

@@ -82,7 +82,7 @@ def correct(variable: str) -> str:
 
 
 class KernelError(Exception):
-    """Base class of every error that either package raises on purpose, with brainevent's name for it."""
+    """Base class of every error that either package raises on purpose, under brainevent's name."""
 
 
 class KernelCompilationError(KernelError):

@@ -265,7 +265,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of host code, which nvcc gets by ``-ccbin``; clang compiles both sides."""
+        """The compiler of host code, which nvcc gets through ``-ccbin``; clang compiles both sides."""
         return self.compiler.host
 
     @property

@@ -85,14 +85,15 @@ def load_inline(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -126,8 +127,8 @@ def load_inline(
     See Also
     --------
     - `load_file`: compile files.
-    - `load_cpp_inline`: compile C++ alone.
-    - `load_cuda_inline`: compile CUDA alone.
+    - `load_cpp_inline`: compile only C++.
+    - `load_cuda_inline`: compile only CUDA.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
 
@@ -224,14 +225,15 @@ def load_file(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -266,7 +268,7 @@ def load_file(
 
     See Also
     --------
-    - `load_inline`: compile source texts; its example is a whole program.
+    - `load_inline`: compile source texts; its example is a complete program.
     - `load_dir`: compile the files of folders.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
@@ -336,14 +338,15 @@ def load_dir(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -378,7 +381,7 @@ def load_dir(
 
     See Also
     --------
-    - `load_inline`: compile source texts; its example is a whole program.
+    - `load_inline`: compile source texts; its example is a complete program.
     - `load_file`: compile chosen files.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/custom-kernels`: other ways to have a kernel for each platform.

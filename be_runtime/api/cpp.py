@@ -85,7 +85,8 @@ def load_cpp_inline(
     use_fast_math : bool, default False
         Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -193,7 +194,8 @@ def load_cpp_file(
     use_fast_math : bool, default False
         Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -301,7 +303,8 @@ def load_cpp_dir(
     use_fast_math : bool, default False
         Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False

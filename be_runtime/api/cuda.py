@@ -94,14 +94,15 @@ def load_cuda_inline(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -221,14 +222,15 @@ def load_cuda_file(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -262,10 +264,10 @@ def load_cuda_file(
 
     See Also
     --------
-    - `load_cuda_inline`: compile source text; its example is a whole source.
+    - `load_cuda_inline`: compile source text; its example has a complete source.
     - `load_cuda_dir`: compile all files of a folder.
     - :doc:`/tutorial-cuda`: a first kernel, step by step.
-    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/port-cuda`: from an existing kernel to a function with derivatives.
     - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples
@@ -329,14 +331,15 @@ def load_cuda_dir(
         Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
         kernels, for example if it allocates memory. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, so negative values
-        and NaN too, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
+        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
         that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
         them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code of a name.
+        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
+        a name.
     native : bool, default False
         Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -373,7 +376,7 @@ def load_cuda_dir(
     - `load_cuda_file`: compile chosen files.
     - `load_dir`: compile C++ and CUDA files for CPU and GPU.
     - :doc:`/tutorial-cuda`: a first kernel, step by step.
-    - :doc:`/port-cuda`: from a kernel that exists to a function with derivatives.
+    - :doc:`/port-cuda`: from an existing kernel to a function with derivatives.
     - :doc:`/compiler-options`: flags, libraries, architectures.
 
     Examples

@@ -102,7 +102,7 @@ class RuledFunction(CompiledFunction, ABC):
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
-        A kernel gets those attributes of the call, with defaults, that it declares. A Python function gets all
+        A kernel gets only the attributes of the call that it declares, defaults included. A Python function gets all
         attributes as keyword arguments.
 
         Parameters

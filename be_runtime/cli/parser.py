@@ -48,7 +48,7 @@ def _add_stubs(commands: _Commands) -> None:
         metavar="FOLDER_OR_MODULE",
         help="read this folder or file of C++ or CUDA, or import this Python module",
     )
-    stubs.add_argument("--output", type=Path, metavar="FILE", help="write this .pyi file (default: beside the source)")
+    stubs.add_argument("--output", type=Path, metavar="FILE", help="write this .pyi file (default: next to the source)")
 
 
 def _add_build(commands: _Commands) -> None:
@@ -80,7 +80,7 @@ def _add_show(commands: _Commands) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="read this exported program or wheel, or the package of this name or folder",
+        help="read this exported program or wheel, or the package with this name or folder",
     )
 
 
@@ -95,7 +95,7 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument(
         "source",
         metavar="FILE",
-        help="read this .cu, .cc or .so file or folder of sources, or the package of this name or folder",
+        help="read this .cu, .cc or .so file or folder of sources, or the package with this name or folder",
     )
     report.add_argument(
         "--arch",
@@ -130,7 +130,7 @@ def _add_tune(commands: _Commands) -> None:
         "tune",
         "time the configurations of a package's kernels, and write the choices into the package",
         "Import a package, time every configuration that its calls of be_runtime.autotune name on this machine, and "
-        "write the choices to tuned.json in the package, beside the choices for other GPUs.",
+        "write the choices to tuned.json in the package, next to the choices for other GPUs.",
     )
     tune.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
 
@@ -234,8 +234,8 @@ def _add_cache_removals(commands: _Commands) -> None:
         commands,
         "prune",
         "remove entries until the cache is small enough",
-        "Remove entries that were not used for a long time, then the least recently used entries until the cache is "
-        "small enough. Each build does a part of this work.",
+        "Remove entries that have not been used for a long time, then the least recently used entries until the cache "
+        "is small enough. Each build does a part of this work.",
     )
     prune.add_argument(
         "--stale",
@@ -282,7 +282,7 @@ def _add_cache_carriers(commands: _Commands) -> None:
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="require a signature by this key, or by a key in the file of this absolute path "
+        help="require a signature by this key, or by a key in the file with this absolute path "
         "(default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
     keygen = _add(

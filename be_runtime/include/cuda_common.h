@@ -4,8 +4,8 @@
 /// Small device functions that event-driven kernels share. For sources compiled by nvcc.
 ///
 /// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. Arithmetic on the 16-bit types
-/// is done in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
-/// capitals are its parameters; they are functions, which `#ifdef` finds too.
+/// is done in float, their accumulator type. A kernel that is written as a macro over element types can take the names
+/// in capitals as its arguments. They are functions, but `#ifdef` finds them, too.
 ///
 /// Needs compute capability 6.0.
 

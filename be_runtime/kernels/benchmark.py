@@ -117,7 +117,7 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time a Python function, including the dispatch; `XLACustomKernel.benchmark` times kernels alone.
+    """Time a Python function, including the dispatch; `XLACustomKernel.benchmark` times only kernels.
 
     Parameters
     ----------

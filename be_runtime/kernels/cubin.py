@@ -515,7 +515,7 @@ def cubin_kernel(
         ``attr.NAME:TYPE`` for numbers. Machine code records neither ``const`` nor element types: the kernel must not
         write to the memory of an ``arg``, and ``arg[n]:float32`` is compared only with the arrays of a call.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
         (x.size + 255) // 256``.
     block : int, str, tuple of int or str, or callable
@@ -531,8 +531,8 @@ def cubin_kernel(
         results follow from it.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
+        Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.
@@ -553,8 +553,8 @@ def cubin_kernel(
     Raises
     ------
     ArgumentError
-        The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel has
-        other parameters than the signature, or was compiled for another block.
+        The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel's
+        parameters differ from the signature, or it was compiled for another block.
     SpecError
         The signature can't be understood.
 

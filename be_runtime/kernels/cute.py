@@ -173,7 +173,7 @@ def cute_kernel(
         Divisors of extents by the names of their axes, such as ``{"n": 8}``, so that CuTe DSL may use wider accesses.
         Calls with other extents raise an error.
     compile_options : str, default ""
-        Further options of ``cute.compile``, such as ``"--opt-level 2"``.
+        Other options of ``cute.compile``, such as ``"--opt-level 2"``.
     compute_capability : str, optional
         Architecture, such as ``"sm_90a"``. The default is the architecture of the GPU of this machine. From 9.0 on, the
         suffix ``a`` is implied.

@@ -193,7 +193,7 @@ def cutile_kernel(
         ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
         input, such as ``n``, has no token: it gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
-        Number of tile blocks along one to three axes. A text is arithmetic over the axes of the signature and over
+        Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and over
         constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_ctas, occupancy, opt_level, num_worker_warps : int, optional
         cuTile's options, in place of the decorator's.
@@ -206,8 +206,8 @@ def cutile_kernel(
         results follow from it.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
+        Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.

@@ -67,7 +67,7 @@ def hip_kernel(
     """Compile a HIP kernel for AMD's GPUs. It is experimental: nothing here launches the kernel yet.
 
     A traced call checks its arguments, compiles the kernel with hipcc or clang++, keeps the code in the cache, and then
-    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations stand for them.
+    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations take their place.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def hip_kernel(
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
         the results, to as many bytes of memory.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
         (x.size + 255) // 256``.
     block : int, str, tuple of int or str, or callable
@@ -94,8 +94,8 @@ def hip_kernel(
         Architectures, such as ``"gfx942"``.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
+        Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.

@@ -337,7 +337,7 @@ class XLACustomKernel:
         backend: str | None = None,
         **keywords: Hashable,
     ) -> tuple[Any, Any]:
-        """Apply the general rule to a batch, also from a rule of `def_batching_rule`.
+        """Apply the general rule to a batch, for example inside a rule of `def_batching_rule`.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from be_runtime.kernels.operation import REGISTRY, Function, XLACustomKernel
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations of this process by name; of several with one name, the last one counts.
+    """Return all operations of this process by name; if several have the same name, the last one counts.
 
     Returns
     -------

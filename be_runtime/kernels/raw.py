@@ -215,7 +215,7 @@ def cuda_kernel(
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
         the results, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A text is arithmetic over the axes of the signature and over integer
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
         (x.size + 255) // 256``.
     block : int, str, tuple of int or str, or callable
@@ -226,8 +226,8 @@ def cuda_kernel(
         Blocks of a thread block cluster along one to three axes.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
+        Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.

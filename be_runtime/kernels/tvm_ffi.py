@@ -43,7 +43,7 @@ def load_tvm_ffi(
     name: str | None = None,
     **options: Any,
 ) -> CompiledModule:
-    """Load functions of a shared library of the TVM-FFI C ABI as a module of JAX functions.
+    """Load functions of a shared library with the TVM-FFI C ABI as a module of JAX functions.
 
     CuTe DSL, FlashInfer, TileLang and ``tvm_ffi.cpp.build`` export such libraries. The module holds a copy of the
     library, and calls it without Python. :doc:`/other-compilers` has examples.
@@ -62,7 +62,7 @@ def load_tvm_ffi(
         Platform of the functions' arrays. A module for CUDA is compiled by nvcc.
     owned : bool, default False
         The functions take ``tvm::ffi::Tensor`` objects, which may not be kept after the call. Libraries that state
-        their types need no hint.
+        their types do not need this argument.
     name : str, optional
         Name of the module. The default is the library's name without ``lib`` and its suffix.
     **options

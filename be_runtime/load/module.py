@@ -472,7 +472,7 @@ class LoadedModule:
 
 
 class CompiledModule(LoadedModule):
-    """A loaded module, as the load functions return it.
+    """A loaded module, as returned by the load functions.
 
     Each function is a method, a `KernelFunction`. ``ops["name"]`` is the same function, even if the name is not an
     identifier. A function hides the module's own attribute of the same name, which ``ops.info`` still has.

@@ -118,7 +118,7 @@ class PlatformModule(LoadedPlatformModule):
 
     See Also
     --------
-    - `load_inline`: load such a module; its example is a whole program.
+    - `load_inline`: load such a module; its example is a complete program.
     - :doc:`/calling`: attributes, result shapes and derivatives.
 
     Examples

@@ -107,7 +107,7 @@ def export(
     Parameters
     ----------
     function : callable
-        Function, jitted by ``jax.jit`` or not.
+        Function, jitted with ``jax.jit`` or not.
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
@@ -118,7 +118,7 @@ def export(
         here.
     baseline : str, optional
         Level of CPU instructions that host code may use. The default is ``"x86-64-v3"`` on x86-64, which has AVX2. An
-        empty text allows only the instructions of every such machine.
+        empty string allows only the instructions of every such machine.
 
     Returns
     -------
@@ -297,7 +297,7 @@ def load_exported(
     Parameters
     ----------
     data_or_path : bytes, str or Path
-        The result of `export`, or its file. Nobody else may have the right to write the file.
+        The result of `export`, or its file. Nobody else may have permission to write to the file.
     expected_sha256 : str, optional
         Hash of all bytes, in hexadecimal digits; other bytes are refused before they are parsed.
     verify : callable, optional

@@ -6,7 +6,7 @@
             | "enum(" NAME { NAME } ")"             one of these names
             | "{" FIELD { FIELD } "}"               named values, passed as a dict
     FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE without fields of its own
-    DEFAULT = a number | "true" | "false" | a text without spaces
+    DEFAULT = a number | "true" | "false" | a string without spaces
 """
 
 from __future__ import annotations

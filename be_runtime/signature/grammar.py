@@ -18,7 +18,7 @@
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
           | "scratch" [ "[" BYTES "]" | "=" NAME ]
-                                          memory for the time of the call; "=f" is [f()]; without a size the kernel
+                                          memory for the duration of the call; "=f" is [f()]; without a size the kernel
                                           asks for it
           | "state"                       an object that exists as long as the program; at most one
           | "parallel" "[" { AXIS } "]"   axes along which each element is computed independently

@@ -84,7 +84,7 @@ def triton_kernel(
         input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
         axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
     grid : int, str, tuple of int or str, or callable
-        Number of programs along one to three axes. A text is arithmetic over the axes of the signature and over
+        Number of programs along one to three axes. A string is arithmetic over the axes of the signature and over
         constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
     num_warps : int, optional
         Warps of a program. The default is the value of the configuration, or 4.
@@ -106,8 +106,8 @@ def triton_kernel(
         results follow from it.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
+        Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.

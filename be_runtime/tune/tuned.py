@@ -41,8 +41,8 @@ class Declared:
 class Tuned:
     """A function of arrays that uses the fastest known configuration for their sizes; `autotune` makes it.
 
-    It may be called in programs, also under ``vmap`` and derivatives: sizes are known while JAX traces it, and nothing
-    is timed then. ``print`` shows the times or the stored choices as a table.
+    It may be called in programs, including under ``vmap`` and derivatives: sizes are known while JAX traces it, and
+    nothing is timed then. ``print`` shows the times or the stored choices as a table.
 
     Attributes
     ----------
@@ -313,9 +313,9 @@ def autotune(
     check: Check | None = None,
     runs: int = 10,
 ) -> Tuned:
-    """Choose the fastest of several configurations of a kernel, once for a GPU and a size of arrays.
+    """Choose the fastest of several configurations of a kernel, once for each GPU and size of the arrays.
 
-    All configurations are compiled at once. Each is timed within a compiled loop, in turns with the others, with the
+    All configurations are compiled at once. Each is timed within a compiled loop, alternating with the others, with the
     last-level cache flushed before each call. A configuration is rejected if its results differ from the first one's.
     The cache keeps the choice for the device, its driver, the bucket of sizes and the source, and the next process uses
     it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
@@ -341,7 +341,7 @@ def autotune(
         Function of the arrays and attributes of a call; calls with equal results share a choice. By default the result
         has the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
-        ``check(first, other)`` returns whether one array of results is right. By default integers must be equal, and
+        ``check(first, other)`` returns whether one array of results is correct. By default integers must be equal, and
         floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
     runs : int, default 10
         Number of samples of each configuration.

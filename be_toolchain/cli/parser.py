@@ -119,7 +119,7 @@ def _add_store(commands: _Commands) -> None:
     prune = commands.add_parser(
         "prune",
         help="remove the remains of interrupted installations, and superseded patch versions",
-        description="Remove the remains of interrupted installations, and versions with a newer patch release.",
+        description="Remove the remains of interrupted installations, and versions that a newer patch replaces.",
     )
     for parser in (remove, prune):
         parser.add_argument("--yes", action="store_true", help="do not ask")

@@ -83,7 +83,7 @@ def probe_devices(system: System | None = None) -> DeviceReport:
 
     See Also
     --------
-    - `device_archs`: return the architectures alone, faster.
+    - `device_archs`: return only the architectures, which is faster.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples

@@ -353,7 +353,7 @@ def resolve(
     Parameters
     ----------
     request : ToolchainRequest, optional
-        Parts that are needed. The default is a C++ compiler alone.
+        Parts that are needed. The default is only a C++ compiler.
     system : System, optional
         Machine to search; tests pass another one. The default is this machine.
     record_dir : Path, optional
@@ -372,7 +372,7 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        The parts of the CUDA toolkits are of different releases.
+        The parts of the CUDA toolkits come from different releases.
     UnsupportedHostCompilerError
         The toolkit refuses every C++ compiler of this machine, or the compiler that was named.
     PreferenceError

@@ -16,7 +16,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LONGEST = 60
-"""The most words of a sentence."""
+"""The maximum number of words in a sentence."""
 
 CODE = re.compile(
     r"^(`{3,}).*?^\1`*$|^:{3,}[^\n]*$|\A---\n.*?^---$|^ *>>>.*?(?=\n *\n|\Z)|`+[^`\n]*`+|\]\([^)\n]*\)|<[^>\n]*>",

@@ -154,8 +154,8 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` when the condition is false.
 ///
-/// The error names the file, the line, the condition and the message. The values after `<<` are
-/// evaluated only then. An expression: usable without braces, and where a comma would be.
+/// The error names the file, the line, the condition and the message. The values after `<<` are evaluated only if the
+/// condition is false. The macro is an expression: usable without braces, and where a comma would be.
 ///
 /// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
 /// with `cudaErrorAssert`, after which the process can't use the device any more. Use it for errors in the program.
@@ -177,9 +177,9 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 /// The CUDA names are looked up where the macro is used, after `<cuda_runtime.h>`.
 #define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
 
-/// Throw `BE::CudaError` if a kernel launch before it was refused, because the grid is too large or there is no code
-/// for the device. It does not wait, so a failure inside a running kernel shows later. It may be used while a CUDA
-/// graph is being recorded.
+/// Throw `BE::CudaError` if an earlier kernel launch was refused, for example because the grid is too large or there is
+/// no code for the device. It does not wait, so a failure inside a running kernel shows later. It may be used while a
+/// CUDA graph is being recorded.
 #define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
 
 /// Do the work of `BE_CHECK_KERNEL_LAUNCH`, then wait for the device, so that a failure inside the kernel shows here.

@@ -23,7 +23,7 @@
 /// | `BE_DISPATCH_ALL_TYPES` | the types of FLOATING and INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
 /// | `BE_DISPATCH_ALL` | every type of the above |
-/// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight floats of a byte |
+/// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight 8-bit floats |
 /// | `BE_DISPATCH_PACKED` | `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t`: a byte of elements |
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |

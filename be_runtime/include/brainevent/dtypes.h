@@ -29,8 +29,8 @@ BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
 template <class T>
 constexpr DType dtype_of = internal::DTypeOf<T>::value;
 
-/// The type of a DType's elements: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` a byte of two.
-/// Does not compile for `DType::Invalid`.
+/// The type of a DType's elements: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` is a byte with
+/// two elements. Does not compile for `DType::Invalid`.
 template <DType kDType>
 using cpp_type = typename internal::CppType<kDType>::type;
 

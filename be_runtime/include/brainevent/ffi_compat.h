@@ -3,8 +3,8 @@
 /// \file
 /// Conversions between XLA's FFI and this library, for sources that write their own XLA handlers.
 ///
-/// Needs jaxlib's include folder. Works on `c_api.h` alone, and beside `xla/ffi/api/ffi.h`, whose buffers `tensor_of`
-/// takes.
+/// Needs jaxlib's include folder. It works with only `c_api.h`, and together with `xla/ffi/api/ffi.h`, whose buffers
+/// `tensor_of` takes.
 
 #include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"

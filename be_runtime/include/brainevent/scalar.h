@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Numbers that change from call to call without another program: `scalar.NAME:TYPE` in an arg_spec.
+/// Numbers that change from call to call without compiling another program: `scalar.NAME:TYPE` in an arg_spec.
 
 #include "brainevent/tensor.h"
 

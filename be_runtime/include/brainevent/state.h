@@ -18,10 +18,10 @@ class Attributes {
   /// Return whether the entry point takes such an attribute.
   bool has(const char* name) const noexcept;
 
-  /// Return the value of an attribute: a number as an arithmetic type that holds it, a text and the name of an
+  /// Return the value of an attribute: a number as an arithmetic type that holds it, a string or the name of an
   /// enumerator as a class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are
-  /// made of an address and a count; one that only refers to the elements, such as `std::string_view`, is valid as long
-  /// as this.
+  /// constructed from an address and a count; one that only refers to the elements, such as `std::string_view`, is
+  /// valid as long as this.
   ///
   /// Throw `CheckError` if there is no such attribute, or if it has another type.
   template <class T>
@@ -106,13 +106,14 @@ T Attributes::get(const char* name) const {
 /// One object for each call site of a compiled program: a plan, tables, handles for a library.
 ///
 /// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
-/// else by the default constructor, and deleted with the program. An exception of the constructor fails the
-/// compilation. XLA passes the shapes only to calls: where there is `T(const BE::Attributes&, const BE::Shapes&)`, the
-/// first call makes the object, on its device, also while XLA records a CUDA graph, and an exception fails the call.
+/// else by the default constructor, and deleted with the program. If the constructor throws an exception, the
+/// compilation fails. XLA passes the shapes only to calls: where there is
+/// `T(const BE::Attributes&, const BE::Shapes&)`, the first call makes the object, on its device, even while XLA
+/// records a CUDA graph, and an exception makes the call fail.
 ///
-/// All devices and threads that run the program share it, at once. So only const members can be reached: change the
-/// object that a `mutable` member or a pointer leads to under a lock of your own. See `BE::PerDevice` for one object
-/// for each device.
+/// All devices and threads that run the program share it, and may use it at the same time. So only const members can be
+/// reached: change the object that a `mutable` member or a pointer leads to under a lock of your own. See
+/// `BE::PerDevice` for one object for each device.
 template <class T>
 class State {
  public:

@@ -128,7 +128,8 @@ class Tensor {
   BE_HD void* data() noexcept { return data_; }
   BE_HD const void* data() const noexcept { return data_; }
 
-  /// Return the address as a `T*`, where `T` is the type of the elements, a vector of them, or a type for any bytes.
+  /// Return the address as a `T*`, where `T` is the type of the elements, a vector of them, `char`, `unsigned char` or
+  /// `void`.
   ///
   /// Throws `CheckError` on the host for any other `T`. In device code, only a checked build checks `T`.
   template <typename T>

@@ -20,14 +20,14 @@ BE_INTERNAL_HIDDEN void be_refuse_size(size_t, size_t);
 
 namespace BE {
 
-/// Scratch memory: `scratch[n*4]` in an arg_spec declares a number of bytes, a bare `scratch` is allocated while
+/// Scratch memory: `scratch[n*4]` in an arg_spec declares a number of bytes; a bare `scratch` is allocated while
 /// the kernel runs.
 ///
-/// Ownership: none. The memory is the call's, is not initialized, and is valid until the entry point returns and, on
-/// the GPU, until the work on its stream is done. A copy is the same memory.
+/// Ownership: none. The memory belongs to the call, is not initialized, and is valid until the entry point returns and,
+/// on the GPU, until the work on its stream is done. A copy is the same memory.
 ///
 /// Declared memory is planned by XLA, costs next to nothing, and may be used by a CUDA graph. `jax.vmap` with
-/// `broadcast_all` multiplies it as it does results.
+/// `broadcast_all` multiplies its size by the size of the batch, as it does for results.
 class Workspace {
  public:
   /// Alignment of declared memory and, on the CPU, of allocated memory. Allocated memory of a GPU is aligned to 16.

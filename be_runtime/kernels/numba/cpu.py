@@ -414,8 +414,8 @@ def numba_kernel(
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
-        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else
-        none.
+        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``. Otherwise
+        there is no default.
     input_output_aliases : dict of int to int, optional
         Index of an input to the index of the result that starts with the input's content.
     has_side_effect : bool, default False
@@ -424,7 +424,7 @@ def numba_kernel(
         Run all such calls in the order of the program. It implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
-        if it were row by row.
+        if it were row-major.
     random : bool, default False
         The results differ from call to call. Without it, checked mode reports the difference.
 

@@ -482,8 +482,8 @@ def numba_cuda_kernel(
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
         after the results.
     grid, block : int, str, tuple of int or str, or callable, optional
-        One to three numbers each, given together. A text is arithmetic over the axes of the signature, such as
-        ``"ceil(n/256)"``. A callable receives the inputs' shapes and dtypes.
+        One to three numbers each; `grid` and `block` are given together. A string is arithmetic over the axes of the
+        signature, such as ``"ceil(n/256)"``. A callable receives the inputs' shapes and dtypes.
     launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along each axis, from which `grid` and `block` are computed.
     threads_per_block : int, default 256
@@ -493,8 +493,8 @@ def numba_cuda_kernel(
         Bytes of dynamic shared memory of a block.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
-        launch runs the batch if the kernel does not use an axis of the grid. The default is ``"broadcast_all"`` if all
-        arrays of the signature have leading axes, ``[... n]``, else none.
+        launch runs the batch if the kernel leaves one axis of the grid unused. The default is ``"broadcast_all"`` if
+        all arrays of the signature have leading axes, ``[... n]``. Otherwise there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use. The kernel gets both arrays.
     has_side_effect : bool, default False
@@ -502,7 +502,7 @@ def numba_cuda_kernel(
     ordered : bool, default False
         Run all such calls in the order of the program. It implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory. The kernel indexes that memory as if it were row by row.
+        Axes of each array from major to minor in memory. The kernel indexes that memory as if it were row-major.
     random : bool, default False
         The results differ from call to call. Without it, checked mode reports the difference.
 

@@ -310,7 +310,7 @@ def test_pointers_may_be_none_and_strides_are_axes_or_numbers():
     for signature, message in (
         ("arg[m k] arg[k 2] none ret[m] =j =1 =2", "(?s)'=j' is not a constant.*an axis of an input: m, k"),
         ("arg[m k] arg[k 2] none ret[m] =k =1.5 =2", "'=1.5' is not a constant"),
-        ("arg[m k] arg[k 2] none ret[m] =k =1", "and m by axes, but the signature has 6 tokens for them: .* none"),
+        ("arg[m k] arg[k 2] none ret[m] =k =1", "beside the axes m, but the signature has 6 tokens for them: .* none"),
         ("arg[m k] arg[k 2] arg?[m] ret[m] =k =1 =2", "is optional; declare .* which in Triton has the token none"),
     ):
         with pytest.raises((ArgumentError, SpecError), match=message):

@@ -363,7 +363,8 @@ def test_complex_rules_are_as_in_jax(rule: str):
         module.copy.deftranspose(lambda g: g)
     x, w, factor = torch.tensor([1 + 2j]), torch.tensor([3 - 1j]), 1j if rule == "vjp" else 1
     grads = []
-    for function in (module.copy, lambda x: factor * x):
+    functions: list[Any] = [module.copy, lambda x: factor * x]
+    for function in functions:
         leaf = x.clone().requires_grad_()
         (w * function(w * leaf)).real.sum().backward()
         assert leaf.grad is not None

@@ -319,11 +319,14 @@ class _Call(NamedTuple):
             return True
         return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
 
-    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Any:
-        """Return the cotangent of each input, or None."""
+    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> list[Any]:
+        """Return the cotangent of each input, or None; PyTorch's are the complex conjugates of JAX's and the rules'."""
         fit = self.function.arrays.fit
         self.function.refuse_transforms(cotangents)
-        cotangents = [None if each is None else fit(each) for each in cotangents]
+        found = self._pull(arrays, kept, [None if each is None else fit(each.conj()) for each in cotangents])
+        return [None if each is None else each.conj() for each in found]
+
+    def _pull(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
         if self.backward is None:
             found: list[Any] = [None] * len(arrays)
             for index in self.moving:
@@ -450,7 +453,7 @@ def _read(text: str) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        A value is no number and no text.
+        A value is neither a number nor a text.
 
     Examples
     --------

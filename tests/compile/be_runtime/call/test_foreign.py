@@ -405,6 +405,29 @@ def test_each_number_passes_through_an_operator(squares: CompiledModule, number:
 
 
 @needs_torch
+@pytest.mark.parametrize("rule", ["vjp", "transpose"])
+def test_complex_rules_are_as_in_jax(rule: str):
+    import torch
+
+    module = fresh()
+    if rule == "vjp":
+        module.copy.defvjp(lambda x: (1j * x, ()), lambda _kept, g: (1j * g,))
+    else:
+        module.copy.deftranspose(lambda g: g)
+    x, w, factor = torch.tensor([1 + 2j]), torch.tensor([3 - 1j]), 1j if rule == "vjp" else 1
+    grads = []
+    functions: list[Any] = [module.copy, lambda x: factor * x]
+    for function in functions:
+        leaf = x.clone().requires_grad_()
+        (w * function(w * leaf)).real.sum().backward()
+        assert leaf.grad is not None
+        grads.append(leaf.grad.tolist())
+    assert grads[0] == grads[1]
+    y = jax.grad(lambda x: (w.numpy() * module.copy(w.numpy() * x)).real.sum())(x.numpy())
+    assert np.conj(y).tolist() == grads[0]
+
+
+@needs_torch
 def test_layouts_and_outs_are_for_jax_alone(squares: CompiledModule):
     import torch
 

@@ -13,7 +13,7 @@ from .report import duration
 
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
-FILES = ("h100", "h200", "cpu")
+FILES = ("h100", "h200", "h200-compilers", "cpu")
 HEAD = "| results | goals met | rows with missed goals |\n|---|---|---|\n"
 _TABLE = re.compile(re.escape(HEAD) + r"(?:\|.*\n)*")
 

@@ -35,7 +35,10 @@ class _Results(SphinxDirective):
 
 
 class BenchmarkTable(_Results):
-    """``{benchmark-table} FILE`` with the option ``rows``: the figures of these rows, as medians and ratios."""
+    """``{benchmark-table} FILE`` with the option ``rows``: the figures of these rows, as medians and ratios.
+
+    The option ``label`` selects the figures whose labels begin with it, or with one of several parts between ``|``.
+    """
 
     option_spec: ClassVar[dict[str, Any]] = {"rows": directives.unchanged_required, "label": directives.unchanged}
 
@@ -43,7 +46,7 @@ class BenchmarkTable(_Results):
         """Make the table, and a sentence on where and when its figures were measured."""
         results = self.read()
         rows, label = self.options["rows"].split(), self.options.get("label", "")
-        figures = [each for each in results["figures"] if each["row"] in rows and each["label"].startswith(label)]
+        figures = [each for each in results["figures"] if each["row"] in rows and each["label"].startswith(tuple(label.split("|")))]
         if not figures:
             raise ExtensionError(f"{self.arguments[0]} has no figure of {rows} that begins with {label!r}")
         lines: list[tuple[str, ...]] = [HEAD, *map(compared_cells, figures)]

@@ -47,7 +47,7 @@ def _cell(found: dict[str, Any] | None, notes: list[str]) -> str:
     if found is None:
         return "not run"
     if "reason" not in found:
-        return f"{YES} {found['times']}" if "times" in found else YES
+        return f"{YES * found.get('is_proven', True)} {found.get('times', '')}".strip()
     reason = re.sub(r"^[\w.]*?(\w+(?:Error|Exception)): ", r"`\1`: ", found["reason"].strip().replace("|", "/"))
     if reason in ("none", "on the CPU"):
         return reason

@@ -45,10 +45,10 @@ class BenchmarkTable(_Results):
     def run(self) -> list[nodes.Node]:
         """Make the table, and a sentence on where and when its figures were measured."""
         results = self.read()
-        rows, label = self.options["rows"].split(), self.options.get("label", "")
-        figures = [each for each in results["figures"] if each["row"] in rows and each["label"].startswith(tuple(label.split("|")))]
+        rows, labels = self.options["rows"].split(), tuple(self.options.get("label", "").split("|"))
+        figures = [each for each in results["figures"] if each["row"] in rows and each["label"].startswith(labels)]
         if not figures:
-            raise ExtensionError(f"{self.arguments[0]} has no figure of {rows} that begins with {label!r}")
+            raise ExtensionError(f"{self.arguments[0]} has no figure of {rows} that begins with one of {labels}")
         lines: list[tuple[str, ...]] = [HEAD, *map(compared_cells, figures)]
         if not any(each["theirs"] for each in figures):
             lines = [line[:2] for line in lines]

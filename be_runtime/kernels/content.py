@@ -413,11 +413,13 @@ class _Walk:
         file = str(getattr(found, "__file__", None) or "")
         if getattr(found.__spec__, "origin", "") in ("built-in", "frozen") or _is_standard(file):
             return "python {}.{}.{}".format(*sys.version_info)
-        for package in self._by_name:
+        if package_of_module(name) not in {package_of_module(each) for each in self._by_name}:
+            return ""
+        for package in self._by_name:  # the modules numba.cuda are files of numba-cuda where it is installed
             home = sys.modules.get(package)
             version = getattr(home, "__version__", "")
             folders = [f"{each}{os.sep}" for each in getattr(home, "__path__", ())]
-            if version and f"{name}.".startswith(f"{package}.") and file.startswith((*folders,)):
+            if version and file.startswith((*folders,)):
                 return f"{package} {version}"
         return ""
 

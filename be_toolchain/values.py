@@ -58,7 +58,7 @@ class HostCompiler(NamedTuple):
     banner : str
         Version line that it prints, which differs between the builds of distributions.
     content : str
-        Hash of its file: an edited wrapper script keeps its compiler's version.
+        Hash of its file, because an edited wrapper script still prints the same version.
     """
 
     path: Path

@@ -204,7 +204,7 @@ class CompiledFunction:
         return self
 
     def as_hijax(self) -> Program:
-        """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
+        """Return a function that calls a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
         It takes the same arguments, and has the function's current rules for ``vmap`` and derivatives.
 

@@ -143,7 +143,7 @@ class RuledFunction(CompiledFunction, ABC):
             A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
             with the cotangent of the results in place of the input, and returns the cotangent of the input.
         linear_in : int or sequence of int, default 0
-            Indices of the inputs that `transpose` stands for, each of which is one array. A function may be linear in
+            Indices of the inputs whose cotangents `transpose` returns. Each is one array. A function may be linear in
             several inputs, each with a transpose of its own.
 
         Raises

@@ -129,7 +129,7 @@ def _add_tune(commands: _Commands) -> None:
         commands,
         "tune",
         "time the configurations of a package's kernels, and write the choices into the package",
-        "Import a package, time every configuration that its calls of be_runtime.autotune name on this machine, and "
+        "Import a package, time on this machine every configuration that its calls of be_runtime.autotune name, and "
         "write the choices to tuned.json in the package, next to the choices for other GPUs.",
     )
     tune.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
@@ -275,8 +275,8 @@ def _add_cache_carriers(commands: _Commands) -> None:
         commands,
         "import",
         "read a file that export wrote",
-        "Keep the entries of a file. A load takes them instead of compiling. Their code runs in your programs: "
-        "import only files that you trust.",
+        "Add the entries of a file to the cache. A load takes them instead of compiling. Their code runs in your "
+        "programs: import only files that you trust.",
     )
     imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which export wrote")
     imported.add_argument(

@@ -554,7 +554,7 @@ def cubin_kernel(
     ------
     ArgumentError
         The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel's
-        parameters differ from the signature, or it was compiled for another block.
+        parameters differ from the signature, or it was compiled for another block size.
     SpecError
         The signature can't be understood.
 

@@ -168,7 +168,8 @@ def cute_kernel(
         One token for each parameter that is neither a constant nor the stream, in the function's order: ``arg``,
         ``ret`` and ``inout`` with axes for a ``cute.Tensor``, ``attr.NAME:TYPE`` for a number. A tensor is compact and
         row-major, and its address is a multiple of 16 bytes. An extent is static if its axis is a number, as in ``arg[n
-        128]``. Leading axes ``...`` are the first axis of the tensor, even if there are none.
+        128]``. Leading axes ``...`` become one axis, the first of the tensor, even if an array has no
+        leading axes.
     divisible : dict of str to int, optional
         Divisors of extents by the names of their axes, such as ``{"n": 8}``, so that CuTe DSL may use wider accesses.
         Calls with other extents raise an error.

@@ -228,7 +228,7 @@ def cutile_kernel(
     Raises
     ------
     ImportError
-        ``cuda.tile`` is not installed, or its release is older than 1.7, or 2 or newer.
+        ``cuda.tile`` is not installed, or its release is older than 1.7, or is not 1.x.
     ArgumentError
         The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
         with ``@ct.kernel``.

@@ -260,7 +260,7 @@ class XLACustomKernel:
         return self._preferred().backends(check_platform(platform))
 
     def get_default(self, platform: str) -> str | None:
-        """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides.
+        """Return the operation's default backend for a platform, which `be_runtime.set_backend` overrides.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class XLACustomKernel:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """The backend of the operation's default for each platform that has a kernel."""
+        """The operation's default backend for each platform that has a kernel."""
         return {each: default for each in PLATFORMS if (default := self.get_default(each)) is not None}
 
     def set_default(self, platform: str, backend: str) -> None:
@@ -404,7 +404,8 @@ class XLACustomKernel:
         ----------
         rule : callable
             ``rule(cotangents, *arguments, **parameters)`` returns the cotangents of the arguments in which the call is
-            linear, and None for the others. Those arguments are ``jax.interpreters.ad.UndefinedPrimal``.
+            linear, and None for the others. The arguments in which the call is linear are passed as
+            ``jax.interpreters.ad.UndefinedPrimal``.
         """
         with self._changing():
             transforms.transpose_rules[self.primitive] = partial(transforms.transpose, self.name, rule)

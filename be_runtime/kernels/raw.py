@@ -213,7 +213,7 @@ def cuda_kernel(
         results follow from it.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
-        the results, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
+        the results, to that many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:

@@ -46,7 +46,7 @@ def load_tvm_ffi(
     """Load functions of a shared library with the TVM-FFI C ABI as a module of JAX functions.
 
     CuTe DSL, FlashInfer, TileLang and ``tvm_ffi.cpp.build`` export such libraries. The module holds a copy of the
-    library, and calls it without Python. :doc:`/other-compilers` has examples.
+    library, and calls it without Python. The page :doc:`/other-compilers` has examples.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def tvm_ffi_function(
     """Make a function of JAX arrays from a TVM-FFI function object of this process.
 
     TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works only
-    in this process, so it can't be exported. :doc:`/other-compilers` has an example.
+    in this process, so it can't be exported. The page :doc:`/other-compilers` has an example.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Types of attributes in an arg_spec: ``float32``, ``int64[]``, ``enum(a b)``, ``{lr:float32 n:int32=3}``. Pure.
+"""Types of attributes in an arg_spec: ``float32``, ``int64[]``, ``enum(a b)``, ``{lr:float32 n:int32=3}``.
 
 ::
 

@@ -342,7 +342,7 @@ def autotune(
         has the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether one array of results is correct. By default integers must be equal, and
-        floats near: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
+        floats must be close: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
     runs : int, default 10
         Number of samples of each configuration.
 

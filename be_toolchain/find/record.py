@@ -286,8 +286,8 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
         Machine to search; tests pass another one. The default is this machine.
     record_dir : Path, optional
         Folder that keeps the answer, since the driver takes 100 ms or more. The answer is reused while the driver, the
-        GPUs, their visibility and the boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is
-        asked each time.
+        GPUs, their visibility and the boot are the same. Where the operating system does not show them (WSL,
+        gVisor), libcuda is asked each time.
 
     Returns
     -------

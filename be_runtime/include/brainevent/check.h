@@ -14,7 +14,7 @@ namespace BE {
 
 /// Exception for a condition of an entry point that does not hold.
 ///
-/// Copying never throws; `what()` is valid as long as any copy.
+/// Copying never throws; `what()` is valid as long as any copy exists.
 class CheckError : public std::exception {
  public:
   explicit CheckError(const char* message) { what_.append(message); }
@@ -28,7 +28,7 @@ class CheckError : public std::exception {
 
 /// Exception for a CUDA runtime call that failed. `code()` is the `cudaError_t`.
 ///
-/// Copying never throws; `what()` is valid as long as any copy.
+/// Copying never throws; `what()` is valid as long as any copy exists.
 class CudaError : public std::exception {
  public:
   CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
@@ -155,12 +155,12 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 /// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` when the condition is false.
 ///
 /// The error names the file, the line, the condition and the message. The values after `<<` are evaluated only if the
-/// condition is false. The macro is an expression: usable without braces, and where a comma would be.
+/// condition is false. The macro is an expression, which needs no braces after `if`.
 ///
 /// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
 /// with `cudaErrorAssert`, after which the process can't use the device any more. Use it for errors in the program.
 ///
-/// `BE_CHECK(condition, "text")` does not compile: `bool(...)`, unlike `static_cast`, takes no comma operator.
+/// `BE_CHECK(condition, "text")` does not compile, because `bool(...)` takes only one value.
 #define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
 
 #if defined(BE_DEVICE_PASS)

@@ -74,8 +74,8 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 /// Call `f(begin, end)` on several threads at once, for parts that cover 0 to `n` and have at least `grain` elements
 /// each. Return when all parts are done.
 ///
-/// A part should take 5 us or longer. If `n <= grain`, on a GPU, in a constructor of a State, and where XLA has no
-/// threads, this thread calls `f(0, n)`. Parts may call `parallel_for` again. The first exception of a part is thrown
+/// A part should take 5 us or longer. This thread calls `f(0, n)` if `n <= grain`, if XLA has no threads, on a GPU,
+/// and in a constructor of a State. Parts may call `parallel_for` again. The first exception of a part is thrown
 /// here, and parts that have not begun are skipped.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {

@@ -30,7 +30,7 @@ class Span {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Return a value. The index is not checked, as in a pointer.
+  /// Return a value. The index is not checked, as with a pointer.
   T& operator[](size_t index) const noexcept { return data_[index]; }
 
   T* begin() const noexcept { return data_; }

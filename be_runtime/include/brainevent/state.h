@@ -21,7 +21,7 @@ class Attributes {
   /// Return the value of an attribute: a number as an arithmetic type that holds it, a string or the name of an
   /// enumerator as a class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are
   /// constructed from an address and a count; one that only refers to the elements, such as `std::string_view`, is
-  /// valid as long as this.
+  /// valid as long as this object.
   ///
   /// Throw `CheckError` if there is no such attribute, or if it has another type.
   template <class T>

@@ -50,7 +50,7 @@ class Workspace {
   /// Allocate more bytes; null for 0. Within `BE::parallel_for` they are valid until the body returns.
   ///
   /// Throw `CheckError` for an invalid size, or if memory is declared. A kernel that calls it is not recorded
-  /// into CUDA graphs, which would use the memory after its end.
+  /// into CUDA graphs, because a replay would use memory that is no longer valid.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
   /// Allocate room for `count` objects.

@@ -370,10 +370,10 @@ def numba_cuda_callable(
     ----------
     func : callable
         Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
-        XLA's stream. They belong to numba-cuda or to numba-cuda-mlir: if both are installed, to the package whose
-        kernels `func` names, else to numba-cuda. `func` must launch everything on that stream, and write all of its
-        outputs. Nothing prevents it from writing to its inputs: such a write changes values in other parts of the
-        program.
+        XLA's stream. They belong to numba-cuda or to numba-cuda-mlir, whichever is installed. If both are
+        installed, they belong to the package whose kernels `func` names, or to numba-cuda if it names none. `func` must
+        launch everything on that stream, and write all of its outputs. Nothing prevents it from writing to its inputs:
+        such a write changes values in other parts of the program.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
         results follow from it.

@@ -136,9 +136,7 @@ def test_ptx_that_is_newer_than_the_driver_is_refused_with_a_hint(tmp_path: Path
 
 def test_a_program_for_the_cpu_says_so():
     kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
-    with pytest.raises(
-        RegistrationError, match=r"scale<float> has no kernel for cpu.*it has cuda"
-    ) as raised:
+    with pytest.raises(RegistrationError, match=r"scale<float> has no kernel for cpu.*it has cuda") as raised:
         launch_once(kernel, jax.device_put(np.zeros(3, np.float32), jax.devices("cpu")[0]))
     is_proposed = any("put the arrays" in hint for hint in raised.value.hints)
     assert is_proposed == bool(devices("cuda")), "only a device that exists is proposed"

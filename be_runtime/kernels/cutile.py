@@ -126,8 +126,7 @@ class TileKernel(NamedTuple):
             return Compiled(tuple(compile_cutile(self, arch, session.system) for arch in archs), compiler=compiler)
 
         if content.anchors:
-            images = compile_now(None).images
-            return Kernel(launcher.content_id(images), self.name, images)
+            return launcher.compile_uncached(self.name, session, compile_now)
         options = repr(self.function._compiler_options)  # noqa: SLF001 - the decorator's have no public name
         fields: tuple[Field, ...] = (
             *(("name", self.name), ("content", content.digest), ("options", options)),

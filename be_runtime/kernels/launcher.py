@@ -241,6 +241,19 @@ def obtain_kernel(
     return kernel
 
 
+def compile_uncached(name: str, session: registry.Session, compile_now: Callable[[None], Compiled]) -> Kernel:
+    """Compile a kernel without a key, because its content can't be read.
+
+    Raises
+    ------
+    LoadError
+        ``BE_JIT`` is ``never``.
+    """
+    require_jit(session.settings, name)
+    images = compile_now(None).images
+    return Kernel(content_id(images), name, images)
+
+
 class _KernelRecipe(NamedTuple):
     """The making of a kernel's images, see `be_runtime.load.obtain.Recipe`."""
 

@@ -136,8 +136,7 @@ class TritonKernel(NamedTuple):
             return Compiled(compile_triton(self, archs, with_ptx=with_ptx), compiler=(triton.__version__,))
 
         if content.anchors:
-            images = compile_now(None).images
-            return Kernel(launcher.content_id(images), self.name, images)
+            return launcher.compile_uncached(self.name, session, compile_now)
         fields: tuple[Field, ...] = (
             *(("name", self.name), ("source", source_key(self.function)), ("triton", triton.__version__)),
             *(("content", content.digest), ("types", [f"{name}: {text}" for name, text in self.types])),

@@ -237,9 +237,12 @@ class NumbaKernel(NamedTuple):
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
         """Return the compiled kernel, from the cache if its content is the same in every process."""
         content = function_content(self.dispatcher)
+
+        def compile_now(_staging: object) -> Compiled:
+            return Compiled(compile_numba(self, archs, with_ptx=with_ptx))
+
         if content.anchors:
-            images = compile_numba(self, archs, with_ptx=with_ptx)
-            return Kernel(launcher.content_id(images), self.name, images)
+            return launcher.compile_uncached(self.name, session, compile_now)
         fields: tuple[Field, ...] = (
             *(("name", self.name), ("content", content.digest), ("types", self.types_text())),
             *(("batch", str(self.with_batch)), ("archs", [arch.sm for arch in archs])),
@@ -248,7 +251,7 @@ class NumbaKernel(NamedTuple):
         return launcher.obtain_kernel(
             make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
             Origin(make_key("numba-cuda", *fields)),
-            lambda _staging: Compiled(compile_numba(self, archs, with_ptx=with_ptx)),
+            compile_now,
             self.name,
             session,
         )

@@ -521,6 +521,16 @@ def test_content_tells_images_apart(one: tuple[str, bytes], other: tuple[str, by
     assert all(len(each) == 32 for each in ids)
 
 
+def test_a_kernel_without_a_key_is_not_compiled_where_that_is_forbidden():
+    session = PROCESS.session()
+    image = launcher.KernelImage(Arch(9, 0), "f", b"x")
+    made = launcher.compile_uncached("f", session, lambda _: launcher.Compiled((image,)))
+    assert made.images == (image,)
+    never = session._replace(settings=session.settings._replace(jit="never"))
+    with pytest.raises(errors.LoadError, match="f was not built ahead of time"):
+        launcher.compile_uncached("f", never, lambda _: launcher.Compiled((image,)))
+
+
 def test_a_batch_needs_the_same_axis_on_every_architecture():
     single = [launcher.KernelImage(arch, "f", b"x") for arch in (Arch(9, 0), Arch(8, 0))]
     batch = [image._replace(form=launcher.Form.BATCH, batch_axis=2) for image in single]

@@ -189,7 +189,7 @@ def load_file(
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
     cpp, cuda : str or Path, or list of them
-        Files of each language. Several files of a language are compiled separately, at once.
+        Files of each language. Several files of a language are compiled separately, in parallel.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
         of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.

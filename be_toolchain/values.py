@@ -260,7 +260,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The compiler for messages, such as ``"nvcc of CUDA 13.0"`` or ``"clang 19.1.7 with CUDA 12.9"``."""
+        """The compiler's name in messages, such as ``"nvcc of CUDA 13.0"`` or ``"clang 19.1.7 with CUDA 12.9"``."""
         return self.compiler.title(self.release)
 
     @property

@@ -140,7 +140,8 @@ def test_dark_mode_is_dark_and_stays(page: Page):
     assert all("only-dark" in str(each.get_attribute("class")) for each in shown.all())
     page.goto("/errors.html")
     assert brightness(page) < 0.2
-    for name, picture in (("index", "article img"), ("gallery/lif", "article img[src$='.svg']"), ("how-it-works", ".mermaid svg")):
+    plot = "article img[src$='.svg']"
+    for name, picture in (("index", plot), ("gallery/lif", plot), ("how-it-works", ".mermaid svg")):
         page.goto(f"/{name}.html")
         expect(page.locator(picture).first).to_have_css("background-color", "rgba(0, 0, 0, 0)")
         expect(page.locator(picture).first).to_have_css("filter", "none")

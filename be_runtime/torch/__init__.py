@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import itertools
-import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from operator import methodcaller
@@ -16,17 +13,15 @@ from be_runtime.call.resolve import WANT, Export, asked_results
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.foreign import ArrayParts, ForeignFunction, ForeignFunctions, Functions, Plan, Row
-from be_runtime.jax.rules import BoundRule, check_cotangents, is_inexact, pull_by_kernel
+from be_runtime.jax.rules import BoundRule, is_inexact
 from be_runtime.signature.model import Role
-from be_toolchain.machine.forks import made_once
-from be_toolchain.named import NamedTuple
+from be_runtime.torch.derivatives import Call, ruled_class
+from be_runtime.torch.operators import attribute_text, call_operator, derived_operator
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.signature.model import Param
 
-_NUMBERS = itertools.count()
-"""For the names of operators, of which each function has one."""
 _DEVICES = {"cpu": 1, "cuda": 2}
 _INSTALL = "pip install 'brainevent-toolchain[tvm-ffi]'"
 
@@ -122,8 +117,8 @@ class TorchFunction(ForeignFunction):
         self.is_grad_enabled = torch.is_grad_enabled
         self._has_transforms, self._forward_mode = torch._C._are_functorch_transforms_active, forward_ad  # noqa: SLF001
         self._function, self._fast = function, None
-        self._operator, self._ruled = _operator(self), _ruled()
-        self._derived = _derived_operator(self)
+        self._operator, self._ruled = call_operator(self), ruled_class()
+        self._derived = derived_operator(self)
         self._plain = frozenset([torch.Tensor, torch.nn.Parameter])
         if find_spec("tvm_ffi") is not None:
             import tvm_ffi
@@ -213,14 +208,14 @@ class TorchFunction(ForeignFunction):
 
     def _by_operator(self, operator: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """Call an operator, which PyTorch's modes, programs and classes of tensors understand."""
-        found = iter(operator(list(given), _text(attributes)))
+        found = iter(operator(list(given), attribute_text(attributes)))
         want = attributes.get(WANT, ())
         asked = asked_results(self.__qualname__, self._rets, None, (want,) if isinstance(want, str) else want)
         every = [next(found) if is_asked else None for is_asked in asked]
         return every[0] if len(every) == 1 else tuple(every)
 
     def _differentiable(self, given: list[Any], attributes: dict[str, Any], plan: Plan | None) -> Any:
-        """Call the function inside ``torch.autograd``; equal calls with equal rules have one plan, and one `_Call`."""
+        """Call the function inside ``torch.autograd``; equal calls with equal rules have one plan, and one `Call`."""
         rules = self._function.derivative
         if plan is None and (rules.forward is None or rules.forward.is_kernel):
             return self._by_operator(self._derived, given, attributes)
@@ -232,7 +227,7 @@ class TorchFunction(ForeignFunction):
                 plan.kept["call"] = rules, call
         return self._ruled.apply(call, *given)
 
-    def ruled(self, given: Sequence[Any], attributes: dict[str, Any], plan: Plan | None = None) -> _Call:
+    def ruled(self, given: Sequence[Any], attributes: dict[str, Any], plan: Plan | None = None) -> Call:
         """Return a call with the rules that the function has now.
 
         Raises
@@ -255,7 +250,7 @@ class TorchFunction(ForeignFunction):
             )
         plain = plan if self._plain.issuperset(type(each) for each in given if each is not None) else None
         direct = None if plain is None or forward is not None else self._direct(backward, given)
-        return _Call(self, attributes, len(self._rets), moving, forward, backward, transposes, plain, direct)
+        return Call(self, attributes, len(self._rets), moving, forward, backward, transposes, plain, direct)
 
     def _direct(self, backward: BoundRule | None, given: Sequence[Any]) -> BoundRule | None:
         """Return the rule as a call of its kernel in C, if that gives each input's cotangent; half the time."""
@@ -284,250 +279,6 @@ class TorchFunction(ForeignFunction):
     def straight(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with plain tensors, outside of ``torch.autograd``."""
         return self.run(arrays, self.plan(arrays, attributes))
-
-
-class _Call(NamedTuple):
-    """A call with derivatives."""
-
-    function: TorchFunction
-    attributes: dict[str, Any]
-    results: int
-    moving: Sequence[int]
-    forward: BoundRule | None
-    backward: BoundRule | None
-    transposes: Mapping[int, BoundRule]
-    plan: Plan | None
-    direct: BoundRule | None
-
-    def ahead(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Return the results, and what the backward rule needs beside the inputs."""
-        if self.forward is None:
-            if self.plan is not None:
-                return _listed(self.function.run(arrays[: len(arrays) - len(self.plan.absent)], self.plan)), ()
-            return _listed(self.function(*arrays, **self.attributes)), ()
-        given = _asked(self.forward, *arrays)
-        if self.forward.rule.is_kernel:
-            every = _listed(given)
-            return every[: self.results], tuple(every[self.results :])
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise ArgumentError(f"{self.forward} must return a pair: the results, and what the backward rule needs")
-        return _listed(given[0]), given[1]
-
-    def needs_inputs(self, kept: Any) -> bool:
-        """Return whether the backward rule takes the inputs, beside what the forward rule kept."""
-        if self.forward is None or self.backward is None:
-            return True
-        return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
-
-    def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> list[Any]:
-        """Return the cotangent of each input, or None; PyTorch's are the complex conjugates of JAX's and the rules'."""
-        fit = self.function.arrays.fit
-        self.function.refuse_transforms(cotangents)
-        found = self._pull(arrays, kept, [None if each is None else fit(each.conj()) for each in cotangents])
-        return [None if each is None else each.conj() for each in found]
-
-    def _pull(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
-        if self.backward is None:
-            found: list[Any] = [None] * len(arrays)
-            for index in self.moving:
-                rule = self.transposes[index]
-                found[index] = _asked(rule, *arrays[:index], *cotangents, *arrays[index + 1 :])
-                rule.check_like(f"argument {index}", arrays[index], found[index])
-            return found
-        if self.backward.rule.is_kernel:
-            has_all = all(each is not None for each in cotangents)
-            if self.direct is not None and has_all and not self.function.is_grad_enabled():
-                inputs = arrays if self.direct.rule.inputs > self.results else ()
-                found = _listed(self.direct(*inputs, *cotangents))
-            else:
-                leaves = () if self.forward is None else _leaves(kept)
-                found = [*pull_by_kernel(self.backward, arrays, leaves, cotangents)]
-        else:
-            residuals = tuple(arrays) if self.forward is None else kept
-            found = _asked(self.backward, residuals, cotangents[0] if self.results == 1 else tuple(cotangents))
-        return check_cotangents(self.backward, arrays, found)
-
-
-@made_once(1)
-def _ruled() -> Any:
-    """Return the class of ``torch.autograd`` for all calls with derivatives."""
-    import torch
-    from torch.utils import _pytree
-
-    class Ruled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]  # Any without PyTorch
-        @staticmethod
-        def forward(ctx: Any, call: _Call, *arrays: Any) -> Any:
-            made, kept = call.ahead(arrays)
-            inputs = arrays if call.needs_inputs(kept) else [each if each is None else _Like(each) for each in arrays]
-            kept_leaves, ctx.tree = ((), None) if call.forward is None else _pytree.tree_flatten(kept)
-            leaves = [*inputs, *kept_leaves]
-            ctx.others = [None if isinstance(each, torch.Tensor) else (each,) for each in leaves]
-            ctx.save_for_backward(*[each for each in leaves if isinstance(each, torch.Tensor)])
-            ctx.call = call
-            if exact := [each for each in made if each is not None and not is_inexact(each)]:
-                ctx.mark_non_differentiable(*exact)
-            return made[0] if call.results == 1 else tuple(made)
-
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> Any:
-            back = _pull if ctx.call.forward is None else torch.autograd.function.once_differentiable(_pull)
-            return (None, *back(ctx, *cotangents))
-
-    def _pull(ctx: Any, *cotangents: Any) -> Any:
-        rest = iter(ctx.saved_tensors)
-        leaves = [next(rest) if each is None else each[0] for each in ctx.others]
-        count = len(leaves) if ctx.tree is None else len(leaves) - ctx.tree.num_leaves
-        kept = () if ctx.tree is None else _pytree.tree_unflatten(leaves[count:], ctx.tree)
-        return tuple(ctx.call.back(leaves[:count], kept, cotangents))
-
-    return Ruled
-
-
-class _Like:
-    """Shape and dtype of an input whose elements no rule needs."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, tensor: Any) -> None:
-        self.shape, self.dtype = tensor.shape, tensor.dtype
-
-
-def _asked(rule: BoundRule, *arrays: Any) -> Any:
-    """Call a rule, which may be a Python function for JAX's arrays alone.
-
-    Raises
-    ------
-    ArgumentError
-        It calls JAX.
-    """
-    problem, cause = "returns an array of JAX", None
-    try:
-        found = rule(*arrays)
-    except Exception as error:
-        if not _is_of_jax(error):
-            raise
-        problem, cause = f"calls JAX with tensors of PyTorch: {error}", error
-    else:
-        if not any(type(each).__module__.startswith("jax") for each in _listed(found)):
-            return found
-    raise ArgumentError(
-        f"{rule} {problem}",
-        hints=(
-            "write it with operators and methods of both, such as g * x, and with functions of modules",
-            "or name entry points as rules",
-        ),
-    ) from cause
-
-
-def _is_of_jax(error: BaseException) -> bool:
-    """Return whether a function of JAX raised an error; JAX leaves a note where it removes its frames."""
-    within = error.__traceback__
-    while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
-        within = within.tb_next
-    return within is not None or any("JAX has removed its" in note for note in getattr(error, "__notes__", ()))
-
-
-def _listed(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, tuple | list) else [results]
-
-
-def _leaves(kept: Any) -> list[Any]:
-    """Return the tensors that a forward rule kept, in whatever structure."""
-    from torch.utils import _pytree
-
-    return [each for each in _pytree.tree_leaves(kept) if each is not None]
-
-
-def _text(attributes: Mapping[str, Any]) -> str:
-    """Return attributes as a text; by its own format, a number that a program of PyTorch's varies is a constant."""
-    plain = {
-        name: each if type(each) in (int, float) or not hasattr(each, "tolist") else each.tolist()
-        for name, each in attributes.items()
-    }
-    return "{" + ", ".join([f"{name!r}: {each!r}" for name, each in plain.items()]) + "}"
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return the attributes in a text.
-
-    Raises
-    ------
-    ArgumentError
-        A value is neither a number nor a text.
-
-    Examples
-    --------
-    >>> _read("{'by': -inf, 'names': ('nan', 2)}")
-    {'by': -inf, 'names': ('nan', 2)}
-    """
-    try:
-        return dict(ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval"))))
-    except (SyntaxError, ValueError):
-        raise ArgumentError(
-            f"torch.compile and subclasses of tensors can't pass one of the attributes {text}",
-            hints=("pass numbers, texts, or tuples of them; the name of a dtype is a text",),
-        ) from None
-
-
-class _Floats(ast.NodeTransformer):
-    """Replaces the names of floats that Python writes as names: ``nan``, ``inf``, and imaginary ones."""
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Constant(complex(node.id) if node.id.endswith("j") else float(node.id))
-
-
-def _operator(function: TorchFunction) -> Any:
-    """Return the operator of PyTorch's that stands for a call in programs of ``torch.compile``.
-
-    Its second argument is the text of the attributes, since operators have no dictionaries.
-    """
-
-    def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        given, named = [function.arrays.fit(each) for each in arrays], _read(attributes)
-        return [each for each in _listed(function.run(given, function.plan(given, named))) if each is not None]
-
-    def describe(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        return [each for each in function.empty_results(arrays, _read(attributes)) if each is not None]
-
-    made = _new_operator(function.__qualname__, run)
-    made.register_fake(describe)
-    return made
-
-
-def _derived_operator(function: TorchFunction) -> Any:
-    """Return the operator for a call with derivatives, which also returns what a forward rule keeps."""
-
-    def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
-        given = [function.arrays.fit(each) for each in arrays]
-        made, kept = function.ruled(given, _read(attributes)).ahead(given)
-        return [*(each for each in made if each is not None), *kept]
-
-    def keep(ctx: Any, inputs: tuple[Sequence[Any], str], output: Sequence[Any]) -> None:
-        arrays, attributes = inputs
-        ctx.call = function.ruled(arrays, _read(attributes))
-        ctx.is_there = [each is not None for each in arrays]
-        ctx.save_for_backward(*(each for each in arrays if each is not None), *output)
-
-    def back(ctx: Any, cotangents: Sequence[Any]) -> tuple[Any, None]:
-        saved = iter(ctx.saved_tensors)
-        arrays = [next(saved) if is_there else None for is_there in ctx.is_there]
-        made = [*saved]
-        count = ctx.call.results
-        given = [x.new_zeros(x.shape) if g is None else g for x, g in zip(made[:count], cotangents, strict=False)]
-        return [*ctx.call.back(arrays, made[count:], given)], None
-
-    made = _new_operator(f"{function.__qualname__}_derived", run)
-    made.register_fake(run)
-    made.register_autograd(back, setup_context=keep)
-    return made
-
-
-def _new_operator(name: str, run: Any) -> Any:
-    import torch
-
-    identifier = f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{next(_NUMBERS)}"
-    schema = "(Tensor?[] arrays, str attributes) -> Tensor[]"
-    return torch.library.custom_op(f"be_runtime::{identifier}", run, mutates_args=(), schema=schema)
 
 
 class PlatformFunction:

@@ -1,12 +1,13 @@
 """Each source of kernels with each capability, and beside it the bridge of each project: a table for the docs.
 
-With ``BE_TABLE`` in the environment, the cells are written into that folder.
+With ``BE_TABLE`` in the environment, the cells are written into that folder; those of the latest run count.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def cells() -> Iterator[dict[str, dict[str, Any]]]:
     yield found
     if folder := os.environ.get("BE_TABLE"):
         worker = os.environ.get("PYTEST_XDIST_WORKER", "all")
-        Path(folder, f"{worker}.json").write_text(json.dumps(found, indent=1))
+        Path(folder, f"{time.time_ns()}-{worker}.json").write_text(json.dumps(found, indent=1))
 
 
 @pytest.mark.parametrize("capability", cell.CELLS)

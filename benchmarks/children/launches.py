@@ -62,14 +62,21 @@ def by_triton(elements: int) -> dict[str, Function]:
     return calls
 
 
-def by_tvm_ffi(source: str) -> dict[str, Function]:
-    """`be_runtime.load_tvm_ffi`, and jax-tvm-ffi."""
+def by_tvm_ffi(sources: list[str]) -> dict[str, Function]:
+    """`be_runtime.load_tvm_ffi`, a hand-written handler that calls the same function, and jax-tvm-ffi."""
     import tvm_ffi.cpp
 
-    text = Path(source).read_text(encoding="utf-8")
-    library = tvm_ffi.cpp.build_inline("launched", cuda_sources=text, functions=["add"])
+    texts = [Path(source).read_text(encoding="utf-8") for source in sources]
+    includes = [jax.ffi.include_dir()]
+    library = tvm_ffi.cpp.build_inline("launched", cuda_sources=texts, functions=["add"], extra_include_paths=includes)
     declared = {"add": "arg[n]:float32 arg[n]:float32 ret[n]:float32"}
-    calls: dict[str, Function] = {"load_tvm_ffi": be_runtime.load_tvm_ffi(library, declared, platform="cuda").add}
+    jax.ffi.register_ffi_target("of the function", jax.ffi.pycapsule(ctypes.CDLL(library).call_add), platform="CUDA")
+    calls: dict[str, Function] = {
+        "load_tvm_ffi": be_runtime.load_tvm_ffi(library, declared, platform="cuda").add,
+        "a handler of the function": lambda x, y: jax.ffi.ffi_call(
+            "of the function", jax.ShapeDtypeStruct(x.shape, x.dtype)
+        )(x, y),
+    }
     if importlib.util.find_spec("jax_tvm_ffi"):
         import jax_tvm_ffi
 
@@ -166,7 +173,7 @@ def main() -> None:
     if importlib.util.find_spec("triton"):
         calls |= by_triton(job["elements"])
     if importlib.util.find_spec("tvm_ffi"):
-        calls |= by_tvm_ffi(job["tvm_source"])
+        calls |= by_tvm_ffi(job["tvm_sources"])
     if importlib.util.find_spec("cutlass"):
         calls |= by_cute()
     if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.tile"):

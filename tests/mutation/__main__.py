@@ -1,16 +1,16 @@
 """Change one line of the product at a time and run the tests that cover the line.
 
 ``python -m tests.mutation record`` runs the tests once and records in ``build/mutation/.coverage`` which test runs
-which line. ``choose`` writes ``mutants.diff`` with a fixed seed. ``run`` applies each change to a copy of the checkout,
-runs the tests that cover its line, stops at the first failure, and prints how many changes the tests found; it takes
-``--full`` if tests marked ``full`` count too. The contexts of coverage need the package ``pytest-cov``.
+which line. ``run`` chooses changes with a seed, applies each to a copy of the checkout, runs the tests that cover its
+line, stops at the first failure, and prints how many changes the tests found; it takes ``--full`` if tests marked
+``full`` count too. The contexts of coverage need the package ``pytest-cov``.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import difflib
+import itertools
 import json
 import os
 import random
@@ -20,14 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("be_runtime", "be_toolchain")
-MUTANTS = HERE / "mutants.diff"
 COVERAGE = ROOT / "build" / "mutation" / ".coverage"
 LIMIT_S = 300
 """A change whose covering tests pass for this long is not found."""
@@ -107,39 +107,32 @@ def _cost(test: str) -> tuple[bool, bool, str]:
     return (not test.startswith(("tests/unit", "be_")), not test.startswith("tests/compile"), test)
 
 
-def choose(coverage: Path, seed: int, count: int) -> str:
-    """Return `count` changes of lines that a test runs, at most one a file, as one text of unified diffs."""
-    covered = contexts(coverage)
+class Change(NamedTuple):
+    """A line of the product, and what it becomes."""
+
+    path: str
+    line: int
+    text: str
+
+
+def choose(covered: Collection[tuple[str, int]], seed: int, count: int) -> list[Change]:
+    """Return `count` changes of lines that a test runs, at most one a file."""
     random_source = random.Random(seed)  # noqa: S311 -- not a secret
     files = sorted({path for path, _ in covered if (ROOT / path).is_file()})
     random_source.shuffle(files)
-    diffs = []
-    for path in files:
-        here = [change for change in mutants(ROOT / path) if (path, change[0]) in covered]
-        if not here:
-            continue
-        line, new = random_source.choice(here)
-        before = (ROOT / path).read_text().splitlines(keepends=True)
-        after = [*before[: line - 1], new + "\n", *before[line:]]
-        diffs.append("".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")))
-        if len(diffs) == count:
-            break
-    return "".join(diffs)
+    changes_of = ([each for each in mutants(ROOT / path) if (path, each[0]) in covered] for path in files)
+    chosen = (Change(path, *random_source.choice(here)) for path, here in zip(files, changes_of, strict=True) if here)
+    return list(itertools.islice(chosen, count))
 
 
-def place_of(diff: str) -> tuple[str, int]:
-    """Return the file and the number of the line that a diff changes."""
-    path, first = re.search(r"^\+\+\+ b/(.*)\n@@ -(\d+)", diff, re.MULTILINE).groups()  # type: ignore[union-attr]
-    before = next(place for place, text in enumerate(diff.splitlines()[3:]) if text.startswith("-"))
-    return path, int(first) + before
-
-
-def run_one(diff: str, tests: Sequence[str], python: str, *, full: bool) -> tuple[bool, str]:
+def run_one(change: Change, tests: Sequence[str], python: str, *, full: bool) -> tuple[bool, str]:
     """Apply one change to a copy of the checkout, and run `tests` there until one fails: whether, and which."""
     with tempfile.TemporaryDirectory(prefix="be-mutant-") as folder:
         copy, chosen = Path(folder, "checkout"), Path(folder, "tests.txt")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        subprocess.run(["patch", "-s", "-p1"], cwd=copy, input=diff, text=True, check=True)
+        lines = (copy / change.path).read_text().splitlines(keepends=True)
+        lines[change.line - 1] = change.text + "\n"
+        (copy / change.path).write_text("".join(lines))
         (copy / ".git").symlink_to(ROOT / ".git")
         chosen.write_text("\n".join(tests))
         settings = {"PYTHONPATH": copy, "BE_FULL": int(full), "TMPDIR": folder, "BE_MUTATION_TESTS": chosen}
@@ -156,26 +149,28 @@ def run_one(diff: str, tests: Sequence[str], python: str, *, full: bool) -> tupl
     return ran.returncode in (1, 2), by  # 2: a file of tests could not be imported
 
 
-def run(coverage: Path, jobs: int, python: str, full: bool, only: Sequence[int], out: Path | None) -> int:
-    """Run all changes, print a line each, and return how many were not found."""
-    covered = contexts(coverage)
-    diffs = re.split(r"^(?=--- a/)", MUTANTS.read_text(), flags=re.MULTILINE)[1:]
+def run(options: argparse.Namespace) -> int:
+    """Run the chosen changes, print a line each, and return how many were not found."""
+    covered = contexts(options.coverage)
+    chosen = list(enumerate(choose(covered, options.seed, options.count)))
     rows = []
 
-    def each(number: int) -> dict[str, object]:
-        start, place = time.monotonic(), place_of(diffs[number])
-        tests = covered.get(place, [])
-        found, by = run_one(diffs[number], tests, python, full=full) if tests else (False, "no test runs it")
-        row = {"mutant": number, "file": place[0], "found": found, "by": by, "tests": len(tests)}
-        return row | {"seconds": round(time.monotonic() - start, 1)}
+    def each(numbered: tuple[int, Change]) -> dict[str, object]:
+        start, (number, change) = time.monotonic(), numbered
+        tests = covered[change.path, change.line]
+        found, by = run_one(change, tests, sys.executable, full=options.full)
+        seconds = round(time.monotonic() - start, 1)
+        return {"number": number, **change._asdict(), "found": found, "by": by, "tests": len(tests), "seconds": seconds}
 
-    with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(each, only or range(len(diffs))):
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for row in pool.map(each, [each for each in chosen if not options.only or each[0] in options.only]):
             rows.append(row)
             word = "found" if row["found"] else "NOT FOUND"
-            print(f"{row['mutant']:3} {word:9} {row['seconds']:6} s  {row['file']}  {row['by']}", flush=True)
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1) + "\n")
+            print(f"{row['number']:3} {word:9} {row['seconds']:6} s  {row['path']}:{row['line']}  {row['by']}")
+            if not row["found"]:
+                print(f"{'':15}{str(row['text']).strip()}", flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(rows, indent=1) + "\n")
     missed = sum(not row["found"] for row in rows)
     print(f"{len(rows) - missed} of {len(rows)} changes found")
     return missed
@@ -197,10 +192,9 @@ def main() -> int:
     parser.add_argument("--coverage", type=Path, default=COVERAGE, help="the data of coverage")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("record").add_argument("pytest", nargs="*", help="arguments of pytest, behind --")
-    chosen = commands.add_parser("choose")
-    chosen.add_argument("--seed", type=int, default=0)
-    chosen.add_argument("--count", type=int, default=60)
     ran = commands.add_parser("run")
+    ran.add_argument("--seed", type=int, default=0, help="which changes are chosen")
+    ran.add_argument("--count", type=int, default=60, help="how many")
     ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     ran.add_argument("--full", action="store_true", help="tests marked full count")
     ran.add_argument("--only", type=int, nargs="*", default=(), help="numbers of changes")
@@ -208,10 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.command == "record":
         return record(options.coverage, options.pytest)
-    if options.command == "choose":
-        MUTANTS.write_text(choose(options.coverage, options.seed, options.count))
-        return 0
-    return int(run(options.coverage, options.jobs, sys.executable, options.full, options.only, options.out) > 0)
+    return int(run(options) > 0)
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ def cuda_kernel(
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
         slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        Otherwise there is no default.
+        If all arrays declare other axes, the default is ``"sequential"``. Without axes, there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
         each.

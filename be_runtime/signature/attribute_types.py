@@ -2,10 +2,12 @@
 
 ::
 
-    TYPE    = DTYPE | DTYPE "[]" | "string" | "dtype"
+    TYPE    = KNOWN                                 a number; KNOWN is a numeric type, such as float32
+            | KNOWN "[]"                            an array of numbers
+            | "string" | "dtype"
             | "enum(" NAME { NAME } ")"             one of these names
-            | "{" FIELD { FIELD } "}"               named values, passed as a dict
-    FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE without fields of its own
+            | "{" FIELD { FIELD } "}"               a structure, passed as a dict
+    FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE is not a structure
     DEFAULT = a number | "true" | "false" | a string without spaces
 """
 

@@ -1,8 +1,8 @@
 """Integer arithmetic over axes in an arg_spec: ``2*n+1``, ``n//2``, ``ceil(n/256)``, ``attr.bins``.
 
-The notation is a part of Python's: integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
-``max``, ``ceil(a/b)``, ``sizeof(DTYPE)``, and ``f()`` for a function in C++. ``//`` rounds towards minus infinity, and
-``/`` must leave no remainder.
+An expression is a Python expression of integers, names, ``attr.NAME``, parentheses, ``+``, ``-``, ``*``, ``//``, ``/``,
+``%``, ``min(a,b)``, ``max(a,b)``, ``ceil(a/b)``, ``sizeof(DTYPE)``, and ``f()`` for a C++ function of the sources.
+``//`` rounds towards minus infinity, and ``/`` must leave no remainder.
 """
 
 from __future__ import annotations

@@ -1,39 +1,41 @@
-"""The arg_spec grammar: tokens for the arguments of a C++ call.
+"""The tokens of an arg_spec.
 
 ::
 
-    spec  = token { token }               in the order of the C++ call
+    spec  = token { token }               in the order of the C++ parameters
     token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
-                                          the next input of the JAX call; with "?" it may be None, "..." takes all
-                                          inputs that are left
+                                          the next input; with "?", a call may leave it out; with "...", all inputs
+                                          that no other token declares
           | ("ret" | "rets") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
-                                          the next output; at least one without "?", which calls may leave out; "=0"
-                                          fills it with zeros before the call
+                                          the next result; with "?", a call may leave it out; with "...", all results
+                                          that no other token declares; "=0" fills it with zeros before the call
           | "inout" [ AXES ] [ ":" DTYPE ]
-                                          the next input and the next output, one array that the call changes
-          | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the variable NAME, which at least one "arg" has
+                                          the next input and the next result, one array that the kernel changes
+          | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the dtype variable NAME; at least one "arg" has its dtype
           | "scalar." NAME ":" KNOWN [ "=" DEFAULT ]
-                                          the next input, a number that the JAX call passes by name
+                                          the next input, a number that a call passes by name
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
-                                          a keyword argument of the JAX call
+                                          a keyword argument of a call, compiled into the program
           | "scratch" [ "[" BYTES "]" | "=" NAME ]
-                                          memory for the duration of the call; "=f" is [f()]; without a size the kernel
-                                          asks for it
-          | "state"                       an object that exists as long as the program; at most one
-          | "parallel" "[" { AXIS } "]"   axes along which each element is computed independently
-          | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
-    AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
-    AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.signature.expressions`
+                                          memory until the call ends; "=f" means [f()]; without a size, the kernel
+                                          allocates the memory
+          | "state"                       an object that the program keeps between calls; at most one
+          | "parallel" "[" { AXIS } "]"   axes along which the elements are computed independently
+          | "reduce" "[" { AXIS } "]"     axes along which the results of parts may be added
+    AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape
+    AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression
-    NAME  = an identifier; no two attributes have the same, and none is in `RESERVED`
-    DTYPE = KNOWN | a variable | "like(" INDEX ")" | "attr." NAME
-    KNOWN = a name in `be_runtime.dtypes.BY_NAME`, such as float32
-    TYPE  = see `be_runtime.signature.attribute_types`; left out: the type of the C++ parameter NAME
+    NAME  = an identifier; no two attributes have one name, and none is called outs or be_present
+    DTYPE = KNOWN | a dtype variable | "like(" INDEX ")" | "attr." NAME
+    KNOWN = the name of a dtype, such as float32
+    TYPE  = see the section Types of attributes; without TYPE, the type of the C++ parameter NAME
 
-Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
-``like(INDEX)`` is the dtype of an input. In an input, it may refer only to an earlier input. ``f()`` is a function of
-the sources, for sizes of scratch memory and results.
+At least one token is a result that a call can't leave out: ``ret``, ``ret...`` or ``inout``.
+
+A name in an expression or in the axes of a result is an axis of an input, or ``attr.NAME`` with an integer attribute.
+``like(INDEX)`` is the dtype of the input with this index; an input can refer only to an earlier input. ``f()`` is a
+function of the sources that computes the size of scratch memory or of a result.
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """

@@ -414,8 +414,8 @@ def numba_kernel(
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
-        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``. Otherwise
-        there is no default.
+        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all arrays declare other axes. Without axes, there is no default.
     input_output_aliases : dict of int to int, optional
         Index of an input to the index of the result that starts with the input's content.
     has_side_effect : bool, default False

@@ -497,7 +497,8 @@ def numba_cuda_kernel(
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
         launch runs the batch if the kernel leaves one axis of the grid unused. The default is ``"broadcast_all"`` if
-        all arrays of the signature have leading axes, ``[... n]``. Otherwise there is no default.
+        all arrays of the signature have leading axes, ``[... n]``, and ``"sequential"`` if all arrays declare other
+        axes. Without axes, there is no default.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory a result may use. The kernel gets both arrays.
     has_side_effect : bool, default False

@@ -114,7 +114,8 @@ def sharding(who: str, source: str) -> dict[str, Any]:
     is_right(call(x, y), x, y)
     text = str(call.lower(x, y).compile().as_text())
     collectives = [word for word in ("all-gather", "all-reduce", "all-to-all", "collective-permute") if word in text]
-    return {"reason": f"{', '.join(collectives)}: each device computes all"} if collectives else {}
+    added = ", ".join(collectives)
+    return {"reason": f"XLA adds {added}, and each device computes the whole result"} if added else {}
 
 
 def checked(who: str, source: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ YES = "✓"
 def render(cells: dict[str, dict[str, Any]], caption: str) -> str:
     """The table, and below it the reason of each cell that is not right."""
     notes: list[str] = []
-    lines = [f"| | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines = [f"| source | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for name, title in ROWS.items():
         row = [_cell(cells.get(name, {}).get(column), notes) for column in COLUMNS]
         lines.append(f"| {title} | {' | '.join(row)} |")
@@ -49,7 +49,7 @@ def _cell(found: dict[str, Any] | None, notes: list[str]) -> str:
     if "reason" not in found:
         return f"{YES * found.get('is_proven', True)} {found.get('times', '')}".strip()
     reason = re.sub(r"^[\w.]*?(\w+(?:Error|Exception)): ", r"`\1`: ", found["reason"].strip().replace("|", "/"))
-    if reason in ("none", "on the CPU"):
+    if reason in ("none", "CPU only"):
         return reason
     if reason not in notes:
         notes.append(reason)

@@ -26,8 +26,8 @@ namespace BE {
 /// **Ownership.** The memory belongs to the call. It is valid until the entry point returns and, on a GPU, until the
 /// work on the stream of the call is done. A copy of a Workspace refers to the memory of the original.
 ///
-/// XLA reserves declared memory when it compiles the program, so a call allocates nothing, and CUDA graphs can record
-/// the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results do.
+/// XLA plans declared memory when it compiles the program, so the entry point allocates nothing, and CUDA graphs can
+/// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results do.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is

@@ -231,25 +231,25 @@ class BuildTimeoutError(BuildError):
 
 
 class CacheError(BeRuntimeError, RuntimeError):
-    """The cache folder can't be used."""
+    """The cache, or a folder of prebuilt modules, can't be used."""
 
     code = "BE401"
 
 
 class LoadError(BeRuntimeError, RuntimeError):
-    """A shared library was built but can't be loaded."""
+    """Compiled code can't be loaded, or compiling it is forbidden."""
 
     code = "BE501"
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A name can't be registered as a JAX FFI target, or isn't for the program's platform."""
+    """A name can't be registered as a JAX FFI target, or stands for two targets."""
 
     code = "BE601"
 
 
 class TransformError(BeRuntimeError, RuntimeError):
-    """A kernel has no rule for a transformation of JAX: a batch, or a derivative."""
+    """A kernel does not support a transformation of JAX, such as a batch or a derivative."""
 
     code = "BE701"
 

@@ -1,13 +1,12 @@
 #pragma once
 
 /// \file
-/// Small device functions that event-driven kernels share. For sources compiled by nvcc.
+/// Device functions for event-driven kernels, such as kernels of spiking networks. They need a CUDA source and a GPU of
+/// compute capability 6.0 or newer.
 ///
-/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. Arithmetic on the 16-bit types
-/// is done in float, their accumulator type. A kernel that is written as a macro over element types can take the names
-/// in capitals as its arguments. They are functions, but `#ifdef` finds them, too.
-///
-/// Needs compute capability 6.0.
+/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`) or i32. Arithmetic on 16-bit types
+/// is done in `float`, their accumulator type. A function whose name is in capitals is also defined as a macro, so
+/// `#ifdef` finds it.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -25,8 +24,8 @@
 
 // ---- Reductions over a warp -----------------------------------------------------------------------------------------
 //
-// All 32 lanes must take part. Every lane receives the result. A sum adds lanes 16, 8, 4, 2 and 1 apart, in this order.
-// A maximum or minimum ignores NaN unless all values are NaN.
+// All 32 lanes must take part, and every lane receives the result. A sum first adds the values of lanes that are 16
+// apart, then 8, 4, 2 and 1, so it rounds alike in each run. A maximum or minimum is NaN only if all values are NaN.
 
 namespace BE::internal {
 
@@ -68,10 +67,11 @@ struct Min {
 BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_REDUCTIONS)
 BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 
-// ---- Is there an event? ---------------------------------------------------------------------------------------------
+// ---- Active values --------------------------------------------------------------------------------------------------
 //
-// A value is active when it is not 0; negative values and NaN are active. With BE_ACTIVE_POSITIVE, which the load option
-// `active="positive"` defines, a floating value is active when it is greater than 0, and NaN is not active.
+// A value is active, an event, if it is not 0: negative values and NaN are active. With the load option
+// `active="positive"`, which defines BE_ACTIVE_POSITIVE, a float is active only if it is greater than 0. NaN is then
+// not active.
 
 template <class T>
 __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); }
@@ -88,7 +88,10 @@ __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); 
   BE_INTERNAL_IS_ACTIVE(IS_ACTIVE_FLOAT_##SUFFIX, type, widen)
 BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_ARE_ACTIVE)
 
-// ---- From the stored type to the accumulator's, and back ------------------------------------------------------------
+// ---- Conversions to the accumulator type, and back ------------------------------------------------------------------
+//
+// `READ_F16(x)` converts an element to its accumulator type, and `WRITE_F16(x)` converts back. `ZERO_F16` is the zero
+// of the accumulator type.
 
 #define BE_INTERNAL_CONVERSIONS(suffix, SUFFIX, type, accumulator, widen, narrow)            \
   __device__ __forceinline__ accumulator READ_##SUFFIX(type value) { return widen(value); } \
@@ -115,7 +118,6 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 #define WRITE_F16 WRITE_F16
 #define WRITE_BF16 WRITE_BF16
 
-// Zero, in the accumulator's type.
 #define ZERO_F32 0.0f
 #define ZERO_F64 0.0
 #define ZERO_F16 0.0f
@@ -123,8 +125,8 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 
 // ---- Atomic addition ------------------------------------------------------------------------------------------------
 //
-// Relaxed, for the whole device; the order of the additions, and so the rounding, differs from run to run. The 16-bit
-// versions round the sum after every addition.
+// Add a value to an element that other threads of the device may change at the same time. The order of the additions
+// differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
 
 namespace BE::internal {
 
@@ -171,28 +173,34 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 #endif
 }
 
-// ---- Sizes of launches ----------------------------------------------------------------------------------------------
+// ---- Launch sizes ---------------------------------------------------------------------------------------------------
 //
-// The grids are bounded, so kernels that are launched with them step through the rows by the grid's size:
+// For kernels in which each warp has one row. The number of blocks is bounded, so such a kernel has a loop:
 //
 //     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
 //          row += gridDim.x * BE_WARP_PER_ROW_WPB)
 
-/// Warps of a block in which each warp has one row, and the resulting number of threads.
+/// The number of warps of a block.
 #define BE_WARP_PER_ROW_WPB 8
+
+/// The number of threads of a block.
 #define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 
-/// Maximum number of blocks of such a launch: more than any device runs at once.
+/// The maximum number of blocks.
 #define BE_WARP_PER_ROW_MAX_GRID 4096
 
-/// Blocks for `rows` rows, from 1 to `BE_WARP_PER_ROW_MAX_GRID`: a launch of 0 blocks is an error.
+/// Return the number of blocks for `rows` rows, from 1 to `BE_WARP_PER_ROW_MAX_GRID`.
 __host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
   const int64_t blocks = rows / BE_WARP_PER_ROW_WPB + (rows % BE_WARP_PER_ROW_WPB > 0);
   return blocks < 1 ? 1 : blocks > BE_WARP_PER_ROW_MAX_GRID ? BE_WARP_PER_ROW_MAX_GRID : static_cast<int>(blocks);
 }
+
+/// Equal to `be_warp_per_row_grid(rows)`.
 #define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
 
-/// For products of a sparse and a dense matrix, where a warp has one row and 32 columns: rows of a block, and maximum
-/// number of blocks along the rows.
+/// The number of rows of a block in a product of a sparse and a dense matrix, in which each warp has one row and 32
+/// columns.
 #define CSRMM_WARP_RPB 4
+
+/// The maximum number of blocks along the rows of such a product.
 #define CSRMM_MAX_GRID_X 4096

@@ -197,9 +197,8 @@ def _declaration(cursor: Cursor) -> Declaration | None:
         kind = "cpp:enum-class" if cursor.kind is CursorKind.ENUM_DECL else "cpp:class"
         return Declaration(kind=kind, text=_head(cursor), comment=comment, line=line, inside=members)
     if cursor.kind is CursorKind.ENUM_CONSTANT_DECL:
-        return Declaration(
-            kind="cpp:enumerator", text=f"{cursor.spelling} = {cursor.enum_value}", comment=comment, line=line
-        )
+        value = cursor.enum_value & 0xFF  # libclang's Python takes an alias such as uint8_t for a signed type
+        return Declaration(kind="cpp:enumerator", text=f"{cursor.spelling} = {value}", comment=comment, line=line)
     kinds = [("cpp:function", FUNCTIONS), ("cpp:var", VALUES), ("cpp:type", ALIASES)]
     if comment and cursor.kind is CursorKind.UNEXPOSED_DECL:  # the template of a variable
         return Declaration(kind="cpp:var", text=_head(cursor), comment=comment, line=line)

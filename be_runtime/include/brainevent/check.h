@@ -1,10 +1,10 @@
 #pragma once
 
 /// \file
-/// Errors of the host code around a kernel, and the macros that raise them.
+/// The macros that check a condition or a CUDA call, and the exceptions that they throw.
 ///
-/// Any exception may be thrown: the wrapper around an entry point turns it into an XLA error that names the function.
-/// In device code only `BE_CHECK` may be used.
+/// An entry point may throw any exception. The call then fails with an error that names the function. In device code,
+/// use only `BE_CHECK`.
 
 #include <new>  // std::exception, far cheaper than <exception>
 
@@ -12,11 +12,12 @@
 
 namespace BE {
 
-/// Exception for a condition of an entry point that does not hold.
+/// The exception that a failed check throws.
 ///
 /// Copying never throws; `what()` is valid as long as any copy exists.
 class CheckError : public std::exception {
  public:
+  /// Copy the text of a message.
   explicit CheckError(const char* message) { what_.append(message); }
   explicit CheckError(const internal::Text& message) noexcept : what_(message) {}
 
@@ -26,7 +27,7 @@ class CheckError : public std::exception {
   internal::Text what_;
 };
 
-/// Exception for a CUDA runtime call that failed. `code()` is the `cudaError_t`.
+/// The exception for a call of the CUDA runtime that failed.
 ///
 /// Copying never throws; `what()` is valid as long as any copy exists.
 class CudaError : public std::exception {
@@ -34,6 +35,7 @@ class CudaError : public std::exception {
   CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
 
   const char* what() const noexcept override { return what_.c_str(); }
+  /// Return the `cudaError_t` as a number.
   int code() const noexcept { return code_; }
 
  private:
@@ -152,15 +154,14 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 }  // namespace internal
 }  // namespace BE
 
-/// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` when the condition is false.
+/// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` if the condition is false.
 ///
-/// The error names the file, the line, the condition and the message. The values after `<<` are evaluated only if the
-/// condition is false. The macro is an expression, which needs no braces after `if`.
+/// The error has the file, the line, the condition and the values after `<<`, which are evaluated only if the condition
+/// is false. `BE_CHECK(condition, "text")` does not compile.
 ///
-/// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
-/// with `cudaErrorAssert`, after which the process can't use the device any more. Use it for errors in the program.
-///
-/// `BE_CHECK(condition, "text")` does not compile, because `bool(...)` takes only one value.
+/// In device code, the values after `<<` are ignored. If the condition is false, the driver prints the file, the line,
+/// the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`. The process can't use the
+/// device any more, so check for errors in the program, not in its input.
 #define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
 
 #if defined(BE_DEVICE_PASS)
@@ -173,19 +174,19 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
 ///
-/// The runtime's last error is cleared then, so that the same failure is not reported again.
-/// The CUDA names are looked up where the macro is used, after `<cuda_runtime.h>`.
+/// It also clears the last error of the CUDA runtime, so that later checks don't report this failure again. Include
+/// `<cuda_runtime.h>` before you use it.
 #define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
 
-/// Throw `BE::CudaError` if an earlier kernel launch was refused, for example because the grid is too large or there is
-/// no code for the device. It does not wait, so a failure inside a running kernel shows later. It may be used while a
-/// CUDA graph is being recorded.
+/// Throw `BE::CudaError` if CUDA refused an earlier kernel launch, for example because the grid is too large or the
+/// module has no code for the device. The macro does not wait for the kernel, so a later check reports an error inside
+/// a running kernel. It can be used while a CUDA graph is recorded.
 #define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
 
-/// Do the work of `BE_CHECK_KERNEL_LAUNCH`, then wait for the device, so that a failure inside the kernel shows here.
+/// Check as `BE_CHECK_KERNEL_LAUNCH` does, then wait for the device, and throw `BE::CudaError` if the kernel failed.
 ///
-/// For debugging: it stalls every stream, and CUDA forbids it while a graph is being recorded.
-/// Load a module that uses it with `allow_cuda_graph=False`.
+/// Use it for debugging only, because it waits for all streams of the device. CUDA forbids it while a graph is
+/// recorded: load the module with `allow_cuda_graph=False`.
 #define BE_CHECK_KERNEL_LAUNCH_SYNC()                                    \
   do {                                                                   \
     BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError());         \

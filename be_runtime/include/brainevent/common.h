@@ -1,12 +1,11 @@
 #pragma once
 
 /// \file
-/// The header that a kernel source includes: `BE::Tensor`, `BE::Scalar`, `BE::Span`, `BE::DType`, `BE::Workspace`, the
-/// checks and the dispatch macros.
+/// `BE::Tensor`, `BE::Tensors`, `BE::Scalar`, `BE::Span`, `BE::Workspace`, `BE::DType`, the checks and the dispatch
+/// macros. Most kernels need no other header.
 ///
-/// A CUDA source includes `<cuda_runtime.h>` itself, before or after this header. The definitions of 16-bit and complex
-/// types would slow down every build, so they are here only where be_runtime finds that a source names these types or a
-/// dispatch over them. Other sources, such as an author's header, include `brainevent/dispatch.h`.
+/// A CUDA source includes `<cuda_runtime.h>` itself. A source that computes with floats of 16 or 8 bits, complex
+/// numbers or elements of 2 or 4 bits includes `brainevent/dispatch.h`, which defines these types.
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"  // here, so that the author's macros can't change it
@@ -17,6 +16,8 @@
 #include "brainevent/tensor.h"
 #include "brainevent/workspace.h"
 
+// These definitions would slow down every build, so a source gets them here only if its text names the types or a
+// dispatch over them.
 #if defined(BE_INTERNAL_NAMES_HALF)
 #include "brainevent/half.h"
 #endif

@@ -3,17 +3,18 @@
 /// \file
 /// Complex numbers for host and device code.
 ///
-/// `std::complex` costs 260 ms of compile time and is not callable in device code, so this class stands in for it. Its
-/// layout equals the layout of `std::complex`, `cuComplex` and numpy's types: the real part, then the imaginary part.
-/// Pointers may be cast between them; values convert from any class with `real()` and `imag()`, and explicitly back.
+/// Unlike `std::complex`, the class also works in device code, and its header compiles faster. `std::complex`,
+/// `cuComplex` and numpy's types have the layout of this class, the real part before the imaginary part, so pointers
+/// may be cast.
 
 #include "brainevent/dtype.h"
 
 namespace BE {
 
-/// A number `real + imag * i`. Aligned to its size, so that the GPU loads it in one piece.
+/// The number `real + imag * i`, aligned to its size, so that a GPU loads it with one instruction.
 ///
-/// Multiplication is the schoolbook formula; it does not treat infinities as Annex G of C does.
+/// It has `+`, `-`, `*`, `/`, `==` and `!=`, also with a real number, and the functions `conj(z)`, `abs(z)` and
+/// `norm(z)`, the squared absolute value. Multiplication does not treat infinities as Annex G of the C standard does.
 template <class Real>
 struct alignas(2 * sizeof(Real)) Complex {
   using value_type = Real;

@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// All of `brainevent/common.h`, and the definitions of every element type that its dispatch macros name.
+/// Everything in `brainevent/common.h`, `brainevent/half.h`, `brainevent/float8.h`, `brainevent/packed.h`,
+/// `brainevent/complex.h` and `brainevent/dtypes.h`.
 
 #include "brainevent/common.h"
 #include "brainevent/dtypes.h"

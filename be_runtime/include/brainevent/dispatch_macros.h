@@ -1,19 +1,20 @@
 #pragma once
 
 /// \file
-/// Code written once and compiled for each of several element types.
-///
-/// The macros name their types where they are used, so including this costs next to nothing. The floats of 16 bits and
-/// fewer, the complex types and the bytes of packed elements are only declared here: `brainevent/dispatch.h` defines
-/// them.
+/// Macros that compile a body for each of several element types, and run it for the dtype of an array.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
 ///     });
 ///
-/// The body becomes part of a lambda that captures by reference and is called at once: `return` leaves the body, and a
-/// value returned is the value of the whole expression. Commas need no parentheses, and the macros nest. A dtype that
-/// is not among the macro's throws `BE::CheckError`, which names the macro, the dtype and those allowed.
+/// The body is part of a lambda that captures by reference and is called at once: `return` leaves the body, and the
+/// macro returns its value. Commas in the body need no parentheses, and a body may contain another dispatch. If the
+/// macro does not cover the dtype, it throws `BE::CheckError` with the macro, the dtype and the allowed dtypes.
+///
+/// `BE_DISPATCH_SIGNED_INDEX_PAIR` takes two dtypes, two names and the body.
+///
+/// Floats of 16 or 8 bits, complex types and bytes of packed elements are only declared by this header: include
+/// `brainevent/dispatch.h` for their definitions.
 ///
 /// | macro | types |
 /// |---|---|
@@ -22,11 +23,11 @@
 /// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t`, bool |
 /// | `BE_DISPATCH_ALL_TYPES` | the types of FLOATING and INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
-/// | `BE_DISPATCH_ALL` | every type of the above |
+/// | `BE_DISPATCH_ALL` | the types of FLOATING_AND_HALF, INTEGRAL and COMPLEX |
 /// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight 8-bit floats |
-/// | `BE_DISPATCH_PACKED` | `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t`: a byte of elements |
+/// | `BE_DISPATCH_PACKED` | bytes of packed elements: `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
-/// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |
+/// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | `int32_t` or `int64_t` for each of two dtypes |
 
 #include "brainevent/check.h"
 
@@ -61,7 +62,7 @@ namespace BE::internal {
   BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_A, #DTYPE_A, NAME_A,  \
                        return BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_B, #DTYPE_B, NAME_B, __VA_ARGS__);)
 
-/// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the tensor holds int32.
+/// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the dtype of the tensor is int32.
 #define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
   BE_CHECK((INDICES).dtype() == ::BE::DType::Int32) \
       << "CSR indices must be int32, but " #INDICES " is " << (INDICES).dtype()

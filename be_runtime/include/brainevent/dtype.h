@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Element types of tensors.
+/// `BE::DType`, the element types of arrays.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -130,7 +130,9 @@ struct bfloat16_t;
 template <class Real>
 struct Complex;
 
+/// A complex number of two `float`s; `brainevent/complex.h` defines it.
 using complex64_t = Complex<float>;
+/// A complex number of two `double`s; `brainevent/complex.h` defines it.
 using complex128_t = Complex<double>;
 
 struct float8_e5m2_t;
@@ -148,14 +150,14 @@ struct int4x2_t;
 struct uint4x2_t;
 struct float4_e2m1fnx2_t;
 
-/// The element type of a tensor. The values are part of the binary interface.
+/// The element type of an array. Compiled modules contain the values, so they never change.
 enum class DType : uint8_t {
 #define BE_INTERNAL_ENUMERATOR(dtype, value, ...) dtype = value,
   BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_ENUMERATOR, )
   Invalid = 255,
 };
 
-/// Return the bits of one element; 0 for `Invalid` and for values outside the enumeration.
+/// Return the number of bits of one element, or 0 for `Invalid`.
 BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_BITS(dtype, value, type, name, bits, ...) \
@@ -166,11 +168,10 @@ BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
   return 0;
 }
 
-/// Return the bytes of one element; 0 if several share a byte, and if `dtype_bits` is 0.
+/// Return the number of bytes of one element, or 0 for `Invalid` and for types of 2 or 4 bits.
 BE_HD constexpr size_t dtype_size(DType dtype) noexcept { return dtype_bits(dtype) / 8; }
 
-/// Return numpy's name of the type, `"invalid"` if there is none.
-/// The text is static: it outlives every tensor.
+/// Return the name of the type in numpy, such as `"float32"`, or `"invalid"`. The text is never freed.
 BE_HD constexpr const char* dtype_name(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_NAME(dtype, value, type, name, ...) \

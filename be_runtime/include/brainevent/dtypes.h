@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The C++ type of each DType and the DType of each C++ type.
+/// `BE::dtype_of` and `BE::cpp_type`: the DType of a C++ type, and the C++ type of a DType.
 
 #include "brainevent/complex.h"
 #include "brainevent/dtype.h"
@@ -25,12 +25,13 @@ BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
 
 }  // namespace internal
 
-/// The DType whose elements are `T`s: `dtype_of<float> == DType::Float32`. Does not compile for other types.
+/// The DType of arrays whose elements have type `T`: `dtype_of<float>` is `DType::Float32`. If there is none, the use
+/// is a compile error.
 template <class T>
 constexpr DType dtype_of = internal::DTypeOf<T>::value;
 
-/// The type of a DType's elements: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` is a byte with
-/// two elements. Does not compile for `DType::Invalid`.
+/// The C++ type of the elements of a DType: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` is
+/// `int4x2_t`, a byte of two elements. For `DType::Invalid`, the use is a compile error.
 template <DType kDType>
 using cpp_type = typename internal::CppType<kDType>::type;
 

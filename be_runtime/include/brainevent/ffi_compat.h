@@ -1,20 +1,20 @@
 #pragma once
 
 /// \file
-/// Conversions between XLA's FFI and this library, for sources that write their own XLA handlers.
+/// Conversions from types of XLA's FFI to types of this library, and back, for sources that define an XLA handler.
 ///
-/// Needs jaxlib's include folder. It works with only `c_api.h`, and together with `xla/ffi/api/ffi.h`, whose buffers
-/// `tensor_of` takes.
+/// The header includes `xla/ffi/api/c_api.h`, which be_runtime finds in jaxlib. A source may also include
+/// `xla/ffi/api/ffi.h`: `tensor_of` takes its buffers.
 
 #include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace BE {
 
-/// Return the DType of an XLA element type; `Invalid` for a type that a Tensor cannot hold.
+/// Return the DType of an XLA element type, or `Invalid` if there is none.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept { return detail::be_dtype_of(dtype); }
 
-/// Return the XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
+/// Return the XLA element type of a DType, or `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_TO_XLA(dtype, value, type, name, bits, xla, ...) \
@@ -36,13 +36,14 @@ inline Tensor tensor_of_parts(void* data, XLA_FFI_DataType dtype, int64_t rank, 
 
 }  // namespace internal
 
-/// Return a view of a buffer of XLA's C API. Throws `CheckError` for a dtype or rank that a Tensor cannot hold.
+/// Return a view of a buffer of XLA's C API. Throw `CheckError` if its element type has no DType, or if it has more
+/// than `BE::kMaxDim` dimensions.
 inline Tensor tensor_of(const XLA_FFI_Buffer& buffer) {
   return internal::tensor_of_parts(buffer.data, buffer.dtype, buffer.rank, buffer.dims);
 }
 
-/// Return a view of an `xla::ffi::AnyBuffer`, `Buffer<...>` or, through `*`, a `Result<...>` of `ffi.h`; it
-/// throws for the same reasons.
+/// Return a view of an `xla::ffi::AnyBuffer` or an `xla::ffi::Buffer<...>`; for a `Result<...>`, pass `*result`. Throw
+/// `CheckError` if its element type has no DType, or if it has more than `BE::kMaxDim` dimensions.
 template <class XlaBuffer>
 Tensor tensor_of(const XlaBuffer& buffer) {
   const auto dims = buffer.dimensions();

@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// 16-bit floating types: CUDA's own under a CUDA compiler, light ones elsewhere.
+/// Floats of 16 bits. In a CUDA source, `BE::float16_t` is `__half` and `BE::bfloat16_t` is `__nv_bfloat16`, with the
+/// operators of CUDA's headers. In a C++ source, they are the classes below.
 
 #include "brainevent/dtype.h"
 
@@ -62,10 +63,10 @@ inline float bfloat_bits_to_float(uint16_t value) noexcept {
 
 }  // namespace internal
 
-/// IEEE binary16 on the host.
+/// An IEEE binary16 number in a C++ source.
 ///
-/// It converts to and from float, and arithmetic is float's: a result is rounded, to nearest with ties to even, where
-/// it is stored in a float16_t again. A double is rounded to float first.
+/// It converts to and from `float`, so arithmetic is done in `float`. A conversion from `float` rounds to nearest, ties
+/// to even. A `double` is rounded to `float` first.
 struct float16_t {
   uint16_t bits;
 
@@ -79,7 +80,7 @@ struct float16_t {
   float16_t& operator/=(float other) noexcept { return *this = *this / other; }
 };
 
-/// The upper 16 bits of a binary32, on the host. Arithmetic and rounding as for float16_t.
+/// The upper 16 bits of an IEEE binary32 number in a C++ source. It computes and rounds as `float16_t` does.
 struct bfloat16_t {
   uint16_t bits;
 

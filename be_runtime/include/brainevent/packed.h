@@ -1,10 +1,11 @@
 #pragma once
 
 /// \file
-/// Elements of 2 and 4 bits, as XLA passes them: the first of a byte in its lowest bits, and no gaps between rows.
+/// Elements of 2 and 4 bits, several in a byte: the first is in the lowest bits, and rows have no gaps between them.
 ///
-/// `BE::load_packed(p, i)` and `BE::store_packed(p, i, value)` read and write an element by its index in an array;
-/// `T::value_type` is the type of the value. A store writes a whole byte: threads must not share one.
+/// `BE::load_packed` and `BE::store_packed` read and write an element of an array. Each type below is a byte of
+/// `T::kCount` elements, and its members `get(index)` and `set(index, value)` read and write one of them. The values
+/// have type `T::value_type`.
 
 #include "brainevent/float8.h"
 
@@ -47,19 +48,25 @@ struct Packed {
 
 }  // namespace internal
 
+/// Four integers from -2 to 1, as `int8_t`. `set` keeps the lowest bits of a value.
 struct int2x4_t : internal::Packed<internal::SmallInt<int8_t, 2>> {};
+/// Four integers from 0 to 3, as `uint8_t`. `set` keeps the lowest bits of a value.
 struct uint2x4_t : internal::Packed<internal::SmallInt<uint8_t, 2>> {};
+/// Two integers from -8 to 7, as `int8_t`. `set` keeps the lowest bits of a value.
 struct int4x2_t : internal::Packed<internal::SmallInt<int8_t, 4>> {};
+/// Two integers from 0 to 15, as `uint8_t`. `set` keeps the lowest bits of a value.
 struct uint4x2_t : internal::Packed<internal::SmallInt<uint8_t, 4>> {};
-/// A value that is too large becomes 6, the largest number, and NaN becomes zero.
+/// Two floats, as `float`. In `set`, a value that is too large becomes 6, the largest number, and NaN becomes zero.
 struct float4_e2m1fnx2_t : internal::Packed<internal::SmallFloat<2, 1, 1, internal::Specials::kNone>> {};
 
-/// Return element `index`, counted from 0, of an array of bytes.
+/// Return element `index` of an array of packed elements.
 template <class T>
 BE_HD typename T::value_type load_packed(const T* array, int64_t index) noexcept {
   return array[index / T::kCount].get(static_cast<int>(index % T::kCount));
 }
 
+/// Write element `index` of an array of packed elements. It reads and writes the whole byte, so two threads must not
+/// store to one byte at the same time.
 template <class T>
 BE_HD void store_packed(T* array, int64_t index, typename T::value_type value) noexcept {
   array[index / T::kCount].set(static_cast<int>(index % T::kCount), value);

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// `BE::parallel_for`, on the threads that XLA has for the CPU.
+/// `BE::parallel_for`, a parallel loop on XLA's threads for the CPU.
 
 #include "brainevent/detail/entry.h"
 
@@ -71,12 +71,14 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Call `f(begin, end)` on several threads at once, for parts that cover 0 to `n` and have at least `grain` elements
-/// each. Return when all parts are done.
+/// Divide the indices from 0 to `n` into parts of at least `grain` indices, and call `f(begin, end)` for each part, on
+/// several threads at once. Only the last part may be smaller. Return when all parts are done.
 ///
-/// A part should take 5 us or longer. This thread calls `f(0, n)` if `n <= grain`, if XLA has no threads, on a GPU,
-/// and in a constructor of a State. Parts may call `parallel_for` again. The first exception of a part is thrown
-/// here, and parts that have not begun are skipped.
+/// Choose `grain` so that a part takes 5 us or longer. The body `f` may call `parallel_for` again. If a part throws an
+/// exception, parts that have not begun are skipped, and `parallel_for` throws the first exception.
+///
+/// The calling thread calls `f(0, n)` in each of these cases: `n <= grain`; in a CUDA source; in the constructor of a
+/// state; on a thread that the kernel started; if XLA has only one thread.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;

@@ -1,19 +1,22 @@
 #pragma once
 
 /// \file
-/// Numbers that change from call to call without compiling another program: `scalar.NAME:TYPE` in an arg_spec.
+/// `BE::Scalar`, the parameter for `scalar.NAME:TYPE` in an arg_spec: a number that may change from call to call
+/// without a new compilation.
 
 #include "brainevent/tensor.h"
 
 namespace BE {
 
-/// A number that a call passes, in the memory of the call's device.
+/// A number that a call passes, in the memory of the device that runs the call.
 ///
-/// A kernel takes it by value and uses it as a `T`. In a CUDA source, code for the host can't read the number: it would
-/// have to wait for the GPU, and a CUDA graph would keep the first value.
+/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes it by value and uses it as a number. In a CUDA
+/// source, host code can't read the number: it would have to wait for the GPU, and a CUDA graph would keep the first
+/// value.
 template <class T>
 class Scalar {
  public:
+  /// Refer to a number in the memory of the device.
   BE_HD explicit Scalar(const T* number) noexcept : number_(number) {}
 
 #if defined(__CUDACC__)
@@ -23,7 +26,7 @@ class Scalar {
     return *number_;
   }
 
-  /// Address of the number.
+  /// Return the address of the number.
   BE_HD const T* data() const noexcept { return number_; }
 
  private:

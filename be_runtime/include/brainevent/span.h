@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// Views of several values: the numbers of an attribute, and arrays if a call may pass any number of them.
+/// `BE::Span`, the numbers of an attribute, and `BE::Tensors`, the arrays of a parameter that takes any number of
+/// arrays.
 
 #include "brainevent/tensor.h"
 
@@ -17,9 +18,10 @@ namespace internal {
 
 }  // namespace internal
 
-/// A view of `size()` values in a row: the value of an attribute, as a `BE::Span<const T>`.
+/// A view of consecutive values. An attribute with several numbers is a `BE::Span<const T>`.
 ///
-/// Ownership: none. XLA owns the values and keeps them as long as the program; they lie in the host's memory.
+/// **Ownership.** XLA owns the numbers of an attribute. They are in host memory, and valid as long as the compiled
+/// program exists.
 template <class T>
 class Span {
  public:
@@ -30,7 +32,7 @@ class Span {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Return a value. The index is not checked, as with a pointer.
+  /// Return a value. The index is not checked.
   T& operator[](size_t index) const noexcept { return data_[index]; }
 
   T* begin() const noexcept { return data_; }
@@ -41,9 +43,10 @@ class Span {
   size_t size_ = 0;
 };
 
-/// The arrays of a parameter that takes any number: `const BE::Tensors` are inputs, `BE::Tensors` are results.
+/// The arrays of a parameter that takes any number of arrays: `const BE::Tensors` for inputs, `BE::Tensors` for
+/// results.
 ///
-/// Ownership: none. The Tensors are valid until the entry point returns; see `Tensor` for their elements.
+/// **Ownership.** The Tensors are valid until the entry point returns.
 class Tensors {
  public:
   Tensors() noexcept = default;
@@ -52,7 +55,7 @@ class Tensors {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Return an array. Throw `CheckError` if there is no such array.
+  /// Return an array. Throw `CheckError` if the index is not less than `size()`.
   Tensor& operator[](size_t index) { return data_[checked(index)]; }
   const Tensor& operator[](size_t index) const { return data_[checked(index)]; }
 

@@ -1,29 +1,33 @@
 #pragma once
 
 /// \file
-/// The object that an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program
-/// is compiled, or from its attributes and shapes in the program's first call.
+/// `BE::State`, an object that an entry point keeps between calls, and the classes that its constructor and its members
+/// use.
 
 #include "brainevent/detail/entry.h"
 
 namespace BE {
 
-/// The attributes of a call, with defaults for the attributes that it omits, for the constructor of its state. The
+/// The attributes of a call, for the constructor of its state. An attribute that the call omits has its default. The
 /// object is valid in the constructor only.
 class Attributes {
  public:
   Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
       : be_frame(frame), be_entry(entry), be_values(values) {}
 
-  /// Return whether the entry point takes such an attribute.
+  /// Return whether the entry point takes an attribute of this name.
   bool has(const char* name) const noexcept;
 
-  /// Return the value of an attribute: a number as an arithmetic type that holds it, a string or the name of an
-  /// enumerator as a class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are
-  /// constructed from an address and a count; one that only refers to the elements, such as `std::string_view`, is
-  /// valid as long as this object.
+  /// Return the value of an attribute:
   ///
-  /// Throw `CheckError` if there is no such attribute, or if it has another type.
+  /// - a number as an arithmetic type that can represent the number;
+  /// - a string, or the name of an enumerator, as a `std::string`;
+  /// - an array as a `BE::Span<const Item>`, where `Item` is the type of its elements.
+  ///
+  /// Other classes that are constructed from an address and a count work, too, such as `std::string_view`. A view is
+  /// valid in the constructor only.
+  ///
+  /// Throw `CheckError` if there is no such attribute, or if its type does not match `T`.
   template <class T>
   T get(const char* name) const;
 
@@ -32,19 +36,21 @@ class Attributes {
   const void* const* be_values;
 };
 
-/// The arrays of a call without their elements, for the constructor of its state: the results come after the
-/// arguments, in the order of the entry point's parameters. The object is valid in the constructor only.
+/// The shapes and dtypes of the arrays of a call, for the constructor of its state. The object is valid in the
+/// constructor only.
 class Shapes {
  public:
   Shapes(const detail::Call& call, const detail::EntrySpec& entry, Tensor* const* slots) noexcept
       : be_call(call), be_entry(entry), be_slots(slots) {}
 
-  /// Return a tensor with the shape and dtype of an argument, and a null address.
+  /// Return a tensor with a null address, and the shape and dtype of argument `index`, counted from 0.
   ///
-  /// Throw `CheckError` if there is no such argument, or if the call leaves it out.
+  /// Throw `CheckError` if there is no such argument, or if the call omits it.
   Tensor arg(int index) const { return be_shape(index, be_entry.arg_count, be_call.be_args, be_slots); }
 
-  /// Return the same for a result.
+  /// Return a tensor with a null address, and the shape and dtype of result `index`, counted from 0.
+  ///
+  /// Throw `CheckError` if there is no such result, or if the call omits it.
   Tensor ret(int index) const {
     return be_shape(index, be_entry.ret_count, be_call.be_rets,
                     be_slots == nullptr ? nullptr : be_slots + be_entry.arg_count);
@@ -103,17 +109,19 @@ T Attributes::get(const char* name) const {
   }
 }
 
-/// One object for each call site of a compiled program: a plan, tables, handles for a library.
+/// A reference to an object of type `T`, such as a plan or a table, that is kept between calls. There is one object for
+/// each call site of a compiled program. It is deleted with the program.
 ///
-/// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
-/// else by the default constructor, and deleted with the program. If the constructor throws an exception, the
-/// compilation fails. XLA passes the shapes only to calls: where there is
-/// `T(const BE::Attributes&, const BE::Shapes&)`, the first call makes the object, on its device, even while XLA
-/// records a CUDA graph, and an exception makes the call fail.
+/// The constructor of `T` determines when the object is made:
 ///
-/// All devices and threads that run the program share it, and may use it at the same time. So only const members can be
-/// reached: change the object that a `mutable` member or a pointer leads to under a lock of your own. See
-/// `BE::PerDevice` for one object for each device.
+/// - `explicit T(const BE::Attributes&)` or `T()`: when JAX compiles the program. If the constructor throws an exception,
+///   the compilation fails.
+/// - `T(const BE::Attributes&, const BE::Shapes&)`: in the first call. If the constructor throws an exception, the call
+///   fails.
+///
+/// All devices and threads that run the program share the object, and may use it at the same time. Access to it is
+/// therefore const. If a call changes a member, declare the member `mutable`, and guard it with a mutex. For one object
+/// for each GPU, use `BE::PerDevice`.
 template <class T>
 class State {
  public:
@@ -121,6 +129,7 @@ class State {
     BE_INTERNAL_ACQUIRE(object);
   }
 
+  /// Return the object.
   const T& operator*() const noexcept { return *object_; }
   const T* operator->() const noexcept { return object_; }
 
@@ -264,13 +273,15 @@ auto be_state_of(Result (*)(Params...), StateRecord& be_record, const Call& be_c
 
 }  // namespace detail
 
-/// One `T` for each CUDA device that asks for it, such as a handle of cuBLAS; on the CPU there is one.
+/// One object of type `T` for each CUDA device, such as a handle of cuBLAS. On the CPU there is one object.
 ///
-/// Each is made once, on its device, by the first call that asks, and deleted with this object. `T` is const for the
-/// same reason as a State: calls on one device may run at once.
+/// The first `get` on a device makes the object of the device. All objects are deleted with the PerDevice. Several
+/// calls may use an object at the same time, so it is const.
 template <class T>
 class PerDevice {
  public:
+  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws
+  /// `CheckError`.
   static constexpr int kMostDevices = 64;
 
   PerDevice() noexcept = default;
@@ -283,7 +294,8 @@ class PerDevice {
   }
   PerDevice& operator=(PerDevice&&) = delete;
 
-  /// Return the object of the current device. If there is none, it is made from these arguments.
+  /// Return the object of the current device. If there is none, make it with `T(arguments...)`. Later calls
+  /// on the device ignore the arguments.
   template <class... Arguments>
   const T& get(const Arguments&... arguments) const {
     const int device = detail::be_current_device();

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The view of an array that a kernel's entry point receives.
+/// `BE::Tensor`, the view of an array that an entry point receives.
 
 #include "brainevent/check.h"
 
@@ -14,7 +14,7 @@ BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(co
 
 namespace BE {
 
-/// Maximum number of dimensions of a tensor.
+/// The maximum number of dimensions of a tensor, 8.
 constexpr int kMaxDim = 8;
 
 #if defined(BE_INTERNAL_CHECKED)
@@ -29,6 +29,7 @@ struct Index {
   int line;
 };
 #else
+/// The type of an index of `Tensor::at`.
 using Index = int64_t;
 #endif
 
@@ -73,31 +74,31 @@ namespace internal {
   be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
 #endif
 
-/// A view of an array's elements: its address, element type and shape.
+/// A view of an array: its address, element type and shape.
 ///
-/// Ownership: none. The runtime owns the elements; they are valid until the entry point returns
-/// and, on the GPU, until the work it enqueued on its stream is done. Keep no Tensor and no
-/// pointer from it beyond that. A `const BE::Tensor` is an input: it gives pointers to const. A
-/// non-const copy of it gives pointers to non-const, which must not be written through either.
+/// **Ownership.** XLA owns the memory. It is valid until the entry point returns and, on a GPU, until the work on the
+/// stream of the call is done. Don't keep a Tensor, or a pointer from one, any longer. A `const BE::Tensor` is an input
+/// and returns pointers to const. A copy without `const` returns pointers that are not const, but don't write through
+/// them.
 ///
-/// Layout: dense and row-major, at most `kMaxDims` dimensions. The class is trivially copyable
-/// and can be a `__global__` function's parameter by value. All accessors work in device code.
+/// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take it
+/// by value, and all members work in device code.
 ///
-/// Stream: the elements live where the module's platform says (device memory for CUDA). Reading
-/// them from the host, or on another stream, needs the caller's own synchronization.
+/// **Memory.** In a CUDA source, the memory is on the GPU, and earlier work on the stream of the call may still write
+/// to an input. Access it only from work on this stream.
 class Tensor {
  public:
+  /// Equal to `BE::kMaxDim`.
   static constexpr int kMaxDims = kMaxDim;
 
-  /// No elements and no dtype; a placeholder to assign to.
+  /// Make a placeholder, to which a Tensor is assigned later. Its dtype is `Invalid`.
   BE_HD Tensor() noexcept : data_(nullptr), numel_(0), ndim_(0), dtype_(DType::Invalid) {}
 
-  /// A view of `ndim` <= `kMaxDims` dimensions. `dims` is read here and not kept.
-  ///
-  /// This runs for every tensor of every launch, so slots past `ndim` stay unwritten, and the
-  /// caller guarantees `ndim`.
+  /// Make a view of an array with `ndim` extents, which are copied from `dims`. The number is not checked: it must not
+  /// exceed `kMaxDims`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
+    // This runs for every tensor of every call, so slots past `ndim` stay unwritten.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
     // Each extent by itself, so that the compiler can leave out extents that nobody reads.
     int64_t elements = 1;
@@ -122,16 +123,16 @@ class Tensor {
 #endif
   }
 
-  /// Address of the first element. May be null when there are none.
+  /// Return the address of the first element. It may be null if the array is empty.
   BE_HD void* data_ptr() noexcept { return data_; }
   BE_HD const void* data_ptr() const noexcept { return data_; }
+  /// Equal to `data_ptr()`.
   BE_HD void* data() noexcept { return data_; }
   BE_HD const void* data() const noexcept { return data_; }
 
-  /// Return the address as a `T*`, where `T` is the type of the elements, a vector of them, `char`, `unsigned char` or
-  /// `void`.
+  /// Return the address of the first element as a `T*`.
   ///
-  /// Throws `CheckError` on the host for any other `T`. In device code, only a checked build checks `T`.
+  /// On the host, throw `CheckError` if `T` does not match the dtype. In device code, only checked mode checks `T`.
   template <typename T>
   BE_HD T* data_ptr(BE_INTERNAL_PLACE) {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
@@ -143,11 +144,12 @@ class Tensor {
     return static_cast<const T*>(data_);
   }
 
-  /// Return the element at as many indices as there are dimensions: `x.at<float>(row, column)`.
+  /// Return the element at the given indices, one for each dimension: `x.at<float>(row, column)`.
   ///
-  /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
-  /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
-  /// code continues with substitute memory; the call then fails, and reports the first thread's access.
+  /// It is as fast as `data_ptr<T>()[row * stride(0) + column]`, and checks `T` as `data_ptr<T>()` does. Checked mode
+  /// also checks the number of indices, and that each index is inside its axis. On the host, a failed check throws
+  /// `CheckError` with the line. In device code, the thread continues with other memory, and the call fails afterwards
+  /// with the line of the first failed check.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
@@ -157,47 +159,50 @@ class Tensor {
     return *static_cast<const T*>(element<T>(first, more...));
   }
 
+  /// Return the number of dimensions.
   BE_HD int ndim() const noexcept { return ndim_; }
 
-  /// Extent of dimension `index`; a negative index counts from the end, as in numpy.
+  /// Return the extent of dimension `index`. A negative `index` counts from the last dimension, which is -1.
   ///
-  /// Throws `CheckError` on the host when there is no such dimension. In device code the index
-  /// is not checked.
+  /// On the host, throw `CheckError` if there is no such dimension. In device code, the index is not checked.
   BE_HD int64_t shape(int index) const { return shape_[checked_dimension(index)]; }
+  /// Equal to `shape(index)`.
   BE_HD int64_t size(int index) const { return shape(index); }
 
-  /// Elements (not bytes) from one index to the next in dimension `index`; see `shape` for the
-  /// index. Where a dimension to its right has extent 0 this is 0.
+  /// Return the number of elements from one index of dimension `index` to the next. It is 0 if a later dimension has
+  /// extent 0. The index is checked as in `shape`.
   BE_HD int64_t stride(int index) const { return strides_[checked_dimension(index)]; }
 
-  /// `ndim()` values that live inside this object.
+  /// Return the address of the `ndim()` extents, which are inside this object.
   BE_HD const int64_t* shape_ptr() const noexcept { return shape_; }
+  /// Return the address of the `ndim()` strides, which are inside this object.
   BE_HD const int64_t* strides_ptr() const noexcept { return strides_; }
 
+  /// Return the element type.
   BE_HD DType dtype() const noexcept { return dtype_; }
 
-  /// Bytes of one element. Throws `CheckError` on the host, and traps in device code, where elements share bytes: see
-  /// brainevent/packed.h.
+  /// Return the number of bytes of one element. If the elements have 2 or 4 bits, throw `CheckError` on the host, and
+  /// trap in device code.
   BE_HD size_t element_size() const {
     const size_t size = dtype_size(dtype_);
     if (size == 0 && dtype_ != DType::Invalid) BE_INTERNAL_TRAP_OR(internal::throw_no_element_size(dtype_));
     return size;
   }
 
-  /// Number of elements: 1 for a scalar, 0 where any extent is 0.
+  /// Return the number of elements: 1 for an array without dimensions, 0 if an extent is 0.
   BE_HD int64_t numel() const noexcept { return numel_; }
 
-  /// Bytes of all elements. If they share bytes, the rest of the last byte holds anything.
+  /// Return the number of bytes of the array. If elements of 2 or 4 bits don't fill the last byte, its other bits are
+  /// undefined.
   BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
-  /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
-  /// does not fit.
+  /// Return `numel()` as an `int`. If it does not fit, throw `CheckError` on the host, and trap in device code.
   BE_HD int numel_checked_int() const {
     if (numel_ > INT32_MAX) BE_INTERNAL_TRAP_OR(internal::throw_numel_exceeds_int(numel_));
     return static_cast<int>(numel_);
   }
 
-  /// Always true: the runtime hands over dense row-major arrays only.
+  /// Return true: every array is dense and row-major.
   BE_HD bool is_contiguous() const noexcept { return true; }
 
  private:

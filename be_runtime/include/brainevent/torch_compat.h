@@ -1,12 +1,12 @@
 #pragma once
 
 /// \file
-/// The names of PyTorch's C++ API that kernels use, for `BE::Tensor`, checks and dtypes. PyTorch itself is not needed.
+/// The names of PyTorch's C++ API that kernels use, such as `at::Tensor` and `TORCH_CHECK`. PyTorch need not be
+/// installed.
 ///
-/// In a source that names torch, ATen or c10, PyTorch's own includes such as `<torch/extension.h>` find this header in
-/// the folder `brainevent/torch`, which is searched last. A name that allocates, computes or records derivatives is a
-/// compile error with the declaration to write instead. With the macro `BE_TORCH_REFUSE_WHEN_CALLED` it is an error of the
-/// call that reaches it, so that a file still compiles if other host code uses its kernels.
+/// In your sources, an include such as `<torch/extension.h>` finds this header. A name that allocates, computes or
+/// records derivatives is a compile error, whose message has the replacement. If the source defines the macro
+/// `BE_TORCH_REFUSE_WHEN_CALLED` before its includes, such a name compiles, and a call that reaches it fails.
 
 #include <algorithm>
 #include <cassert>
@@ -69,7 +69,7 @@ inline constexpr ScalarType kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDou
 
 inline const char* toString(ScalarType type) noexcept { return ::BE::dtype_name(static_cast<::BE::DType>(type)); }
 
-/// Extents or strides.
+/// A view of extents or strides.
 class IntArrayRef {
  public:
   IntArrayRef(const int64_t* data, size_t size) noexcept : data_(data), size_(size) {}

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Memory that an entry point needs during its call.
+/// `BE::Workspace`, uninitialized memory for one call.
 
 #include "brainevent/tensor.h"
 
@@ -20,40 +20,44 @@ BE_INTERNAL_HIDDEN void be_refuse_size(size_t, size_t);
 
 namespace BE {
 
-/// Scratch memory: `scratch[n*4]` in an arg_spec declares a number of bytes; a bare `scratch` is allocated while
-/// the kernel runs.
+/// Scratch memory. In an arg_spec, `scratch[n*4]` declares the number of bytes, and a bare `scratch` lets the entry
+/// point allocate memory while it runs.
 ///
-/// Ownership: none. The memory belongs to the call, is not initialized, and is valid until the entry point returns and,
-/// on the GPU, until the work on its stream is done. A copy is the same memory.
+/// **Ownership.** The memory belongs to the call. It is valid until the entry point returns and, on a GPU, until the
+/// work on the stream of the call is done. A copy of a Workspace refers to the memory of the original.
 ///
-/// Declared memory is planned by XLA, costs next to nothing, and may be used by a CUDA graph. `jax.vmap` with
-/// `broadcast_all` multiplies its size by the size of the batch, as it does for results.
+/// XLA plans declared memory when it compiles the program, so the entry point allocates nothing, and CUDA graphs can
+/// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results do.
 class Workspace {
  public:
-  /// Alignment of declared memory and, on the CPU, of allocated memory. Allocated memory of a GPU is aligned to 16.
+  /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is
+  /// aligned to 16 bytes.
   static constexpr size_t kAlignment = 64;
 
   explicit Workspace(Tensor& memory) noexcept : data_(memory.data()), size_(memory.nbytes()), asked_(nullptr) {}
   explicit Workspace(detail::AskedMemory& memory) noexcept : data_(nullptr), size_(0), asked_(&memory) {}
 
-  /// Return the declared memory. Throw `CheckError` if none is declared.
+  /// Return the address of the declared memory. Throw `CheckError` if the `scratch` is bare.
   void* data() const { return __builtin_expect(asked_ != nullptr, 0) ? be_refuse_data() : data_; }
 
+  /// Return the address of the declared memory as a `T*`.
   template <class T>
   T* data_as() const {
     return static_cast<T*>(data());
   }
 
-  /// Return the bytes of the declared memory; 0 if none is declared.
+  /// Return the number of bytes of the declared memory, or 0 if the `scratch` is bare.
   size_t size() const noexcept { return size_; }
 
-  /// Allocate more bytes; null for 0. Within `BE::parallel_for` they are valid until the body returns.
+  /// Allocate memory, and return its address; null for 0 bytes. Memory that the body of a `BE::parallel_for` allocates
+  /// is valid until the body returns.
   ///
-  /// Throw `CheckError` for an invalid size, or if memory is declared. A kernel that calls it is not recorded
-  /// into CUDA graphs, because a replay would use memory that is no longer valid.
+  /// Throw `CheckError` if the size is negative or greater than 2^47 bytes, or if the memory is declared. If the memory
+  /// is exhausted, throw another `std::exception`. CUDA graphs don't record a function with a bare `scratch`, because a
+  /// replay would use memory that is no longer valid.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
-  /// Allocate room for `count` objects.
+  /// Allocate memory for `count` objects of type `T`; see `allocate`.
   template <class T>
   T* allocate_as(int64_t count) const {
     return static_cast<T*>(be_allocate(asked_, count, sizeof(T)));

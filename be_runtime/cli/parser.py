@@ -9,24 +9,24 @@ from typing import Any
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser, add_explain
 
-_NAME_OR_DIGEST = "choose an entry by its name, or by the first 4 or more digits of a digest that list prints"
-_PACKAGE = "name a package or its folder (default: the only package below this folder)"
+_NAME_OR_DIGEST = "name an entry, or give the first 4 or more digits that list prints for it"
+_PACKAGE = "name a package or its folder (default: the only package below the working directory)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
+    parser = Parser(
+        prog="python -m be_runtime", description="Build, inspect, check and tune kernels, and manage the cache."
+    )
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for add in (_add_stubs, _add_build, _add_show, _add_report, _add_trace, _add_tune, _add_cmake_dir, add_explain):
         add(commands)
     for command in (*commands.choices.values(), *_add_cache(commands), _add_check(commands)):
-        command.add_argument("--json", action="store_true", help="print the outcome as JSON")
-        command.epilog = command.epilog or (
-            "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
-        )
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+        command.epilog = command.epilog or ("exit codes: 0 success, 1 failure, 3 internal error, 64 invalid arguments")
     return parser
 
 
@@ -40,13 +40,13 @@ def _add_stubs(commands: _Commands) -> None:
         commands,
         "stubs",
         "write a stub of a module's functions for type checkers and editors",
-        "Write a .pyi file with the functions of a module of kernels. The command reads C++ and CUDA sources without "
-        "compiling them, and imports a Python module.",
+        "Write a .pyi file with the functions of a module. The command reads C++ and CUDA sources without compiling "
+        "them. If the argument names a Python module, the command imports it.",
     )
     stubs.add_argument(
         "source",
         metavar="FOLDER_OR_MODULE",
-        help="read this folder or file of C++ or CUDA, or import this Python module",
+        help="read this source file or folder of sources, or import this Python module",
     )
     stubs.add_argument("--output", type=Path, metavar="FILE", help="write this .pyi file (default: next to the source)")
 
@@ -56,16 +56,19 @@ def _add_build(commands: _Commands) -> None:
         commands,
         "build",
         "compile the kernels of a package ahead of time",
-        "Compile all kernels that a package's kernels.toml declares into one folder. Machines that load the folder "
-        "need no compiler.",
+        "Compile all kernels of a package, and write them to a folder of the package. The file kernels.toml declares "
+        "the "
+        "kernels. A machine that has the folder needs no compiler.",
     )
     build.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
     build.add_argument(
         "--archs",
         metavar="LIST",
-        help="compile for these GPU architectures, such as 8.0,9.0,12.0 (default: the declared ones)",
+        help="compile for these GPU architectures, such as 8.0,9.0,12.0 (default: archs in kernels.toml)",
     )
-    build.add_argument("--out", type=Path, metavar="DIR", help="write this folder (default: _kernels in the package)")
+    build.add_argument(
+        "--out", type=Path, metavar="DIR", help="write to this folder (default: _kernels in the package)"
+    )
 
 
 def _add_show(commands: _Commands) -> None:
@@ -73,14 +76,14 @@ def _add_show(commands: _Commands) -> None:
         commands,
         "show",
         "list the kernels in an exported program, a package or a wheel",
-        "List the targets and the machine code that were built ahead of time, and the machines that they are for. The "
-        "command compares the code with its hashes, and loads nothing.",
+        "List the functions and the code in an exported program, a package or a wheel, and the machines that can run "
+        "the code. The command compares the code with its hashes, and does not load it.",
     )
     show.add_argument(
         "file",
         type=Path,
         metavar="FILE",
-        help="read this exported program or wheel, or the package with this name or folder",
+        help="name an exported program, a wheel, a package or the folder of a package",
     )
 
 
@@ -89,13 +92,13 @@ def _add_report(commands: _Commands) -> None:
         commands,
         "report",
         "describe the compiled code of kernels",
-        "Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of each, and "
-        "the seconds of the build's phases.",
+        "Compile kernels, and report the registers, shared memory, spills, code size and theoretical occupancy of each "
+        "kernel. The report also has the duration of each phase of the build.",
     )
     report.add_argument(
         "source",
         metavar="FILE",
-        help="read this .cu, .cc or .so file or folder of sources, or the package with this name or folder",
+        help="name a source file, a folder of sources, a .so file, a package or the folder of a package",
     )
     report.add_argument(
         "--arch",
@@ -103,7 +106,9 @@ def _add_report(commands: _Commands) -> None:
         help="compile for these GPU architectures, such as 8.0,9.0 (default: the GPUs of this machine)",
     )
     report.add_argument(
-        "--blocks", metavar="LIST", help="compute the occupancy for blocks of these numbers of threads, such as 128,256"
+        "--blocks",
+        metavar="LIST",
+        help="compute the occupancy for these block sizes in threads, such as 128,256",
     )
     report.add_argument(
         "--loops",
@@ -116,21 +121,21 @@ def _add_trace(commands: _Commands) -> None:
     trace = _add(
         commands,
         "trace",
-        "list the phases of loads by their time",
-        "List the phases and commands of each load in a file that BE_TRACE named, the longest first.",
+        "list the phases of loads by their duration",
+        "List the phases and commands of each load in a trace file, the longest first. If the variable BE_TRACE names "
+        "a file, loads write this file.",
     )
-    trace.add_argument(
-        "file", type=Path, metavar="FILE", help="read this file, which BE_TRACE named while modules were loaded"
-    )
+    trace.add_argument("file", type=Path, metavar="FILE", help="read this trace file")
 
 
 def _add_tune(commands: _Commands) -> None:
     tune = _add(
         commands,
         "tune",
-        "time the configurations of a package's kernels, and write the choices into the package",
-        "Import a package, time on this machine every configuration that its calls of be_runtime.autotune name, and "
-        "write the choices to tuned.json in the package, next to the choices for other GPUs.",
+        "choose the fastest configurations of a package's kernels",
+        "Import a package, and time the configurations of its autotuned kernels on this machine. The command writes "
+        "the "
+        "fastest ones to tuned.json in the package, and keeps the choices for other GPUs in this file.",
     )
     tune.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
 
@@ -140,8 +145,8 @@ def _add_cmake_dir(commands: _Commands) -> None:
         commands,
         "cmake-dir",
         "print the folder in which CMake finds be_add_kernels()",
-        'Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", in which '
-        "find_package(BeRuntime) finds be_add_kernels(). scikit-build-core needs no such option.",
+        "Print the folder of the CMake package BeRuntime, which has the function be_add_kernels(). Pass it to CMake as "
+        'cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)". scikit-build-core needs no such option.',
     )
 
 
@@ -158,13 +163,14 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
         commands,
         "check",
         "run a program, and report the faults of its kernels",
-        "Run a Python program in checked mode, then under the compiler's sanitizers, valgrind and compute-sanitizer "
-        "where they are installed, and report the faults of its kernels with their lines.",
+        "Run a Python program several times: in checked mode, and under each installed tool (sanitizers of the "
+        "compiler, "
+        "valgrind, compute-sanitizer). Then report the faults of its kernels with their source lines.",
     )
     check.formatter_class = _WithModule
     check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json]\n       (SCRIPT | -m MODULE) [ARGUMENT ...]"
     check.epilog = (
-        "exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not installed, "
+        "exit codes: 0 no fault was found, 1 a fault was found, 2 the program failed or a tool is not installed, "
         "3 internal error, 64 invalid arguments"
     )
     check.add_argument(
@@ -175,9 +181,9 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
     )
     check.add_argument("--timeout", type=float, metavar="S", help="stop each run of the program after S seconds")
     check.add_argument(
-        "-m", dest="module", nargs=argparse.REMAINDER, help="run a module with its arguments, as python -m does"
+        "-m", dest="module", nargs=argparse.REMAINDER, help="run this module with its arguments, as python -m does"
     )
-    check.add_argument("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="run a script with its arguments")
+    check.add_argument("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="run this script with its arguments")
     return check
 
 
@@ -197,32 +203,43 @@ def _add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
 
 def _add_cache_shows(commands: _Commands) -> None:
     """Add the commands that print entries."""
-    listed = _add(commands, "list", "list compiled modules and kernels", "List modules and kernels, newest first.")
+    listed = _add(
+        commands,
+        "list",
+        "list compiled modules and kernels",
+        "List the cache's modules and kernels, newest first.",
+    )
     listed.add_argument("name", nargs="?", metavar="NAME", help="list only the entries of this name")
-    _add_all(listed, "also list parts of builds and of the toolchain")
+    _add_all(listed, "also list parts of modules, and entries of the toolchain")
     show = _add(
         commands,
         "show",
-        "print all about one entry",
-        "Print an entry's sources, compilers and options, and when and why it was built.",
+        "print the details of an entry",
+        "Print the sources, compilers and options of an entry, and the time and the reason of its build.",
     )
     show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
-    show.add_argument("--files", action="store_true", help="list every file that the entry was made from")
+    show.add_argument("--files", action="store_true", help="also list every file that the build read")
     why = _add(
         commands,
         "why",
-        "print why an entry was built",
-        "Print why a module or kernel was built the last time, and whether the next load builds it again.",
+        "print the reason of a build",
+        "Print the reason of the last build of a module or kernel, and whether the next load builds it again.",
     )
     why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
-    _add(commands, "path", "print the cache's folder", "Print the cache's folder.")
-    _add(commands, "stats", "count entries and bytes", "Count entries by kind and by last use, and their bytes.")
+    _add(commands, "path", "print the cache folder", "Print the cache folder.")
+    _add(
+        commands,
+        "stats",
+        "count entries and bytes",
+        "Print the number and size of the entries, by kind and by last use.",
+    )
     verify = _add(
         commands,
         "verify",
         "compare every file with its hash",
-        "Compare every compiled file, and every file that it was compiled from, with its hash. A load compares only "
-        "sizes and times. The exit code is 1 if a damaged entry stays in the cache.",
+        "Compare every compiled file, and every file that its build read, with its hash. A load compares only sizes "
+        "and "
+        "times. If a damaged entry stays in the cache, the exit code is 1.",
     )
     verify.add_argument("name", nargs="?", metavar="NAME", help="check only the entries of this name")
     verify.add_argument("--remove", action="store_true", help="remove damaged entries")
@@ -234,29 +251,32 @@ def _add_cache_removals(commands: _Commands) -> None:
         commands,
         "prune",
         "remove entries until the cache is small enough",
-        "Remove entries that have not been used for a long time, then the least recently used entries until the cache "
-        "is small enough. Each build does a part of this work.",
+        "Remove entries that have not been used for a long time. Then remove the least recently used entries until the "
+        "cache is small enough.",
     )
     prune.add_argument(
         "--stale",
         action="store_true",
-        help="also remove entries that no load can use because headers or compilers changed",
+        help="also remove entries whose headers, libraries or compilers have changed",
     )
     prune.add_argument(
-        "--max-size", type=_count, metavar="MIB", help="keep at most this size (default: BE_CACHE_MAX_SIZE_MIB)"
+        "--max-size",
+        type=_count,
+        metavar="MIB",
+        help="set the limit for the size of the cache (default: BE_CACHE_MAX_SIZE_MIB)",
     )
     prune.add_argument(
         "--max-age",
         type=_count,
         metavar="DAYS",
-        help="remove entries whose last use was longer ago (default: BE_CACHE_MAX_AGE_DAYS)",
+        help="remove entries that were not used for this time (default: BE_CACHE_MAX_AGE_DAYS)",
     )
-    clear = _add(commands, "clear", "remove entries", "Remove all compiled modules and kernels, or one name's entries.")
+    clear = _add(commands, "clear", "remove entries", "Remove all modules and kernels, or the entries of one name.")
     clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
     _add_all(clear, "also remove entries of the toolchain")
     for parser in (prune, clear):
         parser.add_argument(
-            "--dry-run", action="store_true", help="list the entries that the command would remove, and remove none"
+            "--dry-run", action="store_true", help="only list the entries that the command would remove"
         )
 
 
@@ -266,38 +286,40 @@ def _add_cache_carriers(commands: _Commands) -> None:
         commands,
         "export",
         "write entries to a file for other machines",
-        "Write compiled modules and kernels to one file. A machine with the same compilers imports the file instead of "
-        "compiling.",
+        "Write compiled modules and kernels to one file. A machine with the same compilers, libraries and headers can "
+        "import the file instead of compiling.",
     )
-    export.add_argument("file", type=Path, metavar="FILE", help="write this file")
+    export.add_argument("file", type=Path, metavar="FILE", help="write to this file")
     export.add_argument("names", nargs="*", metavar="NAME", help="write only these modules and kernels (default: all)")
     imported = _add(
         commands,
         "import",
-        "read a file that export wrote",
-        "Add the entries of a file to the cache. A load takes them instead of compiling. Their code runs in your "
-        "programs: import only files that you trust.",
+        "add the entries of an exported file to the cache",
+        "Add the entries of an exported file to the cache. Loads use these entries instead of compiling. Your programs "
+        "run their code, so import only files that you trust.",
     )
-    imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which export wrote")
+    imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which the command export wrote")
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="require a signature by this key, or by a key in the file with this absolute path "
+        help="require a signature of this public key, or of a key in the file with this absolute path "
         "(default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
     keygen = _add(
         commands,
         "keygen",
-        "make a pair of keys",
-        "Write a private key, which signs entries, to a file, and print the public key, which checks signatures.",
+        "make a pair of keys for signatures",
+        "Make a pair of keys. The command writes the private key, which signs entries, to a file, and prints the "
+        "public "
+        "key, which checks signatures.",
     )
     keygen.add_argument(
         "--out", type=Path, metavar="FILE", help="write the private key to this file (default: be-cache.key)"
     )
     sign = _add(
-        commands, "sign", "sign a file of entries", "Sign a file that export wrote, or one file of a remote cache."
+        commands, "sign", "sign entries", "Sign a file that the command export wrote, or one file of a remote cache."
     )
-    sign.add_argument("file", type=Path, metavar="FILE", help="replace this file with a signed one")
+    sign.add_argument("file", type=Path, metavar="FILE", help="sign this file in place")
     sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="sign with the private key in this file")
 
 

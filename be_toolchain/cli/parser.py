@@ -26,6 +26,10 @@ SHELLS = ("bash", "zsh", "fish")
 NONE = "none"
 """The argument of ``use`` that clears the selection."""
 
+_EXIT_CODES = "exit codes: 0 success, 1 failure, 3 internal error, 64 invalid arguments"
+_CONFIRMED = "exit codes: 0 success, 1 failure, 3 internal error, 4 nobody confirmed, 64 invalid arguments"
+_VERDICTS = "exit codes: 0 success, 1 no CUDA toolkit, 2 no C++ compiler, 3 internal error, 64 invalid arguments"
+
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
 
@@ -58,22 +62,28 @@ def _add_doctor(commands: _Commands) -> None:
     """Add the command ``doctor``."""
     doctor = commands.add_parser(
         "doctor",
-        help="report the compilers of this machine, and the next steps",
-        description="Report the compilers, CUDA toolkits and GPUs of this machine, and the next steps.",
-        epilog="exit codes: 0 everything works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
-        "64 invalid arguments, 74 the report can't be written",
+        help="report the compilers of this machine, and remedies",
+        description="Report the compilers, the CUDA toolkit and the GPUs of this machine, and a remedy for each "
+        "problem.",
+        epilog="exit codes: 0 C++ and CUDA builds work, 1 only C++ builds work, 2 C++ builds don't work, 3 internal "
+        "error, 4 nobody confirmed the plan of --fix, 64 invalid arguments, 74 the report can't be written",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument(
-        "--verbose", action="store_true", help="also list every searched place and every part of the CUDA toolkit"
+        "--verbose", action="store_true", help="also list every searched place and each part of the CUDA toolkit"
     )
-    doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
+    doctor.add_argument("--smoke", action="store_true", help="build and run test programs, and call a kernel from JAX")
     doctor.add_argument(
-        "--fix", action="store_true", help="print the steps that repair the toolchain, ask, and run them"
+        "--fix",
+        action="store_true",
+        help="print a plan that repairs the toolchain, ask for confirmation, and apply the plan",
     )
-    doctor.add_argument("--yes", action="store_true", help="do not ask before --fix changes something")
+    doctor.add_argument("--yes", action="store_true", help="apply the plan of --fix without a question")
     doctor.add_argument(
-        "--wheels", type=Path, metavar="FOLDER", help="let --fix install the wheels in this folder, instead of an index"
+        "--wheels",
+        type=Path,
+        metavar="FOLDER",
+        help="take the wheels for --fix from this folder instead of a package index",
     )
 
 
@@ -82,8 +92,8 @@ def _add_install(commands: _Commands) -> None:
     install = commands.add_parser(
         "install",
         help="install a CUDA toolkit or a C++ compiler",
-        description="Print the plan and the reasons for it, ask, then install.",
-        epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
+        description="Print a plan with its reasons, ask for confirmation, and install a compiler.",
+        epilog="exit codes: 0 success, 1 failure, 3 internal error, 4 nobody confirmed the plan, 64 invalid arguments",
     )
     install.add_argument(
         "--cuda", metavar="VERSION", help="install this release, such as 13.0, 13.0.2 or auto (default: auto)"
@@ -91,38 +101,47 @@ def _add_install(commands: _Commands) -> None:
     install.add_argument(
         "--into",
         choices=("env", "managed"),
-        help="install into this environment (env), or into a folder of its own (managed)",
+        help="install into the environment of the running Python (env), or into a folder of its own (managed)",
     )
+    install.add_argument("--host-compiler", action="store_true", help="install a C++ compiler from PyPI")
     install.add_argument(
-        "--host-compiler", action="store_true", help="install a C++ compiler from PyPI, for C++ kernels"
+        "--wheels", type=Path, metavar="FOLDER", help="take the wheels from this folder instead of a package index"
     )
-    install.add_argument(
-        "--wheels", type=Path, metavar="FOLDER", help="install the wheels in this folder, instead of an index"
-    )
-    install.add_argument("--dry-run", action="store_true", help="print the plan and exit")
-    install.add_argument("--json", action="store_true", help="print the plan and its outcome as JSON")
-    install.add_argument("--yes", action="store_true", help="do not ask")
+    install.add_argument("--dry-run", action="store_true", help="only print the plan")
+    install.add_argument("--json", action="store_true", help="print the plan and the result as JSON")
+    install.add_argument("--yes", action="store_true", help="apply the plan without a question")
 
 
 def _add_store(commands: _Commands) -> None:
     """Add the commands ``list``, ``use``, ``remove`` and ``prune``."""
-    listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
-    listed.add_argument("--json", action="store_true", help="print the toolchains as JSON")
-    listed.add_argument("--names", action="store_true", help="print only names, without reading the toolchains")
-    listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
-    use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
-    use.add_argument(
-        "version", help=f"name a toolchain, such as 13.0, 13.0.2 or cuda-13.0.2; {NONE} clears the preference"
+    listed = commands.add_parser(
+        "list", help="list managed toolchains", description="List managed toolchains.", epilog=_EXIT_CODES
     )
-    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove a managed toolchain.")
-    remove.add_argument("version", help="name a toolchain as list prints it")
+    listed.add_argument("--json", action="store_true", help="print the toolchains as JSON")
+    listed.add_argument("--names", action="store_true", help="print only the names")
+    listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
+    use = commands.add_parser(
+        "use",
+        help="prefer a managed CUDA toolkit",
+        description="Prefer a managed CUDA toolkit to all others.",
+        epilog=_EXIT_CODES,
+    )
+    use.add_argument(
+        "version", help=f"name a toolkit, such as 13.0, 13.0.2 or cuda-13.0.2; {NONE} restores the search order"
+    )
+    remove = commands.add_parser(
+        "remove", help="remove a managed toolchain", description="Remove a managed toolchain.", epilog=_CONFIRMED
+    )
+    remove.add_argument("version", help="name a toolchain, such as 13.0.2 or cuda-13.0.2")
     prune = commands.add_parser(
         "prune",
-        help="remove the remains of interrupted installations, and superseded patch versions",
-        description="Remove the remains of interrupted installations, and versions that a newer patch replaces.",
+        help="remove old patch releases and remains of interrupted installations",
+        description="Remove managed toolchains that a newer patch release replaces, and remains of interrupted "
+        "installations.",
+        epilog=_CONFIRMED,
     )
     for parser in (remove, prune):
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="remove without a question")
 
 
 def _add_queries(commands: _Commands) -> None:
@@ -131,27 +150,32 @@ def _add_queries(commands: _Commands) -> None:
         "which",
         help="print the path of a compiler",
         description="Print the path of a compiler, or of a part of the CUDA toolkit.",
+        epilog=_VERDICTS,
     )
     which.add_argument(
         "part",
         metavar="PART",
         choices=("cxx", *PARTS),
-        help=f"name one of {', '.join(('cxx', *PARTS))}; cxx is the C++ compiler, host is nvcc's host compiler",
+        help=f"name one of {', '.join(('cxx', *PARTS))}. cxx is the C++ compiler, and host is nvcc's host compiler",
     )
     env = commands.add_parser(
         "env",
-        help="print variables that make other tools use the same toolchain",
-        description="Print variables that make torch, CMake, CuPy and a plain nvcc use the same toolchain.",
-        epilog=f'use it as: eval "$({PROGRAM} env --shell bash)"',
+        help="print commands that make other tools use the same toolchain",
+        description="Print commands that set environment variables, so that torch, CMake, CuPy and nvcc use the same "
+        "toolchain.",
+        epilog=f'run them with: eval "$({PROGRAM} env --shell bash)"; {_VERDICTS}',
     )
     env.add_argument(
-        "--shell", choices=(*SHELLS, "json"), default="bash", help="print in this shell's syntax (default: bash)"
+        "--shell",
+        choices=(*SHELLS, "json"),
+        default="bash",
+        help="write the commands for this shell, or the variables as JSON (default: bash)",
     )
     completion = commands.add_parser(
         "completion",
-        help="print a script that completes be-toolchain's commands in a shell",
-        description="Print a script that completes the commands and options of be-toolchain in a shell.",
-        epilog='use it as: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
+        help="print a script for shell completion",
+        description="Print a script that lets a shell complete the commands and options of be-toolchain.",
+        epilog='run it with: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
     )
     completion.add_argument("shell", choices=SHELLS, help="name the shell")
 
@@ -160,8 +184,8 @@ def add_explain(commands: _Commands) -> None:
     """Add the command ``explain``, which both packages have."""
     explain = commands.add_parser(
         "explain",
-        help="print the causes and remedies of an error's code",
-        description="Print the causes and remedies of an error's code. Without a code, list all codes.",
+        help="print the causes and remedies of an error code",
+        description="Print the causes and remedies of an error code. Without a code, list all codes.",
     )
-    code = "name the code at the end of an error's text, such as BE301 or TC301"
+    code = "name the code at the end of an error message, such as BE301 or TC301"
     explain.add_argument("code", metavar="CODE", nargs="?", help=code)

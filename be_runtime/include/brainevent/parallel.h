@@ -71,8 +71,8 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Call `f(begin, end)` on several threads at once, for parts that cover 0 to `n` and have at least `grain` elements
-/// each. Return when all parts are done.
+/// Call `f(begin, end)` on several threads at once, for parts that cover 0 to `n`. Each part except the last has at
+/// least `grain` elements. Return when all parts are done.
 ///
 /// A part should take 5 us or longer. This thread calls `f(0, n)` if `n <= grain`, if XLA has no threads, on a GPU,
 /// and in a constructor of a State. Parts may call `parallel_for` again. The first exception of a part is thrown

@@ -158,7 +158,7 @@ def main() -> None:
     """Read the job, do it, print the samples."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     calls = {
-        "ffi.h": by_handler(job["handler"]),
+        "handler on ffi.h": by_handler(job["handler"]),
         "cuda_kernel": by_cuda_kernel(job["source"], job["elements"]),
     }
     if job["with_numba"]:

@@ -112,7 +112,7 @@ def _cold(bench: Bench, cache: Path) -> Figure:
     """A new raw kernel in a process that has compiled one."""
     source = str(KERNELS / "vector_add_raw.cu")
     seconds = [bench.child("first_launch.py", "nvrtc", source, cache=cache) for _ in range(bench.rounds(7) + 1)]
-    return Figure(label="new cuda_kernel by NVRTC, after the first", ours=tuple(seconds[1:]), goal=COLD_GOAL_S)
+    return Figure(label="second cuda_kernel of a process, compiled by NVRTC", ours=tuple(seconds[1:]), goal=COLD_GOAL_S)
 
 
 def _warm(bench: Bench, cache: Path) -> Figure:

@@ -14,7 +14,7 @@ from .calls import CPU, GPU, Setting
 
 PLAIN = "plain.vector_add"
 SCRATCH_BYTES = {"cpp": 1 << 16, "cuda": 1 << 20}
-KINDS = {"declared": "declared scratch", "asked": "scratch asked for"}
+KINDS = {"declared": "declared scratch", "asked": "scratch requested at run time"}
 GOALS = {"declared": 1.05, "asked": 1.15, "planned": 1.05}
 """Against a handler by hand, which checks none of its buffers, and has memory of one size for a whole thread."""
 

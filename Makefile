@@ -62,7 +62,7 @@ help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers and tests in ten minutes on two cores; docs/contributing.md lists what it leaves out"
 	@echo "make test-fast   lint, unit tests and what compiles C++ in one process: three minutes"
-	@echo "make test-full   all tests: each CUDA case, fresh environments, conda, Docker, notebooks, faults; half an hour"
+	@echo "make test-full   all tests: each CUDA case, fresh environments, conda, Docker, notebooks, faults; about an hour on two cores"
 	@echo "make test-range  the tests, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
 	@echo "make test-jupyterlab"
@@ -135,7 +135,7 @@ test: $(READY)
 	$(call timed,$(PYTEST) $(PYTEST_ARGS))
 
 # What a change of a line needs: what these folders compile is compiled and called in the process of the tests.
-FAST := tests/unit $(addprefix tests/compile/be_runtime/,include call compile xla) be_toolchain be_runtime release
+FAST := tests/unit $(addprefix tests/compile/be_runtime/,include call compile jax) be_toolchain be_runtime release
 test-fast: $(READY)
 	$(call timed,$(PYTEST) $(FAST) $(PYTEST_ARGS))
 

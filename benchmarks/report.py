@@ -33,15 +33,16 @@ def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine
     Examples
     --------
     >>> sides = {"ours": {"count": 1}, "theirs": {"count": 1}}
-    >>> machine = {"gpu": "A GPU", "jax": "0.11.2"}
+    >>> machine = {"gpu": "NVIDIA X1", "cpu": "AMD EPYC", "cores": 2, "jax": "0.11.2"}
     >>> origin([sides], {"date": "2026-11-22"}, machine)
-    'Single runs on A GPU, jax 0.11.2, 2026-11-22. Differences of a few percent are noise.'
+    'Single runs with JAX 0.11.2 on a machine with an NVIDIA X1, 2026-11-22. Differences of a few percent are noise.'
     >>> origin([{**sides, "ours": {"count": 5}}], {"date": "2026-11-22"}, machine)
-    'Medians of 1 to 5 runs on A GPU, jax 0.11.2, 2026-11-22.'
+    'Medians of 1 to 5 runs with JAX 0.11.2 on a machine with an NVIDIA X1, 2026-11-22.'
     """
     counts = sorted({each[side]["count"] for each in figures for side in ("ours", "theirs") if each[side]})
-    where = machine["gpu"] or f"{machine['cores']} cores of {machine['cpu']}"
-    told = f"on {where}, jax {machine['jax']}, {run['date']}."
+    cores = f"{machine['cores']} cores of an {machine['cpu']}"
+    where = f"a machine with an {machine['gpu']}" if machine["gpu"] else cores
+    told = f"with JAX {machine['jax']} on {where}, {run['date']}."
     if counts == [1]:
         return f"Single runs {told} Differences of a few percent are noise."
     return f"Medians of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs {told}"

@@ -73,7 +73,7 @@ def by_tvm_ffi(sources: list[str]) -> dict[str, Function]:
     jax.ffi.register_ffi_target("of the function", jax.ffi.pycapsule(ctypes.CDLL(library).call_add), platform="CUDA")
     calls: dict[str, Function] = {
         "load_tvm_ffi": be_runtime.load_tvm_ffi(library, declared, platform="cuda").add,
-        "a handler of the function": lambda x, y: jax.ffi.ffi_call(
+        "handler of the function": lambda x, y: jax.ffi.ffi_call(
             "of the function", jax.ShapeDtypeStruct(x.shape, x.dtype)
         )(x, y),
     }
@@ -165,7 +165,7 @@ def main() -> None:
     """Read the job, do it, print the samples."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     calls = {
-        "ffi.h": by_handler(job["handler"]),
+        "handler on ffi.h": by_handler(job["handler"]),
         "cuda_kernel": by_cuda_kernel(job["source"], job["elements"]),
     }
     if job["with_numba"]:

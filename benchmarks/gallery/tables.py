@@ -7,7 +7,11 @@ from typing import Any
 
 from .comparison import Comparison
 
-_FASTER = {True: "The kernel is the faster one.", False: "**Plain JAX is the faster one.**", None: "Neither is faster."}
+_FASTER = {True: "the kernel", False: "**plain JAX**", None: "neither"}
+_COLUMNS = (
+    *("machine", "problem", "kernel, median", "best plain JAX, median"),
+    *("speed-up, median of the ratios [95 % interval]", "faster"),
+)
 TITLES = {
     "lif": "spiking network",
     "histogram": "histogram",
@@ -31,7 +35,7 @@ def machine_name(machine: Mapping[str, Any]) -> str:
 
 def page_table(machines: Mapping[str, Sequence[Comparison]]) -> str:
     """All problems of a page, with the verdict of each machine."""
-    rows = ["| machine | problem | kernel | best plain JAX | speed-up by the kernel |", "|---|---|---|---|---|"]
+    rows = [f"| {' | '.join(_COLUMNS)} |", f"{'|---' * len(_COLUMNS)}|"]
     for machine, comparisons in machines.items():
         rows += [f"| {machine} | {_problem(each, comparisons)} | {_row(each)} |" for each in comparisons]
     return "\n".join(rows) + "\n"
@@ -45,7 +49,7 @@ def _problem(each: Comparison, others: Sequence[Comparison]) -> str:
 
 def _row(each: Comparison) -> str:
     times = f"{milliseconds(each.kernel)} | {milliseconds(each.plain[each.best])} ({each.best.removeprefix('jax, ')})"
-    return f"{times} | {each.gain.value:.2f} [{each.gain.low:.2f}, {each.gain.high:.2f}]. {_FASTER[each.is_faster]}"
+    return f"{times} | {each.gain.value:.2f} [{each.gain.low:.2f}, {each.gain.high:.2f}] | {_FASTER[each.is_faster]}"
 
 
 def summary_table(pages: Mapping[str, Mapping[str, Sequence[Comparison]]]) -> str:

@@ -36,7 +36,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 yield Figure(
                     label=f"checked call, {platform}, {form}, {int(elements):,} elements",
                     ours=tuple(samples["checked"]),
-                    baseline="the same call",
+                    baseline="unchecked call",
                     theirs=tuple(samples["plain"]),
                     block=rounds,
                 )

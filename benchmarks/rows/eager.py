@@ -24,7 +24,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     for kind, shown in SHOWN.items():
         ours, theirs = (tuple(sample for run in runs for sample in run[kind][name]) for name in ("module", "jit"))
         yield Figure(
-            label=f"eager call {shown}",
+            label=f"eager call, CPU, {shown}",
             ours=ours,
             baseline="jitted function",
             theirs=theirs,

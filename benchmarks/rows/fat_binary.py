@@ -36,7 +36,7 @@ def _measure_case(bench: Bench, case: str, goal: float | None) -> Figure:
     return Figure(
         label=f"cold load for 4 architectures, {case}",
         ours=tuple(samples["four"]),
-        baseline="the same for one",
+        baseline="load for one architecture",
         theirs=tuple(samples["one"]),
         goal=goal,
     )

@@ -82,7 +82,7 @@ def _cold(folder: Folder, cores: int) -> tuple[Figure, ...]:
     label, with_goal = f"cold load_{folder.language}_dir, {FILES} files", folder.language == "cuda"
     goal = ALL_GOAL if with_goal and cores >= FILES else None
     against_one = Figure(
-        label=label, ours=everything, baseline=f"load_{folder.language}_file of one", theirs=one, goal=goal
+        label=label, ours=everything, baseline=f"load_{folder.language}_file of 1 file", theirs=one, goal=goal
     )
     if cores >= FILES:
         return (against_one,)
@@ -110,7 +110,7 @@ def _edited(folder: Folder) -> Figure:
     return Figure(
         label=f"load_{folder.language}_dir, 1 of {FILES} files edited",
         ours=tuple(samples["load"]),
-        baseline="nvcc -c of that file" if folder.language == "cuda" else "the compiler's -c of that file",
+        baseline="nvcc -c of the edited file" if folder.language == "cuda" else "c++ -c of the edited file",
         theirs=tuple(samples["compile"]),
         goal=EDIT_GOAL if folder.language == "cuda" else None,
     )

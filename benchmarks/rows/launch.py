@@ -15,21 +15,21 @@ from ..figure import Figure, Row, Unavailable
 from ..toolkit import nvcc_command
 
 BASELINES = {
-    "cuda_kernel": {"ffi.h": 1.05},
-    "numba_cuda_kernel": {"ffi.h": 1.05},
+    "cuda_kernel": {"handler on ffi.h": 1.05},
+    "numba_cuda_kernel": {"handler on ffi.h": 1.05},
     "triton_kernel": {"cuda_kernel": 1.05, "jax-triton": 1.05},
-    "load_tvm_ffi": {"a handler of the function": 1.05, "ffi.h": 1.05, "jax-tvm-ffi": 1.05},
-    "cute_kernel": {"ffi.h": 1.05, "cutlass.jax": 1.05},
+    "load_tvm_ffi": {"handler of the function": 1.05, "handler on ffi.h": 1.05, "jax-tvm-ffi": 1.05},
+    "cute_kernel": {"handler on ffi.h": 1.05, "cutlass.jax": 1.05},
     "cutile_kernel": {"cuda_kernel": 1.05, "cuda.tile.jax": 1.05},
 }
 """Goals of each function, over what it is compared with."""
 HOST = {"triton_kernel": {"jax-triton": 0.2}}
-"""Goals of the host's part of a call, from a program's start to its return."""
+"""Goals of a call's time on the host, from a program's start to its return."""
 COLD_GOAL_S, WARM_GOAL_S = 0.060, 0.030
 FORMS = {
     "chain": ("unrolled", BASELINES),
     "loop": ("in fori_loop", BASELINES),
-    "host": ("unrolled, the host's part", HOST),
+    "host": ("unrolled, time on the host", HOST),
 }
 """What each form of a program is called, and its goals."""
 GRAPHS = {"on": {}, "off": {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}}
@@ -112,7 +112,7 @@ def _cold(bench: Bench, cache: Path) -> Figure:
     """A new raw kernel in a process that has compiled one."""
     source = str(KERNELS / "vector_add_raw.cu")
     seconds = [bench.child("first_launch.py", "nvrtc", source, cache=cache) for _ in range(bench.rounds(7) + 1)]
-    return Figure(label="new cuda_kernel by NVRTC, after the first", ours=tuple(seconds[1:]), goal=COLD_GOAL_S)
+    return Figure(label="second cuda_kernel of a process, compiled by NVRTC", ours=tuple(seconds[1:]), goal=COLD_GOAL_S)
 
 
 def _warm(bench: Bench, cache: Path) -> Figure:

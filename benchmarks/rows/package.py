@@ -11,6 +11,7 @@ from ..bench import Bench
 from ..figure import Figure, Row
 from ..generated import SUFFIXES, folder_file
 
+LANGUAGES = {"cpp": "C++", "cuda": "CUDA"}
 ROUNDS = 15
 MODULES, QUICK_MODULES = 50, 3
 ONE_GOAL_S, ALL_GOAL_S = 3e-3, 20e-3
@@ -32,9 +33,9 @@ def _figures(bench: Bench, language: str) -> tuple[Figure, Figure]:
         bench.child("load_package.py", str(site), cache=cache, BE_JIT="never", PATH="/nowhere", **platforms)
         for _ in range(bench.rounds(ROUNDS))
     ]
-    label = f"load of {language} modules built ahead"
+    label = f"load of packaged {LANGUAGES[language]} modules"
     return (
-        Figure(label=f"{label}, the first of a process", ours=tuple(each[0] for each in taken), goal=ONE_GOAL_S),
+        Figure(label=f"{label}, the first in a process", ours=tuple(each[0] for each in taken), goal=ONE_GOAL_S),
         Figure(label=f"{label}, all {count} of a package", ours=tuple(sum(each) for each in taken), goal=ALL_GOAL_S),
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from ..bench import KERNELS, Bench
 from ..figure import Figure, Row
 
-SIZES = {400_000: ("of 1 ms", 4), 1600: ("of 4 µs", 200)}
-"""Elements, what the table calls a call of so many, and how many calls a program has."""
+SIZES = {400_000: 4, 1600: 200}
+"""Elements of a call, and how many calls a program has."""
 GRAIN = 2000
 ROUNDS, EXECUTIONS, PROCESSES = 20, 10, 5
 SPEEDUPS = {2: 1.8, 16: 12.0}
@@ -22,7 +22,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     job = bench.folder("job") / "job.json"
     described = {
         "source": str(KERNELS / "waves.cc"),
-        "sizes": [(size, length) for size, (_, length) in SIZES.items()],
+        "sizes": list(SIZES.items()),
         "grain": GRAIN,
         "rounds": rounds,
         "executions": EXECUTIONS,
@@ -33,11 +33,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
     runs = [bench.child("parallel_calls.py", str(job), cache=cache, JAX_PLATFORMS="cpu") for _ in range(processes)]
     cores = len(os.sched_getaffinity(0))
     speedup = max((gain for least, gain in SPEEDUPS.items() if cores >= least), default=None)
-    for size, (shown, _) in SIZES.items():
+    for size in SIZES:
         ours, theirs = (tuple(s for run in runs for s in run[str(size)][name]) for name in ("together", "alone"))
         is_long = size > GRAIN
         yield Figure(
-            label=f"parallel_for in a call {shown}, {cores} cores",
+            label=f"parallel_for over {size:,} elements, {cores} cores",
             ours=ours,
             baseline="one thread",
             theirs=theirs,

@@ -41,7 +41,7 @@ def _figure(bench: Bench, language: str) -> Figure:
     return Figure(
         label=f"cold load_{language}_inline, files recorded",
         ours=tuple(samples["on"]),
-        baseline="the same load, nothing recorded",
+        baseline="load without recording",
         theirs=tuple(samples["off"]),
         goal=GOALS[language],
         within_noise=True,

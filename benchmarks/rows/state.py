@@ -11,7 +11,7 @@ from .workspace import measure_kinds
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """An object that each call looks at."""
-    return measure_kinds(bench, {"planned": "state"})
+    return measure_kinds(bench, {"planned": "state"}, "state")
 
 
 ROW = Row(measure=measure)

@@ -31,7 +31,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         yield Figure(
             label=f"product of a CSR matrix, {platform}, {size}, tuned ({config})",
             ours=tuple(found["tuned"]),
-            baseline="its default",
+            baseline="default configuration",
             theirs=tuple(found["default"]),
             goal=1.0,
             within_noise=True,

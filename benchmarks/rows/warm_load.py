@@ -52,13 +52,21 @@ def _variants(bench: Bench, language: str) -> tuple[Variant, ...]:
     label = f"warm load_{language}_inline"
     return (
         Variant(
-            label=f"{label}, jax imported", language=language, source=small, state="imported", goal_s=IMPORTED_GOAL_S
+            label=f"{label}, after import jax",
+            language=language,
+            source=small,
+            state="imported",
+            goal_s=IMPORTED_GOAL_S,
         ),
         Variant(
-            label=f"{label}, jax's backend up", language=language, source=small, state="backend", goal_s=BACKEND_GOAL_S
+            label=f"{label}, after a first JAX computation",
+            language=language,
+            source=small,
+            state="backend",
+            goal_s=BACKEND_GOAL_S,
         ),
         Variant(
-            label=f"{label}, {ENTRIES} entry points, backend up",
+            label=f"{label}, {ENTRIES} entry points, after a first JAX computation",
             language=language,
             source=large,
             state="backend",

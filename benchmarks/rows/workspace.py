@@ -14,24 +14,24 @@ from .calls import CPU, GPU, Setting
 
 PLAIN = "plain.vector_add"
 SCRATCH_BYTES = {"cpp": 1 << 16, "cuda": 1 << 20}
-KINDS = {"declared": "declared scratch", "asked": "scratch asked for"}
+KINDS = {"declared": "declared scratch", "asked": "scratch requested at run time"}
 GOALS = {"declared": 1.05, "asked": 1.15, "planned": 1.05}
 """Against a handler by hand, which checks none of its buffers, and has memory of one size for a whole thread."""
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Both forms."""
-    return measure_kinds(bench, KINDS)
+    return measure_kinds(bench, KINDS, "scratch")
 
 
-def measure_kinds(bench: Bench, kinds: dict[str, str]) -> Iterator[Figure]:
-    """Entry points of `memory.cc` and `memory.cu` by their names, and what the table calls them."""
+def measure_kinds(bench: Bench, kinds: dict[str, str], memory: str) -> Iterator[Figure]:
+    """Entry points of `memory.cc` and `memory.cu` by their names, and what the table calls them and their memory."""
     for setting in (CPU, *GPU) if bench.device is not None and bench.cuda is not None else (CPU,):
         bases = ("ours", "theirs") if setting.language == "cpp" else ("ours",)
         targets = [PLAIN, *(f"{base}.{kind}" for base in bases for kind in kinds)]
         samples, rounds = _samples(bench, setting, targets)
         for kind, shown in kinds.items():
-            for target, baseline in ((PLAIN, "call without"), (f"theirs.{kind}", "handler on c_api.h")):
+            for target, baseline in ((PLAIN, f"call without {memory}"), (f"theirs.{kind}", "handler on c_api.h")):
                 if target in samples:
                     yield Figure(
                         label=f"call with {shown}, {setting.label}",

@@ -114,13 +114,15 @@ def run(rows: int, columns: int, rounds: int) -> dict[str, Any]:
 
 def table(found: Mapping[str, Any]) -> str:
     """The lines and the times of each kernel, as Markdown."""
-    rows = [f"| kernel | lines | {' | '.join(TOLERANCES)} |", "|---|---|---|---|"]
+    rows = [f"| kernel | lines of code | {' | '.join(TOLERANCES)} |", "|---|---|---|---|"]
     for name, kernel in found["kernels"].items():
         cells = [_cell(kernel[dtype]) for dtype in TOLERANCES]
         rows.append(f"| {name} | {kernel['lines']} | {' | '.join(cells)} |")
     size = f"{found['rows']:,} rows of {found['columns']:,} elements"
+    count = len(found["kernels"]["CUDA"][next(iter(TOLERANCES))]["seconds"])
     notes = (
-        f"Times are medians of one call for {size}, on an {found['gpu']}.",
+        f"A time is the median of {count} measurements of a call for {size}, on an {found['gpu']}.",
+        "GB/s is the size of the inputs and the result, divided by the time.",
         "The line counts cover the kernel and its Python function, without blank lines and comments.",
     )
     return "\n".join([*rows, "", *notes, ""])

@@ -204,14 +204,16 @@ def test_the_json_holds_every_sample():
     assert time["theirs"] is None
 
 
-@pytest.mark.parametrize(("file", "where"), [("h100", "NVIDIA H100 80GB HBM3"), ("cpu", "2 cores of AMD EPYC")])
+@pytest.mark.parametrize(
+    ("file", "where"), [("h100", "a machine with an NVIDIA H100 80GB HBM3"), ("cpu", "2 cores of an AMD EPYC")]
+)
 def test_the_origin_of_figures_is_what_their_file_says(file: str, where: str):
     results = json.loads((ROOT / "benchmarks" / "results" / f"{file}.json").read_text())
     rows = {row: [each for each in results["figures"] if each["row"] == row] for row in ("cold_cpp", "peers")}
     counts = {row: sorted({each["ours"]["count"] for each in figures}) for row, figures in rows.items()}
     for row, figures in rows.items():
         text = origin(figures, results["run"], results["machine"])
-        assert f" runs on {where}, jax {results['machine']['jax']}, {results['run']['date']}." in text
+        assert f" runs with JAX {results['machine']['jax']} on {where}, {results['run']['date']}." in text
         told = " to ".join(map(str, dict.fromkeys((counts[row][0], counts[row][-1]))))
         assert text.startswith("Single" if counts[row] == [1] else f"Medians of {told} ")
 

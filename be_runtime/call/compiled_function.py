@@ -107,21 +107,22 @@ class CompiledFunction:
             Inputs in the order of the arg_spec, with the declared shapes and dtypes. An optional input may be None. An
             input for any number of arrays is a sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Shape and dtype of each result, if the arg_spec doesn't declare them. A callable takes the inputs and the
-            attributes. For one struct the result is an array, for a sequence a tuple.
+            Shape and dtype of each result, unless the arg_spec declares them. A callable takes the inputs and the
+            attributes.
         **attributes
             Attributes by name. Attributes with a default may be left out.
 
         Returns
         -------
         array or tuple of array
+            Results. If there is one result, and `outs` is not a sequence, it is an array.
 
         Raises
         ------
         ArgumentError
-            Arrays or attributes are not as declared; nothing ran.
+            Arrays or attributes are not as declared. The kernel did not run.
         RegistrationError
-            The kernel is not for the platform of the program.
+            The kernel is not compiled for the platform of the program.
         """
         try:
             if "torch" in sys.modules:
@@ -204,18 +205,21 @@ class CompiledFunction:
         return self
 
     def as_hijax(self) -> Program:
-        """Return a function that calls a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
-
-        It takes the same arguments, and has the function's current rules for ``vmap`` and derivatives.
+        """Return the function as a high-level primitive of ``jax.experimental.hijax``.
 
         Returns
         -------
         callable
+            Function that takes the same arguments and has the same rules for ``vmap`` and derivatives.
 
         Raises
         ------
         TransformError
-            This JAX is older than 0.10, and has no such primitives.
+            JAX is older than 0.10.
+
+        See Also
+        --------
+        - :doc:`/transforms`: batches, derivatives and several devices.
 
         Examples
         --------

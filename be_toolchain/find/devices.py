@@ -30,11 +30,16 @@ class Device(NamedTuple):
     Attributes
     ----------
     index : int
-        Number among the visible GPUs.
+        Number among the visible GPUs, from 0.
     name : str
         Name, such as ``"NVIDIA H200"``.
     arch : Arch
         Compute capability.
+
+    See Also
+    --------
+    - `probe_devices`: return the GPUs of this machine.
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
@@ -48,15 +53,19 @@ class DeviceReport(NamedTuple):
     Attributes
     ----------
     driver_version : str or None
-        CUDA version that the driver supports, such as ``"13.0"``.
+        Newest CUDA version that the driver supports, such as ``"13.0"``; None if it is unknown.
     driver_release : str or None
-        The driver's own number, such as ``"580.82"``.
+        Release of the driver, such as ``"580.82.07"``; None if it is unknown.
     devices : tuple of Device
-        Visible GPUs; ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
+        Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
     found_via : str
-        ``"libcuda"``, ``"nvidia-smi"`` or empty.
+        ``"libcuda"`` or ``"nvidia-smi"``; empty if neither answered.
     problem : str or None
-        Reason why there are no devices.
+        Reason why there are no GPUs; None if there are some.
+
+    See Also
+    --------
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     driver_version: str | None = None
@@ -69,21 +78,21 @@ class DeviceReport(NamedTuple):
 def probe_devices(system: System | None = None) -> DeviceReport:
     """Ask the driver for its version and its GPUs.
 
-    A machine without a GPU is not an error, since it may compile for others.
+    A machine without a driver or a GPU raises no error.
 
     Parameters
     ----------
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
 
     Returns
     -------
     DeviceReport
-        Versions and GPUs, or the reason why there are none.
+        Versions and GPUs, or the reason why there are no GPUs.
 
     See Also
     --------
-    - `device_archs`: return only the architectures, which is faster.
+    - `device_archs`: return only the architectures, from a record if a folder for it is given.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples

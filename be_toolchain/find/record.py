@@ -283,11 +283,11 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     Parameters
     ----------
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps the answer, since the driver takes 100 ms or more. The answer is reused while the driver, the
-        GPUs, their visibility and the boot are the same. Where the operating system does not show them (WSL,
-        gVisor), libcuda is asked each time.
+        Folder that keeps the answer, since the driver takes 100 ms or more. The next call reuses the answer unless one
+        of these changed: the driver, the GPUs, ``CUDA_VISIBLE_DEVICES``, ``CUDA_DEVICE_ORDER``, the boot of the
+        machine. On systems without ``/proc/driver/nvidia``, such as WSL and gVisor, every call asks the driver.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
 
     See Also
     --------
-    - `probe_devices`: return names and driver versions, too.
+    - `probe_devices`: return the names of the GPUs and the versions of the driver, too.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
@@ -348,22 +348,22 @@ def _read_archs(path: Path, facts: list[str] | None) -> tuple[Arch, ...] | None:
 def resolve(
     request: ToolchainRequest | None = None, *, system: System | None = None, record_dir: Path | None = None
 ) -> Toolchain:
-    """Find a toolchain that compiles on this machine.
+    """Find a toolchain on this machine.
 
     Parameters
     ----------
     request : ToolchainRequest, optional
-        Parts that are needed. The default is only a C++ compiler.
+        Parts to find. The default is only a C++ compiler.
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps answers. An answer is reused, without starting a process, until a file, a folder or a variable
-        that it came from changes. A folder that can't be written is not an error.
+        Folder that keeps answers. The next call reuses an answer, without starting a process, until a file, a folder or
+        a variable that the search read changes. If the folder can't be written, each call searches.
 
     Returns
     -------
     Toolchain
-        The parts that were requested.
+        Requested parts.
 
     Raises
     ------
@@ -372,11 +372,11 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        The parts of the CUDA toolkits come from different releases.
+        There is no complete CUDA toolkit whose parts come from one release, but one with parts of several releases.
     UnsupportedHostCompilerError
-        The toolkit refuses every C++ compiler of this machine, or the compiler that was named.
+        The toolkit accepts no C++ compiler of this machine, or not the compiler that was named.
     PreferenceError
-        An environment variable, or a file, that steers the search has an invalid value.
+        A variable or a project's file that steers the search has an invalid value.
 
     See Also
     --------

@@ -1,4 +1,7 @@
-"""Functions that set and print the state of the process, such as the cache folder, architectures and checks."""
+"""Functions that set and print the state of the process, such as the cache folder, architectures and checks.
+
+``be_runtime`` has the same functions: ``be_runtime.config.set_cache_dir`` is ``be_runtime.set_cache_dir``.
+"""
 
 from __future__ import annotations
 

@@ -109,9 +109,9 @@ class RuledFunction(CompiledFunction, ABC):
         Parameters
         ----------
         forward : str, callable or None
-            Rule that computes the results and the residuals. A kernel takes the inputs and returns the results, followed
-            by the residuals. A Python function returns a pair of the results and the residuals. With None, the
-            residuals are the inputs.
+            Rule that computes the results and the residuals. A kernel takes the inputs and returns the results and then
+            the residuals. A Python function returns a pair of the results and the residuals. With None, the residuals
+            are the inputs.
         backward : str or callable
             Rule that computes the cotangents of the inputs. A kernel takes the residuals and the cotangents of the
             results, optionally after the inputs. It returns a cotangent for each input that has floating-point or
@@ -317,9 +317,9 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             Shape and dtype of each result, for calls without the argument ``outs``. A callable takes the inputs and
             the attributes.
         vmap_method : str, optional
-            Method of ``jax.ffi.ffi_call``. By default, a batch is one call if all arrays have leading axes, ``[... n]``,
-            or if a parallel axis comes first in all results and all mapped inputs. Otherwise the default is
-            ``"sequential"``. Without declared axes, ``vmap`` needs this option.
+            Method of ``jax.ffi.ffi_call``. By default, a batch is one call if all arrays have leading axes, as in
+            ``[... n]``, or if a parallel axis comes first in all results and all mapped inputs. Otherwise the default
+            is ``"sequential"``. Without declared axes, ``vmap`` needs this option.
         input_output_aliases : dict of int to int, optional
             Index of an input to the index of the result that may use its memory.
         has_side_effect : bool, default False

@@ -382,7 +382,7 @@ class XLACustomKernel:
         ----------
         *rules_by_input : callable or None
             ``rule(tangent, *primals, **parameters)`` returns the tangents of the results for the tangent of one input.
-            None means that the derivative with respect to the input is zero.
+            None stands for a derivative of zero.
 
         Examples
         --------

@@ -91,7 +91,7 @@ def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
         Operation or primitive.
     *jvp_rules : callable or None
         ``rule(tangent, *primals, **parameters)`` returns the tangents of the results for the tangent of one input. None
-        means that the derivative with respect to the input is zero.
+        stands for a derivative of zero.
 
     Raises
     ------

@@ -308,7 +308,7 @@ class Phase(NamedTuple):
 
 
 class ModuleReport(NamedTuple):
-    """The report of a module, which `ModuleInfo.report` returns.
+    """The report of a module; `ModuleInfo.report` returns it.
 
     ``print`` shows tables.
 

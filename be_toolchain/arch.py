@@ -63,6 +63,7 @@ class Arch(NamedTuple):
         Returns
         -------
         Arch
+            Architecture.
 
         Raises
         ------

@@ -82,7 +82,7 @@ def correct(variable: str) -> str:
 
 
 class KernelError(Exception):
-    """Base class of every error that either package raises on purpose, under brainevent's name."""
+    """Base class of every error that ``be_runtime`` and ``be_toolchain`` raise on purpose."""
 
 
 class KernelCompilationError(KernelError):

@@ -282,7 +282,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of host code: the C++ compiler that nvcc gets as ``-ccbin``, or the clang that compiles CUDA."""
+        """The compiler of host code, which nvcc gets as ``-ccbin``, or the clang that compiles CUDA."""
         return self.compiler.host
 
     @property

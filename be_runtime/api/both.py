@@ -50,8 +50,10 @@ def load_inline(
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or list of str
-        Source texts. Several texts of a language are compiled as one, in order.
+    cpp : str or list of str
+        C++17 source text. Several texts are compiled as one, in order.
+    cuda : str or list of str
+        CUDA C++17 source text. Several texts are compiled as one, in order.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
@@ -194,8 +196,10 @@ def load_file(
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or Path, or list of them
-        Files of each language. Several files are compiled in parallel.
+    cpp : str or Path, or list of them
+        C++17 files. Several files are compiled in parallel.
+    cuda : str or Path, or list of them
+        CUDA C++17 files. Several files are compiled in parallel.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
@@ -310,9 +314,10 @@ def load_dir(
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or Path
-        Folder of the C++ sources, ``*.cc``, ``*.cpp`` and ``*.cxx``, and folder of the CUDA sources, ``*.cu``. It may
-        be the same folder. Subfolders are not searched.
+    cpp : str or Path
+        Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the C++ sources. Subfolders are not searched.
+    cuda : str or Path
+        Folder whose ``*.cu`` files are the CUDA sources. It may be the folder of the C++ sources.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.

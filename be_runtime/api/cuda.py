@@ -181,8 +181,8 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled in parallel and become one module. A file can call the functions of another file, if it
-    declares them. If several files define a function of the same name, each file uses its own, and such entry points
+    Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
+    it declares them. If several files define a function of the same name, each file uses its own, and such entry points
     are called ``<file>.<function>``.
 
     Parameters
@@ -294,8 +294,8 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled in parallel. A file can call the functions of another file, if it declares them. If several
-    files define a function of the same name, each file uses its own, and such entry points are called
+    The files are compiled in parallel. A file can call the host functions of another file, if it declares them. If
+    several files define a function of the same name, each file uses its own, and such entry points are called
     ``<file>.<function>``.
 
     Parameters

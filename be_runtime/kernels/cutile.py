@@ -194,8 +194,14 @@ def cutile_kernel(
     grid : int, str, tuple of int or str, or callable
         Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and over
         constants: ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
-    num_ctas, occupancy, opt_level, num_worker_warps : int, optional
-        Options of cuTile. They take precedence over the options of ``@ct.kernel``.
+    num_ctas : int, optional
+        Blocks of a cluster. The default is the value of ``@ct.kernel``.
+    occupancy : int, optional
+        Expected number of blocks on a multiprocessor. The default is the value of ``@ct.kernel``.
+    opt_level : int, optional
+        Level of optimization, 0 to 3. The default is the value of ``@ct.kernel``.
+    num_worker_warps : int, optional
+        Warps of each group of a warp-specialized kernel. The default is the value of ``@ct.kernel``.
     programmatic_dependent_launch : bool, default False
         Let the kernel begin before the previous kernel ends. The kernel waits with
         ``ct.grid_dependency_control_wait``.
@@ -240,7 +246,7 @@ def cutile_kernel(
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/other-compilers`: kernels of cuTile, CuTe DSL, TileLang and FlashInfer.
 
     Examples
     --------

@@ -102,8 +102,10 @@ def hip_kernel(
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
         Declare that results differ from call to call. Otherwise checked mode reports the difference.
     extra_hip_cflags : list of str, optional

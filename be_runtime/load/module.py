@@ -218,7 +218,8 @@ class ModuleInfo:
         Returns
         -------
         capsule, or dict of str to capsule
-            Handler. A function with state has one for each of two stages, in a dict by the names of the stages.
+            Handler. If the function has state, a dict with its handlers for the stages ``"instantiate"`` and
+            ``"execute"``.
 
         Raises
         ------

@@ -108,7 +108,7 @@ class LoadedPlatformModule:
 
 
 class PlatformModule(LoadedPlatformModule):
-    """A module for CPU and GPU, which `load_inline`, `load_file` and `load_dir` return.
+    """A module for CPU and GPU; `load_inline`, `load_file` and `load_dir` return it.
 
     Each function of the module is a method of type `KernelFunction`. XLA calls the function's C++ or CUDA code,
     depending on the platform of the program. ``ops["name"]`` returns the same function as ``ops.name``.

@@ -44,7 +44,7 @@ _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
 
 
 class ExportedProgram(bytes):
-    """The bytes of a program and its kernels, which `export` returns.
+    """The bytes of a program and its kernels; `export` returns them.
 
     This class is a subclass of ``bytes``. `load_exported` loads the bytes, or the file that `save` writes.
 
@@ -249,7 +249,7 @@ class _Cargo:
 
 
 class LoadedProgram:
-    """A program whose kernels are registered in this process, which `load_exported` returns.
+    """A program whose kernels are registered in this process; `load_exported` returns it.
 
     Attributes
     ----------

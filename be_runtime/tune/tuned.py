@@ -39,9 +39,9 @@ class Declared:
 
 
 class Tuned:
-    """A function of arrays that uses the fastest known configuration, which `autotune` returns.
+    """A function of arrays that uses the fastest known configuration; `autotune` returns it.
 
-    It works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing: it uses the stored choice for the
+    It works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing. It uses the stored choice for the
     shapes of the arrays, or else the first configuration. ``print`` shows the times or the stored choices.
 
     Attributes

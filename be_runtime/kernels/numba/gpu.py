@@ -484,10 +484,11 @@ def numba_cuda_kernel(
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
         an array of that many uint8 after the results.
-    grid, block : int, str, tuple of int or str, or callable, optional
-        Number of blocks, and threads of a block, along one to three axes. Pass both, or `launch_dims`. A string is
-        arithmetic over the axes of the signature, such as ``"ceil(n/256)"``. A callable receives the shapes and dtypes
-        of the inputs.
+    grid : int, str, tuple of int or str, or callable, optional
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature, such as
+        ``"ceil(n/256)"``. A callable receives the shapes and dtypes of the inputs.
+    block : int, str, tuple of int or str, or callable, optional
+        Threads of a block along one to three axes, written as `grid` is. Pass `grid` and `block`, or `launch_dims`.
     launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along one to three axes, from which `grid` and `block` are computed.
     threads_per_block : int, default 256
@@ -505,9 +506,12 @@ def numba_cuda_kernel(
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
         a row-major array of the same shape.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
+        shape.
     random : bool, default False
         Declare that results differ from call to call. Otherwise checked mode reports the difference.
 

@@ -163,7 +163,7 @@ def parse_gpu_arch(text: str) -> GpuArch:
     Raises
     ------
     ArchError
-        The text is none.
+        The text is not an architecture of either vendor.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The NVIDIA driver and its GPUs, asked without JAX: libcuda first, then nvidia-smi."""
+"""Ask the NVIDIA driver for its version and its GPUs without JAX: libcuda first, then nvidia-smi."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def probe_devices(system: System | None = None) -> DeviceReport:
 
 
 def ask_aside(system: System) -> Callable[[], DeviceReport]:
-    """Start `probe_devices` in a thread: the driver takes 200 ms to answer, and Python can work in the meantime.
+    """Start `probe_devices` in a thread, since the driver takes 200 ms to answer.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def ask_aside(system: System) -> Callable[[], DeviceReport]:
     Returns
     -------
     callable
-        Waits for the answer and returns it.
+        Function that waits for the answer and returns it.
     """
     answers: list[DeviceReport] = []
     name = "be_toolchain-driver"
@@ -170,7 +170,7 @@ def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
         return DeviceReport(driver_release=release, problem=f"{LIBCUDA} was not found: no NVIDIA driver is installed")
     version, number = None, ctypes.c_int()
     try:
-        _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))  # it needs no cuInit
+        _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))  # works without cuInit
         version = render_cuda_number(number.value)
         _check("cuInit", cuda.cuInit(0))
         _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(number)))

@@ -107,7 +107,7 @@ def _render_image(image: Image) -> bytes:
 
 
 def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
-    """Return PTX's version and its text, ended by a zero; NVIDIA's program leaves comments and indentation out."""
+    """Return the version and the zero-terminated text of PTX, which NVIDIA's program strips of comments."""
     match = re.search(rb"^\s*\.version\s+(\d+)\.(\d+)", data, re.MULTILINE)
     if match is None:
         raise ValueError("an image of kind ptx has no .version")

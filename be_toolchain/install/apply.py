@@ -234,7 +234,7 @@ def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer,
 
 
 def _name_libraries(tree: Path) -> None:
-    """Add the library names of NVIDIA's installer, since CMake's FindCUDAToolkit searches for ``lib64/libcudart.so``."""
+    """Add the library names of NVIDIA's installer: CMake's FindCUDAToolkit searches for ``lib64/libcudart.so``."""
     for folder in tree.glob("nvidia/cu[0-9][0-9]/lib"):
         rows = [(folder.parent / "lib64", folder)]
         rows += [(folder / f"{path.name.partition('.so.')[0]}.so", path) for path in folder.glob("lib*.so.*")]

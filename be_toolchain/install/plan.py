@@ -491,7 +491,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
 
 
 def _short(version: str) -> str:
-    """Strip the trailing zero that the versions of rebuilt meta packages have.
+    """Strip the trailing zero from the version of a rebuilt meta package.
 
     Examples
     --------
@@ -517,7 +517,7 @@ def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) 
 
 
 def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
-    """Describe the fault of an environment's CUDA wheels; empty without a fault, and without nvcc among them.
+    """Describe the fault of an environment's CUDA wheels; empty if there is no fault, or no wheel of nvcc.
 
     Examples
     --------

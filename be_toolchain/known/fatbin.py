@@ -107,7 +107,7 @@ def _render_image(image: Image) -> bytes:
 
 
 def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
-    """Return the version and the zero-terminated text of PTX, which NVIDIA's program strips of comments."""
+    """Return the version of PTX and its zero-terminated text; NVIDIA's program also strips comments and indentation."""
     match = re.search(rb"^\s*\.version\s+(\d+)\.(\d+)", data, re.MULTILINE)
     if match is None:
         raise ValueError("an image of kind ptx has no .version")

@@ -255,7 +255,7 @@ def normalize(name: str, version: str) -> tuple[str, str]:
 
     try:
         return canonicalize_name(name), canonicalize_version(version, strip_trailing_zero=False)
-    except ValueError:  # a number that Python does not convert
+    except ValueError:  # a number that Python can't convert
         return canonicalize_name(name), version
 
 

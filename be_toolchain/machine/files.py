@@ -83,7 +83,7 @@ def placed_store(environ: Mapping[str, str]) -> Path | None:
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's own file, in the folder of the user's settings; None when there is no home.
+    """Return the user's own file, in the folder of the user's settings; None without a home folder.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def placed_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def usual_cache(environ: Mapping[str, str]) -> Path:
-    """Return the default folder of the runtime's compiled modules; it starts with ``~`` when there is no home.
+    """Return the default folder of compiled modules; it begins with ``~`` without a home folder.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path 
 
 
 def misnamed_store(environ: Mapping[str, str]) -> str:
-    """Return why the folder that ``BE_TOOLCHAINS_DIR`` names is not used; empty when it is, or when it is unset.
+    """Return the reason why the folder of ``BE_TOOLCHAINS_DIR`` is not used; empty if it is used or not set.
 
     Examples
     --------

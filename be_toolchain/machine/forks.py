@@ -52,7 +52,7 @@ class ThreadLock:
 
 
 def made_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep results as `functools.lru_cache` does, and make each in one thread, so that no two threads get two objects.
+    """Keep results as `functools.lru_cache` does; one thread makes each result, so that all threads get one object.
 
     Examples
     --------

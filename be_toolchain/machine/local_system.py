@@ -1,4 +1,4 @@
-"""This machine, behind the interface of `System`. No other module of the package starts processes."""
+"""The local machine, behind the interface of `System`. No other module of the package starts processes."""
 
 from __future__ import annotations
 

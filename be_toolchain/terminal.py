@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    r"""Escape as `printable` does, also line ends and tabs.
+    r"""Escape as `printable` does, and also line ends and tabs.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def say_markdown(text: str) -> None:
 
 
 def wrap_markdown(text: str, width: int = 80) -> str:
-    r"""Wrap the paragraphs and lists of Markdown; tables and code keep their lines.
+    r"""Wrap the paragraphs and lists of Markdown, but not its tables and code.
 
     Examples
     --------

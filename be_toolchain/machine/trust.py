@@ -341,7 +341,7 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
     if file is not None:
         standing = next((place for place in (file, *file.parents) if system.stat(place)), file)
-        if not ways or not system.distrust(standing):  # else the file is, or would be, not believed
+        if not ways or not system.distrust(standing):  # otherwise the file is not, or would not be, trusted
             own = dict.fromkeys((*read_own_settings(system).safe, *texts))
             ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust everybody who can write there: {', or '.join(ways)}"
@@ -358,7 +358,7 @@ def _covers(system: System, entry: str, folder: Path) -> bool:
         return True
     if entry == "~" or entry.startswith("~/"):
         home = system.environ.get("HOME", "")
-        entry = home and home + entry[1:]  # without a home, "~/*" is not "/*"
+        entry = home and home + entry[1:]  # without a home folder, "~/*" must not become "/*"
     if not entry.startswith("/"):
         return False
     if entry.endswith("/*"):

@@ -15,24 +15,25 @@ _ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at
 
 
 class Finding(NamedTuple):
-    """One error in a kernel that checked mode found.
+    """One fault of a kernel that checked mode found.
 
     Attributes
     ----------
     kind : str
-        Name of a check, such as ``"guards"``, or a name that the tool uses.
+        Name of the check, such as ``"guards"``. A sanitizer uses other names.
     kernel : str
-        ``module.function``.
+        Name of the kernel, ``module.function``.
     message : str
-        A full sentence that names the kernel.
+        Sentence that names the kernel and the fault.
     array : str
-        ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no array.
+        Array, such as ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no array.
     index : tuple of int
-        Index of the first element.
+        Index of the first affected element.
     count : int
-        Number of elements, or of bytes outside of an array.
+        Number of affected elements, or of affected bytes outside of an array.
     certain : bool
-        False if a kernel with side effects ran once: a result may then have its old bytes by chance.
+        False if the fault is only likely: a kernel with side effects runs once, and an element that looks unwritten may
+        have got its old bytes.
     caller : str
         Line that calls the kernel, such as ``train.py:33 in step``; empty if it is unknown.
     source : str
@@ -40,9 +41,13 @@ class Finding(NamedTuple):
     device : str
         Device of the call, such as ``"cpu:0"``.
     tool : str
-        Tool that reported it: ``"guard"`` for checked mode.
+        Tool that reported the fault; ``"guard"`` for checked mode.
     hints : tuple of str
-        Next steps, most likely first.
+        Next steps, the most likely first.
+
+    See Also
+    --------
+    - :doc:`/debugging`: the checks and their findings.
     """
 
     kind: str
@@ -79,12 +84,17 @@ def with_source(finding: Finding) -> Finding:
 
 
 class Findings(Sequence[Finding]):
-    """The findings of checked mode, a sequence of `Finding` in order.
+    """The findings of checked mode: a sequence of `Finding`, in the order in which they were found.
 
     Attributes
     ----------
     calls : dict of str to dict
-        The kernels that were checked, each with the lines that call it.
+        Names of the checked kernels. The keys of each inner dictionary are the lines that call the kernel.
+
+    See Also
+    --------
+    - `debug`: turn checked mode on.
+    - :doc:`/debugging`: the checks and their findings.
     """
 
     def __init__(self, fetch: Callable[[], object] = tuple) -> None:
@@ -100,13 +110,13 @@ class Findings(Sequence[Finding]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes on calls that were not checked, and on results that differ from run to run."""
+        """The notes, for example on calls that were not checked."""
         self._fetch()
         return tuple(self._notes)
 
     @property
     def has_any(self) -> bool:
-        """True if there is anything to report."""
+        """True if there is a finding or a note."""
         return bool(len(self) or self.notes)
 
     def __len__(self) -> int:

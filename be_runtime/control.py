@@ -1,4 +1,7 @@
-"""Functions that set and print the state of the process, such as the cache folder, architectures and checks."""
+"""Functions that set and print the state of the process, such as the cache folder, architectures and checks.
+
+``be_runtime`` has the same functions: ``be_runtime.config.set_cache_dir`` is ``be_runtime.set_cache_dir``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def set_cache_dir(path: StrPath | None) -> None:
     Parameters
     ----------
     path : str, Path or None
-        Folder, which the first build creates. None restores the folder of ``BE_CACHE_DIR``, or the default.
+        Folder. The first build creates it. None restores the folder of ``BE_CACHE_DIR``, or the default folder.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def set_cache_dir(path: StrPath | None) -> None:
     See Also
     --------
     - `get_cache_dir`: return the folder.
-    - :doc:`/caching`: the content of the cache, and when it is valid.
+    - :doc:`/caching`: cache hits, limits and the folder.
 
     Examples
     --------
@@ -59,17 +62,17 @@ def get_cache_dir() -> Path:
     Returns
     -------
     Path
-        Folder, which need not exist yet.
+        Folder. It may not exist yet.
 
     Raises
     ------
     CacheError
-        The configured folder can't be used, or no folder is configured and the usual folders can't be used.
+        The folder of ``BE_CACHE_DIR`` can't be used, or, if none is set, none of the default folders can be used.
 
     See Also
     --------
     - `set_cache_dir`: choose the folder.
-    - :doc:`/caching`: the content of the cache, and when it is valid.
+    - :doc:`/caching`: cache hits, limits and the folder.
 
     Examples
     --------
@@ -92,16 +95,18 @@ def clear_cache(name: str | None = None) -> int:
     Returns
     -------
     int
-        Number of removed entries. Loaded modules keep working.
+        Number of removed entries; 0 if no module has the name. Loaded modules keep working.
 
     Raises
     ------
     ArgumentError
-        The name is not the name of a module.
+        `name` is not a valid name.
+    CacheError
+        The cache folder can't be used.
 
     See Also
     --------
-    - :doc:`/caching`: the content of the cache, and the limits of its size.
+    - :doc:`/caching`: cache hits, limits and the folder.
 
     Examples
     --------
@@ -116,31 +121,31 @@ def clear_cache(name: str | None = None) -> int:
 
 @frames.public
 def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
-    """Copy the modules of the cache into a folder from which they are loaded without a compiler.
+    """Copy the modules of the cache into a folder, from which machines without a compiler load them.
 
-    If the variable ``BE_PREBUILT_DIR`` names that folder, a load of the same sources with the same options finds its
-    module there. You can copy the folder to another machine or into an image. It may be read-only.
+    Copy the folder to another machine or into a container image. If ``BE_PREBUILT_DIR`` names the folder, a load of the
+    same sources with the same options finds its module there. The folder may be read-only.
 
     Parameters
     ----------
     path : str or Path
-        Folder, created if it does not exist. Modules of earlier exports stay, or are replaced with identical modules.
+        Folder. It is created if it does not exist. Modules of earlier exports stay in it.
 
     Returns
     -------
     tuple of Path
-        The folder of each copied module.
+        Folder of each copied module.
 
     Raises
     ------
     ArgumentError
         The argument is not a path.
     CacheError
-        The cache has no modules, or the folder can't be written.
+        The cache has no modules, a module was compiled with ``native=True``, or the folder can't be written.
 
     See Also
     --------
-    - `package_kernels`: kernels in a wheel.
+    - `package_kernels`: ship kernels in a wheel.
     - :doc:`/caching`: prebuilt folders and the cache.
 
     Examples
@@ -157,28 +162,27 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
 @frames.public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
-    """Follow changes of kernels' sources until the returned context ends or `unwatch` is called.
+    """Reload the sources of modules when they change, until the returned context ends or `unwatch` is called.
 
-    Only modules that are loaded from now on are followed. A saved file is compiled in the background. The next call of
-    the module's functions uses the new code, and waits for the compiler if necessary. If a file can't be compiled, the
-    error is shown and the old code stays. Changed source text under the same name is not an error: functions of the
-    new module call the new code.
+    Only modules that are loaded from now on are reloaded. A saved file is compiled in the background. The next call of
+    the module's functions waits for the compiler if necessary, and runs the new code. If the file doesn't compile, the
+    error is printed to standard error and the old code stays. A second load of a name with other source text raises no
+    error: the functions of the new module call the new code.
 
-    Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A name for
+    Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A target for
     ``jax.ffi.ffi_call`` keeps the code that was registered first.
 
     Parameters
     ----------
     retrace : bool, default False
-        Call ``jax.clear_caches()`` when code changes. This drops all compiled programs of the process, with and without
-        kernels, so that JAX traces them again.
+        Call ``jax.clear_caches()`` when code changes. JAX then traces and compiles all programs of the process again.
     interval_s : float, default 0.2
-        Seconds between two checks of the files in the background. Each call of a module's function checks them too.
+        Seconds between two checks of the files in the background. Each call of a module's function checks them, too.
 
     Returns
     -------
     Watching
-        A context manager.
+        Context manager.
 
     Raises
     ------
@@ -187,15 +191,17 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
     See Also
     --------
-    - `unwatch`: end it.
+    - `unwatch`: stop reloading.
     - :doc:`/live-editing`: edit kernels in scripts and notebooks.
 
     Examples
     --------
     >>> import be_runtime
+    >>> import jax.numpy as jnp
     >>> with be_runtime.watch():  # doctest: +SKIP
     ...     ops = be_runtime.load_cpp_file("scale.cc")
-    ...     explore(ops)
+    ...     while input("Enter calls scale, q ends: ") != "q":
+    ...         print(ops.scale(jnp.arange(3.0)))
     """
     from be_runtime.debugging.watch import Watching, watcher
 
@@ -207,10 +213,11 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
 
 def unwatch() -> None:
-    """End all calls of `watch`; modules keep their current code.
+    """Stop reloading sources; modules keep their current code.
 
     See Also
     --------
+    - `watch`: reload sources when they change.
     - :doc:`/live-editing`: edit kernels in scripts and notebooks.
 
     Examples
@@ -226,24 +233,26 @@ def unwatch() -> None:
 
 @frames.public
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
-    """Write a compilation database for editors, with every source file of the cached modules.
+    """Write a compilation database for editors, with the source files of the cached modules.
 
-    Sources that are missing, and sources that were given as text, are left out.
+    Source texts and files that no longer exist are left out.
 
     Parameters
     ----------
     path : str or Path, default "compile_commands.json"
-        File to write, in the format that clangd and other tools read. An older file is replaced.
+        File to write, in the format of clangd. An older file is replaced.
 
     Returns
     -------
     Path
-        The absolute path of the file.
+        Absolute path of the file.
 
     Raises
     ------
     ArgumentError
         The argument is not a path, or the file can't be written.
+    CacheError
+        The cache folder can't be used.
 
     See Also
     --------
@@ -273,7 +282,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
 
 @frames.public
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
-    """Compile CUDA code for these architectures from now on, if a load names none.
+    """Set the architectures for which CUDA code is compiled from now on, unless a load names others.
 
     Parameters
     ----------
@@ -286,7 +295,7 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     ArgumentError
         The argument is neither a string nor a sequence of strings.
     ArchError
-        A name is not an architecture.
+        A string is not an architecture.
 
     See Also
     --------
@@ -307,25 +316,25 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    The argument ``backend`` of a call takes precedence over this choice, and this choice over the operation's own
-    default. Jitted functions follow it: after a change, JAX traces and compiles them again. Call it before threads use
-    operations.
+    The preference replaces the default of each operation. The argument ``backend`` of a call takes precedence. After a
+    change, JAX traces and compiles jitted functions again. Call this function before threads call operations.
 
     Parameters
     ----------
     platform : {"cpu", "gpu", "tpu"}
         Platform. ``"cuda"`` and ``"rocm"`` mean ``"gpu"``.
     backend : str or None
-        Name of the backend, such as ``"numba"``. None restores the operations' defaults.
+        Name of the backend, such as ``"numba"``. None restores the defaults of the operations.
 
     Raises
     ------
     ArgumentError
-        The platform or the name is not allowed.
+        The platform is unknown, or the name is not a string or is empty.
 
     See Also
     --------
-    - `get_backend`, `clear_backends`: return and forget the choices.
+    - `get_backend`: return the preference.
+    - `clear_backends`: remove all preferences.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
@@ -345,7 +354,7 @@ def set_backend(platform: str, backend: str | None) -> None:
 
 @frames.public
 def get_backend(platform: str) -> str | None:
-    """Return the backend that `set_backend` chose for a platform.
+    """Return the backend that `set_backend` prefers for a platform.
 
     Parameters
     ----------
@@ -355,15 +364,16 @@ def get_backend(platform: str) -> str | None:
     Returns
     -------
     str or None
-        Name of the backend; None without a choice.
+        Name of the backend; None without a preference.
 
     Raises
     ------
     ArgumentError
-        There is no such platform.
+        The platform is unknown.
 
     See Also
     --------
+    - `set_backend`: prefer a backend.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
@@ -378,10 +388,11 @@ def get_backend(platform: str) -> str | None:
 
 
 def clear_backends() -> None:
-    """Forget all choices of `set_backend`, so that each operation uses its own default.
+    """Remove all preferences of `set_backend`, so that each operation uses its default backend.
 
     See Also
     --------
+    - `set_backend`: prefer a backend.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
@@ -410,7 +421,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     Parameters
     ----------
     platform : {"cpu", "CUDA"}, optional
-        Platform whose targets are listed. By default the targets of all platforms are listed.
+        Platform whose targets are listed. By default, the targets of all platforms are listed.
 
     Returns
     -------
@@ -420,7 +431,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     Raises
     ------
     ArgumentError
-        There is no such platform.
+        The platform is unknown.
 
     See Also
     --------
@@ -446,32 +457,31 @@ def register_ffi_target(
     content: str | None = None,
     replace: bool = False,
 ) -> None:
-    """Register an FFI handler under a name of your choice, as the load functions do.
+    """Register an FFI handler under a name of your choice.
 
     Parameters
     ----------
     name : str
         Name of the target for ``jax.ffi.ffi_call``.
     handler : CompiledModule or capsule
-        Module, or handler of `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
+        Module, or handler that `ModuleInfo.get_handler` or ``jax.ffi.pycapsule`` returned.
     function : str, optional
-        Function of the module. If `handler` is a capsule, this argument may be its platform.
+        Name of the module's function; required for a module. For a capsule, it is the platform.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
-        and ``"cpu"`` for a capsule.
+        or ``"cpu"`` for a capsule.
     content : str, optional
-        Identity of the handler's code. Registering the same content again does nothing. The default is the identity of
-        the module's function; each capsule has an identity of its own.
+        Text that identifies the handler's code. A second registration with the same text does nothing. By default, a
+        function of a module is identified by its code, and a capsule only equals itself.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
 
     Raises
     ------
     RegistrationError
-        The name is registered with other content.
+        The name is registered with other code.
     ArgumentError
-        The name or the platform is not allowed.
+        The name is not allowed, or the platform is unknown.
     KeyError
         The module has no such function.
 
@@ -509,34 +519,33 @@ def register_ffi_target(
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that JAX traces from now on, until the returned context ends.
 
-    Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes in
-    unwritten elements. Within the context, functions that JAX compiled before are traced again; afterwards their
-    earlier programs are used. Without ``with``, calls of the whole process are checked until ``debug(False)``. In
-    that case, call `debug` before other threads start, since their compiled functions are not traced again.
+    Kernels get copies of their arrays with guard bytes around them. They usually run twice or more, with different
+    bytes in unwritten elements. Within the context, JAX traces compiled functions again; afterwards, their earlier
+    programs run. Without ``with``, calls of the whole process are checked until ``debug(False)``. In that case, call
+    `debug` before other threads start, since functions that they have compiled are not traced again.
 
     Parameters
     ----------
     checks : bool, str or sequence of str, default True
         Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and ``"all"`` mean all
-        checks. A minus leaves a check out: ``"all,-repeat"``. False ends the checks that `debug` or ``BE_DEBUG`` began
-        for the process.
+        checks. A minus leaves a check out: ``"all,-repeat"``. False ends the checks of the process.
     on_finding : {"raise", "warn", "collect"}, default "raise"
-        Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. Within a function
-        that JAX compiled, XLA raises an error, and the context raises it as a `FindingError`.
+        Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. If a compiled
+        function calls the kernel, the context raises the error.
 
     Returns
     -------
     Debugging
-        A context manager. Its value is a `Findings`, a sequence of `Finding`.
+        Context manager. Its value is a `Findings`, a sequence of `Finding`.
 
     Raises
     ------
     ArgumentError
-        There is no such check, or `on_finding` is unknown.
+        A check or `on_finding` is unknown.
 
     See Also
     --------
-    - :doc:`/debugging`: each check with its cost and a report.
+    - :doc:`/debugging`: the checks, their cost, and a report.
 
     Examples
     --------
@@ -551,9 +560,14 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
 
 def print_diagnostics() -> None:
-    """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets.
+    """Print the doctor's report, the cache folder and the registered targets to standard output.
 
-    The report goes to standard output.
+    ``python -m be_toolchain doctor`` prints the same report.
+
+    Raises
+    ------
+    CacheError
+        The cache folder can't be used.
 
     See Also
     --------

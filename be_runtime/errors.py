@@ -64,14 +64,14 @@ class BeRuntimeError(errors.KernelError):
     Attributes
     ----------
     code : str
-        Code of the kind of error, such as ``"BE301"``; ``python -m be_runtime explain BE301`` prints causes and
+        Code of the error's class, such as ``"BE301"``. ``python -m be_runtime explain BE301`` prints causes and
         remedies.
     message : str
-        The failure, with the offending input.
+        Failure, with the offending input.
     span : SourceSpan or None
-        Place in the user's source, with ``file``, ``line`` and ``column``.
+        Place in the user's source, with ``file``, ``line`` and ``column``; None if the error concerns no place.
     hints : tuple of str
-        Next steps, most likely first.
+        Next steps, the most likely first.
 
     See Also
     --------
@@ -165,17 +165,17 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
     Attributes
     ----------
     message : str
-        The failure, in one line.
+        Failure, in one line.
     command : tuple of str
         Command that failed; empty if none was started.
     output : str
-        Whole output of the command. The error's text shows at most a screen of it.
+        Whole output of the command. The text of the error contains the output only if it is short.
     first_error : str
-        First real diagnostic in `output`, with its source lines.
+        First error in `output`, with its source lines.
     further : str
-        Diagnostics after `first_error`, one line each.
+        Later errors in `output`, one line each.
     hints : tuple of str
-        Next steps, most likely first.
+        Next steps, the most likely first.
     """
 
     code = "BE301"
@@ -272,11 +272,11 @@ class FindingError(BeRuntimeError, RuntimeError):
     Attributes
     ----------
     message : str
-        The finding, and the line that calls the kernel.
+        Findings, with the line that calls the kernel.
     findings : tuple of Finding
         All findings of the call.
     hints : tuple of str
-        Next steps, most likely first.
+        Next steps, the most likely first.
     """
 
     code = "BE801"
@@ -307,15 +307,15 @@ class UnsupportedOperationError(errors.KernelError):
 
 
 class FindingWarning(UserWarning):
-    """Checked mode reports a finding as a warning, or is not certain of it."""
+    """Checked mode has a finding that is not certain, or that ``on_finding="warn"`` reports as a warning."""
 
 
 class GatherWarning(UserWarning):
-    """An argument of a kernel is gathered on each device: the kernel can't be split along one of its axes."""
+    """Each device gathers an argument that is split along an axis which the kernel needs as a whole."""
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls functions of the host, or nvcc ignores an annotation: the kernel may compute nothing."""
+    """Device code calls a function of the host, or nvcc ignores an annotation, so the kernel may compute nothing."""
 
 
 class ExitWarning(UserWarning):
@@ -323,7 +323,7 @@ class ExitWarning(UserWarning):
 
 
 class StreamWarning(UserWarning):
-    """A CUDA function launches kernels that are not ordered with the rest of the program."""
+    """A CUDA function launches work on CUDA's default stream, which XLA does not wait for."""
 
 
 def shown_path(path: str) -> str:

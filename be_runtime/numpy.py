@@ -58,13 +58,13 @@ class NumpyArrays:
 def functions(module: Functions) -> ForeignFunctions:
     """Return the functions of a CPU module for NumPy's arrays.
 
-    A function takes arrays by position and attributes by name, and returns new arrays. The arg_spec declares their
-    shapes and dtypes.
+    A function takes arrays by position and attributes by name, and returns new arrays, whose shapes and dtypes the
+    arg_spec declares.
 
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+        Loaded module. With ``auto_register=False``, neither the load nor the calls import JAX.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Raises
     ------
     ArgumentError
-        On use of a function: it is for GPUs only.
+        At the first use of a function: it is not compiled for the CPU.
 
     See Also
     --------
@@ -82,6 +82,7 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Examples
     --------
+    >>> import be_runtime
     >>> import be_runtime.numpy
     >>> import numpy as np
     >>> module = be_runtime.load_cpp_inline(

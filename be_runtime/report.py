@@ -308,25 +308,31 @@ class Phase(NamedTuple):
 
 
 class ModuleReport(NamedTuple):
-    """The report of a module, from `ModuleInfo.report`; ``print`` shows tables.
+    """The report of a module; `ModuleInfo.report` returns it.
+
+    ``print`` shows tables.
 
     Attributes
     ----------
     name : str
         Name of the module.
     kernels : tuple of KernelReport
-        Resources of each GPU kernel: ``registers`` of a thread, ``shared`` bytes of a block, ``stack`` and spilled
-        bytes of a thread, size and occupancy.
+        Resources of each GPU kernel: ``registers`` of a thread; ``shared``, the bytes of shared memory of a block;
+        ``stack``, ``spill_stores`` and ``spill_loads`` in bytes of a thread; ``code_bytes``; ``occupancy``.
     phases : tuple of Phase
         Phases of the build with their ``seconds``; empty if nothing was built.
     notes : tuple of str
-        Values that are missing, each with the way to get it.
+        Values that are missing, each with the tool that prints it.
     compiler_warnings : tuple of str
         Warnings that the compilers printed, for example with ``-Wall``, one line each.
     entries : tuple of EntryReport
-        Entry points of a C++ module, with the bytes of their code.
+        Entry points of a C++ module, each with its ``code_bytes``.
     loops : tuple of str
-        The host compiler's lines about loops of the source that it did or did not vectorize; only on request.
+        Lines of the host compiler about loops that it did or did not vectorize; empty without ``loops=True``.
+
+    See Also
+    --------
+    - :doc:`/profiling`: the columns of the tables, and what to do about them.
     """
 
     name: str
@@ -339,16 +345,16 @@ class ModuleReport(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of all kernels, such as low occupancy and spills."""
+        """The warnings of all kernels, for example about spills or low occupancy."""
         return tuple(warning for kernel in self.kernels for warning in kernel.warnings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report for JSON.
+        """Return the report as a dictionary that JSON can represent.
 
         Returns
         -------
         dict
-            The fields, with lists and dictionaries in place of tuples.
+            Fields by name, with lists and dictionaries in place of tuples.
         """
         kernels = [
             kernel._asdict()

@@ -27,7 +27,11 @@ class Arch(NamedTuple):
     minor : int
         Second number, one digit.
     suffix : {"", "a", "f"}, default ""
-        ``"a"`` for architecture-specific, ``"f"`` for family-specific features.
+        ``"a"`` for code that runs on this capability alone, ``"f"`` for code that runs on its family.
+
+    See Also
+    --------
+    - :doc:`/compiler-options`: architectures and flags of a load.
 
     Examples
     --------
@@ -49,7 +53,7 @@ class Arch(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Arch:
-        """Read one architecture in any accepted spelling.
+        """Parse one architecture.
 
         Parameters
         ----------
@@ -59,11 +63,12 @@ class Arch(NamedTuple):
         Returns
         -------
         Arch
+            Architecture.
 
         Raises
         ------
         ArchError
-            `text` has none of these forms, or names an architecture before 2.0.
+            `text` has none of these forms, or the capability is below 2.0.
 
         Examples
         --------
@@ -87,22 +92,22 @@ class Arch(NamedTuple):
 
     @property
     def number(self) -> str:
-        """The digits and suffix as nvcc writes them, ``"90a"``."""
+        """The digits and the suffix without a dot, such as ``"90a"``."""
         return f"{self.major}{self.minor}{self.suffix}"
 
     @property
     def sm(self) -> str:
-        """The real architecture, ``"sm_90a"``."""
+        """The name of the machine code, such as ``"sm_90a"``."""
         return f"sm_{self.number}"
 
     @property
     def compute(self) -> str:
-        """The virtual architecture, ``"compute_90a"``."""
+        """The name of the PTX, such as ``"compute_90a"``."""
         return f"compute_{self.number}"
 
     @property
     def base(self) -> Arch:
-        """The same capability without its suffix."""
+        """The capability without its suffix."""
         return Arch(self.major, self.minor)
 
     def __str__(self) -> str:
@@ -158,7 +163,7 @@ def parse_gpu_arch(text: str) -> GpuArch:
     Raises
     ------
     ArchError
-        The text is none.
+        The text is not an architecture of either vendor.
 
     Examples
     --------
@@ -171,28 +176,30 @@ def parse_gpu_arch(text: str) -> GpuArch:
 def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
     """Return whether code for one architecture runs on another.
 
-    Machine code runs on later minor versions of its major version, and the driver compiles PTX for any later one; code
-    with the suffix ``a`` runs only on that capability.
+    Machine code runs on its capability and on later minor versions. The driver compiles PTX for any later capability.
+    Machine code and PTX with the suffix ``a`` run on their capability alone, with ``f`` also on later minor versions.
 
     Examples
     --------
     >>> runs_on(Arch(8, 0), Arch(8, 6)), runs_on(Arch(8, 0), Arch(9, 0)), runs_on(Arch(8, 0), Arch(9, 0), is_ptx=True)
     (True, False, True)
+    >>> runs_on(Arch(10, 0, "f"), Arch(10, 3), is_ptx=True), runs_on(Arch(10, 0, "f"), Arch(12, 0), is_ptx=True)
+    (True, False)
     """
     if arch == device or device.suffix:
         return arch == device
     if arch.suffix == "a":
         return arch.base == device
-    return arch.base <= device and (is_ptx or arch.major == device.major)
+    return arch.base <= device and (arch.major == device.major or (is_ptx and not arch.suffix))
 
 
 def parse_archs(text: str) -> tuple[Arch, ...]:
-    """Read a list of architectures separated by commas, semicolons or spaces.
+    """Parse a list of architectures separated by commas, semicolons or spaces.
 
     Parameters
     ----------
     text : str
-        List, such as ``"8.0, sm_90a"``.
+        List, such as ``"8.0, sm_90a"``. `Arch.parse` lists the spellings.
 
     Returns
     -------
@@ -206,7 +213,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
 
     See Also
     --------
-    - `gencode_flags`: turn them into nvcc's flags.
+    - `gencode_flags`: make nvcc's flags for these architectures.
     - :doc:`/compiler-options`: architectures and flags of a load.
 
     Examples
@@ -233,19 +240,21 @@ def render_archs(archs: tuple[Arch, ...]) -> str:
 
 
 def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tuple[str, ...]:
-    """Return the nvcc flags that make machine code for each architecture, and PTX that newer GPUs can translate.
+    """Return nvcc's flags for machine code of each architecture, and for PTX that the driver compiles for newer GPUs.
 
     Parameters
     ----------
     archs : tuple of Arch
         Architectures to build for.
     ptx_for_highest : bool, default True
-        Add PTX of the highest architecture without a suffix. PTX with a suffix runs on no other GPU, so none is made.
+        Add PTX of the highest architecture without a suffix, if there is one. PTX with a suffix is never added, since
+        the driver compiles PTX of ``9.0a`` only for GPUs of capability 9.0, and PTX of ``10.0f`` only for GPUs of
+        capability 10.x.
 
     Returns
     -------
     tuple of str
-        Arguments of nvcc.
+        Arguments of nvcc, one for each architecture in ascending order, then the argument for PTX.
 
     See Also
     --------
@@ -256,7 +265,9 @@ def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tupl
     >>> from be_toolchain import gencode_flags, parse_archs
     >>> for flag in gencode_flags(parse_archs("8.0,9.0a")):
     ...     print(flag)
-    -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+    -gencode=arch=compute_80,code=sm_80
+    -gencode=arch=compute_90a,code=sm_90a
+    -gencode=arch=compute_80,code=compute_80
     """
     ordered = sorted(set(archs))
     flags = [f"-gencode=arch={arch.compute},code={arch.sm}" for arch in ordered]

@@ -82,7 +82,7 @@ def correct(variable: str) -> str:
 
 
 class KernelError(Exception):
-    """Base class of every error that either package raises on purpose, under brainevent's name."""
+    """Base class of every error that ``be_runtime`` and ``be_toolchain`` raise on purpose."""
 
 
 class KernelCompilationError(KernelError):
@@ -99,14 +99,14 @@ class ToolchainError(KernelError):
     Attributes
     ----------
     code : str
-        Code of the kind of error, such as ``"TC201"``; ``python -m be_toolchain explain TC201`` prints causes and
+        Code of the error's class, such as ``"TC201"``. ``python -m be_toolchain explain TC201`` prints causes and
         remedies.
     message : str
-        The failure, with the offending input.
-    probes : tuple of Probe
-        Every place that was searched, with the reason why it was rejected.
+        Failure, with the offending input.
+    probes : tuple
+        Places that were searched, each with a ``place`` and a ``reason``; empty unless a search failed.
     hints : tuple of str
-        Next steps, most likely first.
+        Next steps, the most likely first.
 
     See Also
     --------

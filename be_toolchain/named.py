@@ -51,7 +51,7 @@ else:
                 given = {**cls._field_defaults, **kwargs}
                 is_bound = all(map(rest.__contains__, kwargs)) and all(map(given.__contains__, rest))
                 if not is_bound or len(args) > len(fields):
-                    cls.__signature__.bind(*args, **kwargs)  # raises a TypeError that says what is wrong
+                    cls.__signature__.bind(*args, **kwargs)  # raises a TypeError that names the wrong argument
                 _made[cls] = _made.get(cls, 0) + 1
                 if _made[cls] == _MANY:
                     _compile_constructor(cls)
@@ -84,7 +84,7 @@ else:
             return tuple(self)
 
     def _compile_constructor(cls):
-        """Replace the constructor of a class by one that is four times as fast."""
+        """Replace the constructor of a class by one that is four times faster."""
         names = ", ".join(cls._fields)
         constructor = eval(f"lambda cls, {names}: new(cls, ({names},))", {"new": tuple.__new__})  # noqa: S307
         constructor.__defaults__ = tuple(cls._field_defaults.values())

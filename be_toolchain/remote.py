@@ -14,14 +14,14 @@ FOLDER = "be-1/ac"
 
 
 class RemoteSource(NamedTuple):
-    """The URL of a remote cache, and the keys of those who may sign its entries, each with the setting's name.
+    """The URL of a remote cache, and the keys that sign its entries, each with the name of its setting.
 
     Parameters
     ----------
     url, named_by : str
         Empty if there is no remote cache.
     keys, keys_named_by : str
-        Public keys, or files with keys, with commas between; empty if entries need no signature.
+        Public keys, or files with keys, separated by commas; empty if entries need no signature.
     may_write : bool
         False for the remote cache of a project's file.
     problem : str
@@ -42,14 +42,14 @@ class RemoteSource(NamedTuple):
 
 
 def find_remote(system: System, url: str, keys: str) -> RemoteSource:
-    """Find the remote cache that settings name; read files if the variables don't name both URL and keys.
+    """Find the remote cache that settings name; read files unless the variables name both URL and keys.
 
     Parameters
     ----------
     system : System
         The machine.
     url, keys : str
-        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``, empty if they are not set.
+        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``; empty if they are not set.
 
     Raises
     ------

@@ -42,9 +42,9 @@ class Setting(NamedTuple):
     Parameters
     ----------
     variables : tuple of str
-        Its variable and the aliases; the first one that is set counts.
+        Its variable and the aliases; the first variable that is set counts.
     parse : callable
-        The parser of the text, given the environment too; its ValueError names the expected form.
+        The parser, which takes the text and the environment. Its ValueError names the expected form.
     """
 
     variables: tuple[str, ...]
@@ -69,7 +69,7 @@ def set_variables(variables: tuple[str, ...], environ: Mapping[str, str]) -> tup
 
 
 def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
-    """Read the value of a setting; None when none of its variables is set.
+    """Read the value of a setting; None if none of its variables is set.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
-    """Check that a text looks like the URL of a remote cache; raise ValueError with the expected form if not."""
+    """Check that a text has the form of a remote cache's URL; raise ValueError with the expected form if not."""
     from urllib.parse import urlsplit
 
     try:
@@ -228,7 +228,7 @@ RECORD_VARIABLES = tuple(
         }
     )
 )
-"""All variables that a recorded answer depends on: they steer the search, or the tools while they are asked."""
+"""All variables that a recorded answer depends on: they steer the search, or the tools that answer it."""
 
 PYPROJECT = "pyproject.toml"
 
@@ -236,14 +236,14 @@ _NAME = "be-toolchain"
 _TABLE = r"""(?m)^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]"""
 
 PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
-"""Keys whose value is a program or folder: a name on PATH, or a path, from the file's folder if relative."""
+"""Keys whose value is a program or a folder: a name on PATH, or a path, which may be relative to the file's folder."""
 
 KEYS = (*PATHS, "prefer", "allow-unsupported-compiler", "remote-cache")
 """All keys of the table."""
 
 
 class ConfigurationFile(NamedTuple):
-    """A project's file before it is parsed: its text is part of a record's key.
+    """A project's file before it is parsed. Its text is part of a record's key.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class ConfigurationFile(NamedTuple):
     text : str
         The whole text.
     real : Path, optional
-        The target when `path` is a link: relative paths in the file start there.
+        The target if `path` is a link. Relative paths in the file are relative to its folder.
     """
 
     path: Path
@@ -268,7 +268,7 @@ class PassedOver(NamedTuple):
     reason : str
         One line with the file and the reason why it is ignored.
     remedy : str
-        How to make it count.
+        The way to make the file count.
     """
 
     reason: str
@@ -279,7 +279,7 @@ class PassedOver(NamedTuple):
 
 
 class PassedOverWarning(UserWarning):
-    """A project's file is ignored, since another user may have written it, or since it can't be read."""
+    """A project's file is ignored because another user may have written it or because it can't be read."""
 
 
 class Configuration(NamedTuple):
@@ -288,7 +288,7 @@ class Configuration(NamedTuple):
     Parameters
     ----------
     path : Path, optional
-        The file; None when there is none.
+        The file; None without one.
     nvcc, cxx, host_cxx, cuda_home : str
         Programs and a folder; see `PATHS`.
     prefer : tuple of str
@@ -322,9 +322,9 @@ class Configuration(NamedTuple):
 def find_configuration(
     system: System, passed_over: Callable[[PassedOver], object] = lambda _: None
 ) -> ConfigurationFile | None:
-    """Find the nearest project's file, from the working folder upwards, that no other user may have put there.
+    """Find the nearest trusted project's file, from the working folder upwards.
 
-    In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up are not read.
+    In a folder, ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up are not read.
 
     Parameters
     ----------
@@ -336,13 +336,13 @@ def find_configuration(
     Raises
     ------
     PreferenceError
-        A ``be-toolchain.toml`` can't be read, so that its settings would be ignored silently.
+        A ``be-toolchain.toml`` can't be read.
     """
     if system.cwd is None:
         return None
     for folder in (system.cwd, *system.cwd.parents):
         for name in (FILE, PYPROJECT):
-            found = system.stat(f"{folder}/{name}")  # usually there is none, and every load asks
+            found = system.stat(f"{folder}/{name}")  # first, since every load asks, and usually there is no file
             if found is None or found.is_dir:
                 continue
             path = folder / name
@@ -352,7 +352,7 @@ def find_configuration(
             real = system.realpath(path)
             refused = _refuse_file(system, path, real, found.size_bytes, text)
             if refused is None:
-                # Read again: the text that was read before its owner was checked may be another user's.
+                # Read again, since another user may have written the text that was read before the owner was checked.
                 return ConfigurationFile(path, system.read_text(path) or "", None if real == path else real)
             passed_over(refused)
     return None
@@ -370,7 +370,7 @@ _LARGEST = 1 << 20
 
 
 def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: str | None) -> PassedOver | None:
-    """Return the reason why a project's file is ignored; None when it is not."""
+    """Return the reason why a project's file is ignored; None if it is used."""
     problem = system.distrust(path)
     folders = (path.parent, real.parent)
     if problem and not trust.are_safe(system, folders):
@@ -387,7 +387,7 @@ def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: 
 
 
 def _has_table(text: str) -> bool:
-    """Return whether a ``pyproject.toml`` has the table; a header inside a string is not one."""
+    """Return whether a ``pyproject.toml`` has the table; a header inside of a string does not count."""
     if _NAME not in text or re.search(_TABLE, text) is None:
         return False
     if '"""' not in text and "'''" not in text:  # without multi-line strings the header is real: it is not parsed
@@ -460,7 +460,7 @@ the variables of environment modules and the well-known folders.
 
 
 class Preferences(NamedTuple):
-    """The settings that steer the search, each with its name; a variable comes before the same setting in a file.
+    """The settings that steer the search, each with its name. A variable takes precedence over a file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Output for people and programs: exit codes, and text of any origin made safe for terminals."""
+"""Output for people and programs: exit codes, and escapes that make any text safe for terminals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
-"""Everything works; CUDA code can't be built; C++ code can't be built; a defect of be_toolchain."""
+"""Everything works; CUDA code can't be built; C++ code can't be built; internal error."""
 
 USAGE_ERROR = 64
 """The arguments are invalid (``EX_USAGE``)."""
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    r"""Escape as `printable` does, also line ends and tabs.
+    r"""Escape as `printable` does, and also line ends and tabs.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def printable_line(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Escape halves of characters, which JSON of any origin may contain and no stream accepts."""
+    """Escape surrogates, which JSON may contain and no stream accepts."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -61,7 +61,7 @@ def _encodable(text: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Align the columns of rows; the first row has the heads.
+    """Align the columns of rows; the first row has the headings.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def shown_url(text: str) -> str:
-    """Return the parts of a URL that are no secrets; only the scheme if the URL can't be split for sure.
+    """Return the parts of a URL that are not secret; only the scheme if the URL can't be split reliably.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def url_secrets(text: str) -> tuple[str, ...]:
 
 
 def shown_key(text: str) -> str:
-    """Return the name of a file with a key; of a private key in its place only the kind.
+    """Return the name of a file with a key; if the text is itself a private key, return only its kind.
 
     Examples
     --------
@@ -135,11 +135,11 @@ def shown_key(text: str) -> str:
 
 def say(text: object, file: TextIO | None = None) -> None:
     """Print a text for people."""
-    print(f"{printable(str(text))}\n", end="", file=file)  # at once: other threads may print too
+    print(f"{printable(str(text))}\n", end="", file=file)  # one call, since other threads may print, too
 
 
 def say_error(text: object) -> None:
-    """Print an error on standard error; on a terminal, it begins in red."""
+    """Print an error to standard error; on a terminal, it begins in red."""
     import sys
 
     if not sys.stderr.isatty():
@@ -152,7 +152,7 @@ def say_error(text: object) -> None:
 
 
 def say_markdown(text: str) -> None:
-    """Print Markdown: laid out in color on a terminal, and wrapped elsewhere."""
+    """Print Markdown: formatted and in color on a terminal, and wrapped elsewhere."""
     import sys
 
     if not sys.stdout.isatty():
@@ -165,7 +165,7 @@ def say_markdown(text: str) -> None:
 
 
 def wrap_markdown(text: str, width: int = 80) -> str:
-    r"""Wrap the paragraphs and lists of Markdown; tables and code keep their lines.
+    r"""Wrap the paragraphs and lists of Markdown, but not its tables and code.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def wrap_markdown(text: str, width: int = 80) -> str:
 
 
 def hand_over(text: str) -> None:
-    """Print a text for programs, which get it unchanged; a terminal gets it escaped."""
+    """Print a text for programs unchanged; on a terminal, escape it."""
     import sys
 
     print(printable(text) if sys.stdout.isatty() else text)  # noqa: T201 - the same

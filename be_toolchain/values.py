@@ -1,4 +1,4 @@
-"""The toolchain and its parts as frozen values, the same whether they were searched for or read from a record."""
+"""The toolchain and its parts as immutable values, equal whether a search found them or a record had them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ class ToolchainRequest(NamedTuple):
     Parameters
     ----------
     need_cuda : bool, default False
-        Ask for a complete CUDA toolkit with a host compiler that it accepts.
+        Ask for a complete CUDA toolkit and a host compiler that the toolkit accepts.
     need_cxx : bool, default True
-        Ask for a C++ compiler.
+        Ask for a C++ compiler. A request for CUDA always searches for one.
     nvcc : Path, optional
-        The only nvcc that may be used. If it does not work, the search ends with an error.
+        The only nvcc that the search may choose. If it does not work, `resolve` raises an error.
     cxx : Path, optional
-        The only C++ compiler that may be used. If it does not work, the search ends with an error.
+        The only C++ compiler that the search may choose. If it does not work, `resolve` raises an error.
+
+    See Also
+    --------
+    - `resolve`: find the parts.
+    - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
     --------
@@ -46,19 +51,23 @@ class HostCompiler(NamedTuple):
     Attributes
     ----------
     path : Path
-        Absolute path to call. A link to ccache stays a link.
+        Absolute path to call. If it is a symbolic link, for example to ccache, it is not resolved.
     family : {"gcc", "clang"}
-        Kind of its command line and version numbers.
+        Compiler whose options it takes.
     version : str
         Version, such as ``"12.2.0"``.
     target : str
-        Triple that it compiles for.
+        Target triple, such as ``"x86_64-linux-gnu"``.
     found_via : str
-        Search step that found it.
+        Search step that found it, such as ``"PATH"`` or ``"BE_CXX"``.
     banner : str
-        Version line that it prints, which differs between the builds of distributions.
+        Version line that it prints, which names the distribution's build.
     content : str
-        Hash of its file, because an edited wrapper script still prints the same version.
+        Hash of the file, because an edited wrapper script may still print the same version.
+
+    See Also
+    --------
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     path: Path
@@ -89,18 +98,22 @@ class HostLimits(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A part of a CUDA toolkit that is shipped, and can be upgraded, on its own.
+    """A part of a CUDA toolkit that has its own version.
 
     Attributes
     ----------
     name : str
-        ``"nvcc"``, ``"nvvm"``, ``"crt"``, ``"cudart"``, ``"cccl"``, ``"ptxas"`` and so on.
+        ``"nvcc"``, ``"nvvm"``, ``"crt"``, ``"cudart"``, ``"cccl"``, or a tool such as ``"ptxas"``.
     path : Path
         A file of the part.
     version : str
         Version; empty if it is unknown.
     source : str
-        Source of the version, such as ``"ptxas --version"``, or the reason why it is unknown.
+        Source of the version, such as ``"ptxas --version"``, or the reason why the version is unknown.
+
+    See Also
+    --------
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     name: str
@@ -115,7 +128,7 @@ class Nvcc(NamedTuple):
     Parameters
     ----------
     path : Path
-        The nvcc to call, behind wrapper scripts.
+        The nvcc program to call. If the search found a wrapper script, it is the program that the script starts.
     version, build : str
         The version, such as ``"13.0.88"``, and the build line.
     content : str
@@ -214,33 +227,37 @@ class CudaToolkit(NamedTuple):
     Attributes
     ----------
     root : Path
-        Root folder according to nvcc; clang's ``--cuda-path``.
+        Root folder that nvcc reports, or the folder to pass to clang as ``--cuda-path``.
     release : str
         Release, such as ``"13.0"``.
     compiler : object
-        Compiler of CUDA sources, nvcc or clang, with the host compiler that it accepts.
+        Compiler of CUDA sources, nvcc or clang. The properties below read its fields.
     include_dirs : tuple of Path
         Folders of headers, in search order.
     library_dirs : tuple of Path
-        Folders of libraries, in search order. nvcc finds the headers itself, but not always the libraries.
+        Folders of libraries, in search order.
     cudart_static : Path or None
-        Static CUDA runtime; it or `cudart_shared` is set.
+        Static CUDA runtime library. At least one of `cudart_static` and `cudart_shared` is set.
     cudart_shared : Path or None
-        Shared CUDA runtime.
+        Shared CUDA runtime library.
     ptxas : Path
-        Assembler of PTX.
+        Program that assembles PTX.
     fatbinary : Path
-        Program that joins the code for several architectures.
+        Program that combines the code for several architectures.
     libdevice : Path
         NVIDIA's library of mathematical functions, as bitcode.
     components : tuple of Component
-        Every part with its version.
+        Parts with their versions.
     archs : tuple of Arch
-        Architectures that it compiles for, sorted.
+        Architectures that the toolkit compiles for, sorted.
     found_via : str
-        Search step that found it.
+        Search step that found it, such as ``"CUDA_HOME"`` or ``"PATH"``.
     layout : str
         Kind of installation, such as ``"pip"`` or ``"conda"``.
+
+    See Also
+    --------
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     root: Path
@@ -265,17 +282,20 @@ class CudaToolkit(NamedTuple):
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of host code, which nvcc gets through ``-ccbin``; clang compiles both sides."""
+        """The compiler of host code, which nvcc gets as ``-ccbin``, or the clang that compiles CUDA."""
         return self.compiler.host
 
     @property
     def nvcc(self) -> Path | None:
-        """The nvcc to call, behind wrapper scripts; None if clang compiles."""
+        """The nvcc program that is called, or None if clang compiles CUDA.
+
+        If the search found a wrapper script, it is the program that the script starts.
+        """
         return self.compiler.path if isinstance(self.compiler, Nvcc) else None
 
     @property
     def nvcc_version(self) -> str:
-        """The version of nvcc, such as ``"13.0.88"``; empty without nvcc."""
+        """The version of nvcc, such as ``"13.0.88"``; empty if clang compiles CUDA."""
         return self.compiler.version if isinstance(self.compiler, Nvcc) else ""
 
     def flat(self) -> dict[str, Any]:
@@ -286,7 +306,7 @@ class CudaToolkit(NamedTuple):
 
 
 def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
-    """Check that a toolkit can compile for some architectures.
+    """Check that a toolkit can compile for each of some architectures.
 
     Parameters
     ----------
@@ -298,7 +318,7 @@ def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
     Raises
     ------
     ArchError
-        The toolkit cannot target one of them. The message names it and all architectures that the toolkit can target.
+        The toolkit cannot target one of the architectures. The hint lists the architectures that it can target.
 
     See Also
     --------
@@ -336,13 +356,19 @@ class Toolchain(NamedTuple):
     Attributes
     ----------
     cxx : HostCompiler or None
-        Compiler for C++ kernels; also nvcc's host compiler unless nvcc rejects it.
+        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. With nvcc, it is also nvcc's host
+        compiler, unless a variable, a project's file or the request names another compiler for C++.
     cuda : CudaToolkit or None
-        CUDA toolkit, if it was asked for.
+        CUDA toolkit; None unless the request needs CUDA.
     environment : tuple of (str, str)
         Names and values of the environment variables that change the output of the compilers, sorted.
     warnings : tuple
         Warnings, each with a ``message`` and a ``hint``. They are not part of the fingerprint.
+
+    See Also
+    --------
+    - `resolve`: find a toolchain.
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     cxx: HostCompiler | None = None
@@ -373,7 +399,7 @@ class Toolchain(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the compilers and their environment, 64 hexadecimal digits."""
+        """The SHA-256 hash of the compilers and their environment, as 64 hexadecimal digits."""
         import hashlib
 
         digest = hashlib.sha256()

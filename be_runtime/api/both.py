@@ -37,24 +37,28 @@ def load_inline(
     functions: Functions = None,
     **options: Unpack[PlatformOptions],
 ) -> PlatformModule:
-    """Compile C++ and CUDA source texts, whose functions of the same name are one operation for CPU and GPU.
+    """Compile C++ and CUDA source texts into operations for CPU and GPU.
 
-    A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
-    any case.
+    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
+    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
+    ``defvjp`` applies to both.
+
+    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
+    `compute_capability`. Its declarations are checked in any case.
 
     Parameters
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or list of str
-        Source texts. Several texts of a language are compiled as one, in order.
+    cpp : str or list of str
+        C++17 source text. Several texts are compiled as one, in order.
+    cuda : str or list of str
+        CUDA C++17 source text. Several texts are compiled as one, in order.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
-        of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -62,42 +66,44 @@ def load_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -111,10 +117,10 @@ def load_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature can't be understood, a named function is not in the source, or the two sources
-        declare a function differently.
+        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
+        function differently.
     ToolchainError
-        A compiler is missing, or can't compile for an architecture.
+        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -122,7 +128,7 @@ def load_inline(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
@@ -177,24 +183,28 @@ def load_file(
     functions: Functions = None,
     **options: Unpack[PlatformOptions],
 ) -> PlatformModule:
-    """Compile C++ files and CUDA files, whose functions of the same name are one operation for CPU and GPU.
+    """Compile C++ files and CUDA files into operations for CPU and GPU.
 
-    A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
-    any case.
+    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
+    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
+    ``defvjp`` applies to both.
+
+    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
+    `compute_capability`. Its declarations are checked in any case.
 
     Parameters
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or Path, or list of them
-        Files of each language. Several files of a language are compiled separately, in parallel.
+    cpp : str or Path, or list of them
+        C++17 files. Several files are compiled in parallel.
+    cuda : str or Path, or list of them
+        CUDA C++17 files. Several files are compiled in parallel.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
-        of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -202,42 +212,44 @@ def load_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -251,12 +263,12 @@ def load_file(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such file, or it can't be read.
+        A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, a named function is not in the source, or the two sources
-        declare a function differently.
+        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
+        function differently.
     ToolchainError
-        A compiler is missing, or can't compile for an architecture.
+        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -264,11 +276,11 @@ def load_file(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
-    - `load_inline`: compile source texts; its example is a complete program.
+    - `load_inline`: compile source texts; the example there is a complete program.
     - `load_dir`: compile the files of folders.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
@@ -289,25 +301,28 @@ def load_file(
 def load_dir(
     name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
 ) -> PlatformModule:
-    """Compile the C++ and CUDA files of folders, whose functions of the same name are one operation for CPU and GPU.
+    """Compile the C++ files of a folder, and the CUDA files of the same or another folder, into operations.
 
-    A call is lowered for the platform of its program. Both sources declare the same arrays, attributes and axes; a CUDA
-    function may also take a stream. Rules such as ``defvjp`` are given once. On a machine without a GPU, the CUDA
-    source is compiled only if architectures are named, as with `compute_capability`; its declarations are compared in
-    any case.
+    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
+    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
+    ``defvjp`` applies to both.
+
+    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
+    `compute_capability`. Its declarations are checked in any case.
 
     Parameters
     ----------
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
-    cpp, cuda : str or Path
-        Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the C++ sources, and folder whose ``*.cu`` files are
-        the CUDA sources; both may be the same. Folders below them are not read.
+    cpp : str or Path
+        Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the C++ sources. Subfolders are not searched.
+    cuda : str or Path
+        Folder whose ``*.cu`` files are the CUDA sources. It may be the folder of the C++ sources.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. With None, they are the functions that a ``// @BE name`` comment declares. A list
-        of names reads each arg_spec from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -315,42 +330,44 @@ def load_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -364,12 +381,12 @@ def load_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such folder, it has no sources, or one can't be read.
+        A folder does not exist or has no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, a named function is not in the source, or the two sources
-        declare a function differently.
+        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
+        function differently.
     ToolchainError
-        A compiler is missing, or can't compile for an architecture.
+        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -377,11 +394,11 @@ def load_dir(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
-    - `load_inline`: compile source texts; its example is a complete program.
+    - `load_inline`: compile source texts; the example there is a complete program.
     - `load_file`: compile chosen files.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/custom-kernels`: other ways to have a kernel for each platform.

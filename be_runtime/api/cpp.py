@@ -50,7 +50,7 @@ def load_cpp_inline(
 ) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. On a machine with a GPU, set ``JAX_PLATFORMS=cpu`` or place the arrays on the CPU.
+    The calls run on the CPU. On a machine with a GPU, set ``JAX_PLATFORMS=cpu`` or place the arrays on the CPU.
 
     Parameters
     ----------
@@ -59,38 +59,39 @@ def load_cpp_inline(
     cpp_sources : str or list of str
         C++17 source text. Several texts are compiled as one, in order.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. On the CPU, a ``stream`` parameter is 0.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
         Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -104,7 +105,7 @@ def load_cpp_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
         There is no C++ compiler.
     BuildError
@@ -114,7 +115,7 @@ def load_cpp_inline(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
@@ -156,50 +157,51 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file, or several, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. Several files are compiled separately, in parallel, and become one module. A name that
-    several files define is private to each of them: such an entry point is called ``<file>.<function>``, any other
-    ``<function>``. The files can declare and call functions that only one of them defines.
+    The calls run on the CPU. Several files are compiled in parallel and become one module. A file can call the
+    functions of another file, if it declares them. If several files define a function of the same name, each file uses
+    its own, and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
     path : str or Path, or list of them
         C++17 files. The folder of each file is searched for the headers that it includes.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it. On
-        the CPU, a ``stream`` parameter is 0.
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
+        of them gets an entry point. On the CPU, a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
         Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -213,9 +215,9 @@ def load_cpp_file(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such file, or it can't be read.
+        A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
         There is no C++ compiler.
     BuildError
@@ -225,7 +227,7 @@ def load_cpp_file(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
@@ -265,50 +267,51 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on CPU devices. The files are compiled separately, several in parallel. A name that several files
-    define is private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``.
-    The files can declare and call functions that only one of them defines.
+    The calls run on the CPU. The files are compiled in parallel. A file can call the functions of another file, if
+    it declares them. If several files define a function of the same name, each file uses its own, and such entry points
+    are called ``<file>.<function>``.
 
     Parameters
     ----------
     directory : str or Path
-        Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the sources. Folders below it are not read.
+        Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it. On
-        the CPU, a ``stream`` parameter is 0.
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
+        of them gets an entry point. On the CPU, a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cflags : list of str, optional
-        Arguments for the C++ compiler, such as ``["-march=haswell"]``.
+        Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
         Arguments for the linker, such as ``["-lfftw3f"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``: faster, less exact floating-point arithmetic.
+        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -322,9 +325,9 @@ def load_cpp_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such folder, it has no sources, or one can't be read.
+        A folder does not exist or has no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
         There is no C++ compiler.
     BuildError
@@ -334,7 +337,7 @@ def load_cpp_dir(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------

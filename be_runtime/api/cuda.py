@@ -61,8 +61,8 @@ def load_cuda_inline(
     cuda_sources : str or list of str
         CUDA C++17 source text. Several texts are compiled as one, in order.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
@@ -71,42 +71,45 @@ def load_cuda_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
+        module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -120,9 +123,9 @@ def load_cuda_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -130,7 +133,7 @@ def load_cuda_inline(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
@@ -178,18 +181,19 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled separately, in parallel, and become one module. A name that several files define is
-    private to each of them: such an entry point is called ``<file>.<function>``, any other ``<function>``. The files
-    can declare and call functions that only one of them defines.
+    Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
+    it declares them. If several files define a function of the same name, each file uses its own, and such entry points
+    are called ``<file>.<function>``.
 
     Parameters
     ----------
     path : str or Path, or list of them
         CUDA C++17 files, such as ``"scale.cu"``. The folder of each file is searched for the headers that it includes.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
+        of them gets an entry point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
@@ -199,42 +203,45 @@ def load_cuda_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
+        module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -248,11 +255,11 @@ def load_cuda_file(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such file, or it can't be read.
+        A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -260,11 +267,11 @@ def load_cuda_file(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------
-    - `load_cuda_inline`: compile source text; its example has a complete source.
+    - `load_cuda_inline`: compile source text; the example there has a complete source.
     - `load_cuda_dir`: compile all files of a folder.
     - :doc:`/tutorial-cuda`: a first kernel, step by step.
     - :doc:`/port-cuda`: from an existing kernel to a function with derivatives.
@@ -287,18 +294,19 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled separately, several in parallel. A name that several files define is private to each of them:
-    such an entry point is called ``<file>.<function>``, any other ``<function>``. The files can declare and call
-    functions that only one of them defines.
+    The files are compiled in parallel. A file can call the host functions of another file, if it declares them. If
+    several files define a function of the same name, each file uses its own, and such entry points are called
+    ``<file>.<function>``.
 
     Parameters
     ----------
     directory : str or Path
-        Folder whose ``*.cu`` files are the sources. Folders below it are not read.
+        Folder whose ``*.cu`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. With None, they are the functions that a ``// @BE name`` comment declares. A list of
-        names reads each arg_spec from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. A name applies to each file that defines it.
+        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
+        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
+        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
+        of them gets an entry point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cuda_cflags : list of str, optional
@@ -308,42 +316,45 @@ def load_cuda_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module. By default the cache keeps it.
+        Folder that keeps the module instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
-        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The default is the first
-        of these that names any: `extra_cuda_cflags`, `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
+        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
+        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
+        module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
         Compile even if the cache has a valid entry.
     auto_register : bool, default True
-        Register the targets. With False, `ModuleInfo.get_handler` returns the handlers.
+        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names, in place of the module's name.
+        First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Number of compilers that run at once. The default is one for each processor, as far as memory allows.
+        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
+        short. ``BE_MAX_JOBS`` limits both.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the host code of an entry point does more than launch
-        kernels, for example if it allocates memory. The compiled code stays the same.
+        Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
+        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
+        depend on values that it reads. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that ``IS_ACTIVE_*`` of ``cuda_common.h`` treats as events: all but 0, including negative
-        values and NaN, or values above 0. The default is the variable ``BE_ACTIVE``, else ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
+        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
+        ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` sends them to the stream of the call, so
-        that published code runs unchanged. ``"cuda"`` leaves them on CUDA's default stream, and a `StreamWarning` lists
-        them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
+        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Accepted for programs written for brainevent. It has no effect, since XLA keeps the first code registered under
-        a name.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
-        Compile host code only for this machine's CPU (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
-        Record source lines for debuggers and profilers. The code stays the same.
+        Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
         Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
 
@@ -357,11 +368,11 @@ def load_cuda_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        There is no such folder, it has no sources, or one can't be read.
+        A folder does not exist or has no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature can't be understood, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or can't compile for an architecture.
+        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -369,7 +380,7 @@ def load_cuda_dir(
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other content.
+        A target of the same name is registered with other code.
 
     See Also
     --------

@@ -31,11 +31,11 @@ class ArrayKernel(NamedTuple):
     source : KernelSource
     scalars : tuple of Param
     scratch_unit : int
-        Scratch memory is a multiple of so many bytes, so that the memory of each call in a batch is aligned.
+        Number of bytes of which the size of scratch memory is a multiple, so that a batch has aligned memory.
     report : callable, optional
         Function that makes the kernel's report for block sizes.
     by_slice : bool
-        True if the kernel gets extents of the declared axes alone: leading axes of a call are a batch.
+        True if the kernel gets only the extents of the declared axes, so that leading axes of a call are a batch.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ArrayKernel(NamedTuple):
 
 
 class ArrayFunction(RuledFunction):
-    """The function of a kernel; its result has the structure of `outs`, if that is given.
+    """The function of a kernel. Its result has the structure of `outs`, if `outs` is given.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class ArrayFunction(RuledFunction):
         self._defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
 
     def call_signature(self) -> CallSignature | None:
-        """Return the signature that was given."""
+        """Return the signature of the kernel; None without one."""
         return self._kernel.signature
 
     def _named(self, name: str) -> RuledFunction:
@@ -100,7 +100,7 @@ class ArrayFunction(RuledFunction):
             rows = zip(args, given, has_leading, strict=False)
             depths = {array.ndim - len(param.axes or ()) + 1 for param, array, has in rows if has and array is not None}
             if len(depths) != 1 or len(given) != len(args) or depths == {0}:
-                # It has no leading axes, or is refused.
+                # The call has no leading axes, or an argument raises an error below.
                 return self._run(described, given, attributes, converted)
             if not all(LEADING in (param.axes or ()) for param in signature.with_role(Role.RET)):
                 raise ArgumentError(

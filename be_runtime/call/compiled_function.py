@@ -1,4 +1,4 @@
-"""A function of arrays with a compiled program for each combination of attributes, and the call it traces into."""
+"""A function of arrays with a compiled program for each combination of attributes, and the traced call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Converted = tuple[tuple[str, Value], ...]
 
 
 class CompiledFunction:
-    """A function of JAX arrays that calls a kernel; a subclass converts attributes and traces the calls.
+    """A function of JAX arrays that calls a kernel. A subclass converts attributes and traces the calls.
 
     Parameters
     ----------
@@ -107,25 +107,26 @@ class CompiledFunction:
             Inputs in the order of the arg_spec, with the declared shapes and dtypes. An optional input may be None. An
             input for any number of arrays is a sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Shape and dtype of each result, if the arg_spec doesn't declare them. A callable takes the inputs and the
-            attributes. For one struct the result is an array, for a sequence a tuple.
+            Shape and dtype of each result, unless the arg_spec declares them. A callable takes the inputs and the
+            attributes.
         **attributes
             Attributes by name. Attributes with a default may be left out.
 
         Returns
         -------
         array or tuple of array
+            Results. If there is one result, and `outs` is not a sequence, it is an array.
 
         Raises
         ------
         ArgumentError
-            Arrays or attributes are not as declared; nothing ran.
+            Arrays or attributes are not as declared. The kernel did not run.
         RegistrationError
-            The kernel is not for the platform of the program.
+            The kernel is not compiled for the platform of the program.
         """
         try:
             if "torch" in sys.modules:
-                for each in arrays:  # without a call for types that are known
+                for each in arrays:  # known types cost no call
                     if each.__class__ not in _OTHERS and _are_of_torch(arrays):
                         return self._call_torch(arrays, outs, attributes)
             if self._has_numbers:
@@ -142,7 +143,7 @@ class CompiledFunction:
                     if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
                         program = None  # 0.0 equals -0.0
                 except (KeyError, TypeError):
-                    pass  # not the context of a wrong argument's error
+                    pass  # so that it is not the context of a later error
             if program is None:
                 program = self._program(outs, attributes)
             try:
@@ -156,12 +157,12 @@ class CompiledFunction:
             raise
 
     def in_torch(self) -> Program:
-        """Return the function for tensors of PyTorch; a function of a module has one.
+        """Return the function for tensors of PyTorch, which only a function of a module has.
 
         Raises
         ------
         ArgumentError
-            This is another kernel.
+            The function does not belong to a module.
         """
         raise errors.ArgumentError(f"{self.__qualname__} takes arrays of JAX; functions of modules take tensors, too")
 
@@ -171,7 +172,7 @@ class CompiledFunction:
         return self.in_torch()(*arrays, **attributes)
 
     def _placed(self, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put the inputs that a call passes by name among its arrays, and return the other keyword arguments."""
+        """Insert the inputs that a call passes by name into its arrays; return the arrays and the other keywords."""
         return arrays, attributes
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
@@ -204,18 +205,21 @@ class CompiledFunction:
         return self
 
     def as_hijax(self) -> Program:
-        """Return a function that calls a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
-
-        It takes the same arguments, and has the function's current rules for ``vmap`` and derivatives.
+        """Return the function as a high-level primitive of ``jax.experimental.hijax``.
 
         Returns
         -------
         callable
+            Function that takes the same arguments and has the same rules for ``vmap`` and derivatives.
 
         Raises
         ------
         TransformError
-            This JAX is older than 0.10, and has no such primitives.
+            JAX is older than 0.10.
+
+        See Also
+        --------
+        - :doc:`/transforms`: batches, derivatives and several devices.
 
         Examples
         --------
@@ -274,14 +278,14 @@ _call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
 @frames.public
 def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while Python's fault handler is on: a fault names the line of the call."""
-    if not _are_of_torch(arrays):  # a line is found by JAX
+    if not _are_of_torch(arrays):  # JAX finds the line
         fault_names.NAMES.add_line(self.__qualname__)
     return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
 @frames.public
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
-    """Call the kernel while a checked mode is on somewhere: trace each call, since each has a line of its own."""
+    """Call the kernel while a checked mode may be on: trace each call, since each has its own line."""
     mode = self.mode or checks.active()
     if mode is None or _are_of_torch(arrays):
         return self.unchecked(*arrays, outs=outs, **attributes)
@@ -294,12 +298,12 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 
 _OTHERS: set[type] = set()
-"""Types that are known to be none of PyTorch's tensors; a look-up takes a quarter of an `isinstance`."""
+"""Types that are not PyTorch's tensors; a look-up takes a quarter of the time of `isinstance`."""
 
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:
-    """Return whether an array is a tensor of PyTorch, which is not imported for that."""
-    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())  # a class made before it is no subclass
+    """Return whether an array is a tensor of PyTorch, without importing PyTorch."""
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())  # a class that is older than it is not a subclass
     kinds = {*map(type, arrays)} - _OTHERS
     if any(issubclass(kind, tensor) for kind in kinds):
         return True
@@ -308,7 +312,7 @@ def _are_of_torch(arrays: Sequence[Any]) -> bool:
 
 
 def check_calls(*, is_on: bool) -> None:
-    """Let all calls look for a checked mode, or none: without checked modes, calls pay nothing for them."""
+    """Let all calls look for a checked mode, or no call, so that calls without checked modes take no longer."""
     CompiledFunction.__call__ = _call_checked if is_on else CompiledFunction.unchecked  # type: ignore[method-assign]
 
 
@@ -345,7 +349,8 @@ class KernelTarget(NamedTuple):
     has_state : bool
         True for a kernel that keeps an object from call to call.
     scratch : tuple of (int, str), or None
-        Bytes of scratch memory that the compiled code wants beside the declared, and an expression for one device.
+        Bytes of scratch memory that the compiled code needs beside the declared memory, and an expression for one
+        device.
     """
 
     targets: Targets

@@ -1,4 +1,4 @@
-"""One call's inputs against their declaration: dtypes, extents of the named axes, and the values of expressions."""
+"""Compare the inputs of a call with their declaration: dtypes, extents of named axes, and values of expressions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Extents(NamedTuple):
     axes : dict of str to (int, str)
         Extents by the names of axes, with the array and axis in messages.
     leading : tuple of int, or None
-        Extents of the leading axes; None if no array declares any.
+        Extents of the leading axes; None if no array declares leading axes.
     attributes : mapping of str to int
         Values of integer attributes by ``attr.NAME``.
     dtypes : dict of str to DType
@@ -213,7 +213,7 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
 
 
 def _unequal(problem: str, *extents: int) -> ArgumentError:
-    """Return the error for extents that differ, or of which one is symbolic and JAX can't prove that they are equal."""
+    """Return the error for extents that differ, or that JAX can't prove to be equal, since one is symbolic."""
     return ArgumentError(problem, hints=(_SAME_SYMBOL,) * any(map(is_symbolic, extents)))
 
 
@@ -251,7 +251,7 @@ def compute(label: str, axis: Axis, values: Mapping[str, int]) -> int:
 
 
 def declared_dtype(param: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType | None:
-    """Return the dtype of an array by its declaration; None if any will do.
+    """Return the declared dtype of an array; None if the array may have any dtype.
 
     Parameters
     ----------

@@ -100,20 +100,23 @@ class RuledFunction(CompiledFunction, ABC):
 
     @public
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
-        """Give the function a backward rule, as ``jax.custom_vjp`` does.
+        """Define the reverse-mode derivative, as ``jax.custom_vjp`` does.
 
-        A kernel gets only the attributes of the call that it declares, defaults included. A Python function gets all
-        attributes as keyword arguments.
+        A rule is a kernel or a Python function. A string names an entry point of the same module. A kernel gets those
+        attributes of the call that it declares, with their defaults. A Python function gets all attributes as keyword
+        arguments.
 
         Parameters
         ----------
         forward : str, callable or None
-            None if the backward rule needs only the inputs. A kernel takes the inputs and returns the results,
-            followed by residuals. A Python function returns the results and the residuals.
+            Rule that computes the results and the residuals. A kernel takes the inputs and returns the results and then
+            the residuals. A Python function returns a pair of the results and the residuals. With None, the residuals
+            are the inputs.
         backward : str or callable
-            A kernel takes the residuals and the cotangents of the results, optionally after the inputs, and returns the
-            cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if `forward` is
-            None) and the cotangents of the results. It returns one cotangent, or None, for each input.
+            Rule that computes the cotangents of the inputs. A kernel takes the residuals and the cotangents of the
+            results, optionally after the inputs. It returns a cotangent for each input that has floating-point or
+            complex elements. A Python function takes the residuals and the cotangents of the results. It returns a
+            cotangent, or None, for each input.
 
         Raises
         ------
@@ -127,24 +130,39 @@ class RuledFunction(CompiledFunction, ABC):
 
         Examples
         --------
-        >>> ops.f.defvjp(None, "f_backward")  # doctest: +SKIP
-        >>> ops.scale.defvjp(None, lambda inputs, g: (2 * g,))  # doctest: +SKIP
+        >>> import be_runtime
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> ops = be_runtime.load_cpp_inline(
+        ...     "doc_rules",
+        ...     '''
+        ... #include "brainevent/common.h"
+        ... // @BE twice arg[... n]:float32 ret[... n]:float32
+        ... void twice(const BE::Tensor x, BE::Tensor y) {
+        ...   for (int64_t i = 0; i < x.numel(); ++i)
+        ...     y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+        ... }''',
+        ... )
+        >>> ops.twice.defvjp(None, lambda inputs, cotangent: (2 * cotangent,))
+        >>> jax.grad(lambda x: ops.twice(x).sum())(jnp.ones(2)).tolist()
+        [2.0, 2.0]
         """
         ahead = None if forward is None else self._rule(forward, "forward")
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
 
     @public
     def deftranspose(self, transpose: str | Program, linear_in: int | Sequence[int] = 0) -> None:
-        """Declare that the function is linear in an input, which gives it a JVP and a transpose.
+        """Declare that the function is linear in an input, which gives it forward and reverse derivatives.
 
         Parameters
         ----------
         transpose : str or callable
-            A kernel, an entry point of the same module by name, or a Python function. It takes the arrays of a call
-            with the cotangent of the results in place of the input, and returns the cotangent of the input.
+            Rule: an entry point of the same module by name, another kernel, or a Python function. It takes the inputs
+            of the call, with the cotangent of the result in place of the linear input, and returns the cotangent of the
+            linear input.
         linear_in : int or sequence of int, default 0
-            Indices of the inputs whose cotangents `transpose` returns. Each is one array. A function may be linear in
-            several inputs, each with a transpose of its own.
+            Index of the linear input, or several indices that share the rule. To give inputs different rules, call this
+            method for each.
 
         Raises
         ------
@@ -153,11 +171,27 @@ class RuledFunction(CompiledFunction, ABC):
 
         See Also
         --------
+        - `gradcheck`: compare the derivatives with finite differences.
         - :doc:`/transforms`: derivatives of kernels.
 
         Examples
         --------
-        >>> ops.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
+        >>> import be_runtime
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> ops = be_runtime.load_cpp_inline(
+        ...     "doc_rules",
+        ...     '''
+        ... #include "brainevent/common.h"
+        ... // @BE twice arg[... n]:float32 ret[... n]:float32
+        ... void twice(const BE::Tensor x, BE::Tensor y) {
+        ...   for (int64_t i = 0; i < x.numel(); ++i)
+        ...     y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+        ... }''',
+        ... )
+        >>> ops.twice.deftranspose("twice")
+        >>> jax.grad(lambda x: ops.twice(x).sum())(jnp.ones(2)).tolist()
+        [2.0, 2.0]
         """
         signature = self.call_signature()
         numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
@@ -200,8 +234,8 @@ R = TypeVar("R")
 class KernelFunction(RuledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
-    It works in ``jax.jit``, and under ``vmap``, derivatives and shardings as its arg_spec and its rules allow.
-    ``help(ops.scale)`` prints its inputs, attributes and results.
+    The function works in ``jax.jit``. Its arg_spec and its rules determine whether it works under ``vmap``, derivatives
+    and shardings. ``help(ops.scale)`` prints the inputs, attributes and results of ``ops.scale``.
 
     See Also
     --------
@@ -259,7 +293,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     @property
     def has_outs(self) -> bool:
-        """True if `with_options` has set `outs`."""
+        """True if `with_options` set `outs`."""
         return self._options.outs is not None
 
     if TYPE_CHECKING:
@@ -275,20 +309,19 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     @public
     def with_options(self, *, outs: Any = None, **options: Unpack[CallOptions]) -> KernelFunction[..., R]:
-        """Return the same function with other options.
+        """Return the function with other options.
 
         Parameters
         ----------
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            Shapes and dtypes of the results of calls that don't pass `outs`. A callable takes the inputs and the
-            attributes.
+            Shape and dtype of each result, for calls without the argument ``outs``. A callable takes the inputs and
+            the attributes.
         vmap_method : str, optional
-            Method of ``jax.ffi.ffi_call``, such as ``"sequential"`` or ``"broadcast_all"``. By default it follows from
-            the declared axes. If all arrays have leading axes, a batch is one call. If all have a parallel axis first,
-            a batch is one call, too, as long as all mapped arrays have that axis. Otherwise the method is
-            ``"sequential"``. Without declared axes, there is no method.
+            Method of ``jax.ffi.ffi_call``. By default, a batch is one call if all arrays have leading axes, as in
+            ``[... n]``, or if a parallel axis comes first in all results and all mapped inputs. Otherwise the default
+            is ``"sequential"``. Without declared axes, ``vmap`` needs this option.
         input_output_aliases : dict of int to int, optional
-            Inputs whose memory a result may use: index of the input to index of the result.
+            Index of an input to the index of the result that may use its memory.
         has_side_effect : bool, default False
             Run the kernel even if no result is used. XLA chooses the order of such calls.
         ordered : bool, default False
@@ -298,14 +331,15 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         output_layouts : sequence of (sequence of int or None), optional
             Axes of each result from major to minor in memory.
         on_gather : {"warn", "error"}, default "warn"
-            Consequence of an argument that is split over devices along an axis that the kernel needs as a whole: a
-            `GatherWarning`, or an error.
+            Issue a `GatherWarning` or raise an error if an argument is split over devices along an axis that the kernel
+            needs as a whole.
         random : bool, default False
-            The results differ from call to call. Without it, checked mode reports the difference.
+            Declare that results differ from call to call. Otherwise checked mode reports the difference.
 
         Returns
         -------
         KernelFunction
+            Function with these options, and with the default for each option that is not passed.
 
         Raises
         ------
@@ -314,11 +348,13 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
         See Also
         --------
-        - :doc:`/calling`, :doc:`/transforms`: each option with an example.
+        - :doc:`/calling`: result shapes, aliases, effects and layouts.
+        - :doc:`/transforms`: batches, derivatives and several devices.
 
         Examples
         --------
         >>> log = ops.log.with_options(ordered=True)  # doctest: +SKIP
+        >>> log(x)  # doctest: +SKIP
         """
         refuse_unknown(options, CallOptions, "with_options")
         return self._with(check_options({"outs": outs, **options}))

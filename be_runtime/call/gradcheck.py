@@ -28,35 +28,37 @@ def gradcheck(
     seed: int = 0,
     **attributes: Any,
 ) -> None:
-    """Compare a function's derivatives with central differences in float64.
+    """Compare a function's derivatives with central differences.
 
-    The check sums the results with random weights, takes the derivative of the sum with respect to elements of each
-    input, one at a time, and compares it with the gradient of ``jax.vjp``. It returns nothing if they agree.
+    The check sums the results with random weights. It compares the gradient of the sum by ``jax.vjp`` with the central
+    difference for each element of each input. The sums are computed in float64.
 
     Parameters
     ----------
     function : callable
         Function of arrays, such as ``ops.f``.
     args : sequence of array
-        Inputs, of any shapes. Inputs that are not floats stay fixed.
+        Inputs, of any shapes. Only derivatives with respect to floating-point inputs are compared.
     rtol : float, optional
-        Tolerance relative to the derivative. The default follows from the precision of the input: 1e-2 for float32,
+        Tolerance relative to the central difference. The default is 1e-1 for inputs of 16 bits, 1e-2 for float32 and
         1e-6 for float64.
     atol : float, optional
-        Tolerance relative to the greatest derivative of the input, with the same default.
+        Further tolerance, relative to the largest absolute value in the input's gradient, or to 1 if that is larger.
+        The default is the same as for `rtol`.
     elements : int, default 200
-        Number of elements of an input that are compared. In a larger input they are drawn at random.
+        Largest number of elements of an input that are compared. From a larger input, so many are drawn at random.
     seed : int, default 0
-        Seed of the weights and of the elements.
+        Seed of the weights and of the drawn elements.
     **attributes
         Keyword arguments of `function`.
 
     Raises
     ------
     GradientError
-        A derivative is wrong. The error names the argument, the element, and both values. It is an AssertionError.
+        A derivative differs by more than the sum of both tolerances. The error names the argument, the element, and
+        both values. It is also an AssertionError.
     ArgumentError
-        No input has floats, or `args` is one array.
+        No input is floating-point, or `args` is one array.
 
     See Also
     --------

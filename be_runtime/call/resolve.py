@@ -1,4 +1,4 @@
-"""The signature of a call, and one call's arrays against it: check inputs, derive results and scratch memory."""
+"""The signature of a call. It checks the inputs, and derives the results and the scratch memory."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Resolved(NamedTuple):
     is_single : bool
         True if the call returns an array, not a tuple.
     attributes : tuple of (str, Value)
-        Attributes for XLA beyond the caller's.
+        Attributes for XLA in addition to the caller's.
     values : mapping of str to int
         Values for expressions over axes.
     split : Split
@@ -127,7 +127,7 @@ class Resolved(NamedTuple):
     aliases : tuple of (int, int)
         Inputs and the results that share their memory.
     asked : tuple of bool
-        For each result of the signature, whether the call has it; empty if the call has all.
+        Whether the call has each result of the signature; empty if it has all of them.
     """
 
     operands: list[Any]
@@ -148,11 +148,11 @@ class Resolved(NamedTuple):
 
     @property
     def hidden(self) -> tuple[ArraySpec, ...]:
-        """The scratch memory, an array of bytes each."""
+        """The scratch memory, as arrays of bytes."""
         return self.results[len(self.results) - self.scratch :]
 
     def with_scratch(self, size: int, text: str, unit: int) -> Resolved:
-        """Return the call with one more scratch memory, whose size in bytes is rounded up to a multiple of `unit`."""
+        """Return the call with further scratch memory, whose size in bytes is rounded up to a multiple of `unit`."""
         return self._replace(
             results=(*self.results, ArraySpec(_SCRATCH, (-(-size // unit) * unit,))),
             scratch=self.scratch + 1,
@@ -186,14 +186,14 @@ def resolve(
         Arguments of the call.
     outs : ShapeDtypeStruct, sequence of them, callable or None
     attributes : mapping of str to object
-        Attributes as the caller gave them, checked before.
+        Attributes as the caller passed them, which have been checked.
     aliases : mapping of int to int
     want : collection of str
-        Names of the optional results that the call asks for, beside those that `outs` describes.
+        Names of optional results that the call requests in addition to the results that `outs` describes.
     targets : sequence of str
         Registered targets of the entry point, for functions of its source that compute sizes.
     scratch_unit : int
-        Scratch memory is a multiple of so many bytes.
+        Number of bytes of which the size of scratch memory is a multiple.
     as_array : callable
         Function that converts an argument to an array, optionally of a dtype, or raises TypeError or ValueError.
 
@@ -313,7 +313,7 @@ def asked_results(label: str, rets: Sequence[Param], outs: Sequence[Any] | None,
     Raises
     ------
     ArgumentError
-        There is no optional result of a name.
+        A name is not the name of an optional result.
     """
     names = {ret.name for ret in rets if ret.many is Many.OPTIONAL}
     if unknown := next((name for name in want if name not in names), None):
@@ -477,7 +477,7 @@ def repeated(rets: Sequence[Param], count: int) -> list[Param]:
 def check_results(
     label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], inputs: Sequence[ArraySpec], extents: Extents
 ) -> None:
-    """Check the results that a caller describes against the declaration; see `derive_results` for the parameters.
+    """Compare the results that a caller describes with the declaration; see `derive_results` for the parameters.
 
     Raises
     ------

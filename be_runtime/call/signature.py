@@ -91,7 +91,7 @@ def _problem(param: Param, scalars: dict[str, Param]) -> str:
 
 
 def array_problem(param: Param) -> str:
-    """Return the reason a kernel without host code can't have a parameter that is no attribute; empty if it can."""
+    """Return the reason a kernel without host code can't have a parameter, which is not an attribute; else empty."""
     if param.role in (Role.STREAM, Role.STATE):
         return "is for functions with host code; a kernel has arg, ret, attr and scratch"
     if param.many is Many.OPTIONAL:
@@ -144,12 +144,12 @@ def check_names(what: str, expression: Expression, known: frozenset[str]) -> Non
 
 
 def require_same(one: CallSignature, other: CallSignature) -> None:
-    """Check that two signatures are one for JAX: inputs, results, attributes, rules for axes, and dtype variables.
+    """Check that two signatures are equal for JAX: inputs, results, attributes, rules for axes, and dtype variables.
 
     Raises
     ------
     SpecError
-        They differ; the error has both.
+        The signatures differ. The error has both.
     """
     for roles in ((Role.ARG,), (Role.RET,), (Role.SCRATCH,), (Role.STATE,), (Role.ATTR,), RULES):
         first, second = (_rendered(each, roles) for each in (one, other))

@@ -1,4 +1,4 @@
-"""The ``cache`` commands that remove entries, carry them to other machines and sign them."""
+"""The ``cache`` commands that remove entries, copy them to other machines and sign them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from be_toolchain.terminal import many, printable_line, table
 _DAY_S = 86400
 _TRUST = "their code runs in your programs: import only files that you trust"
 _KEY_FILE = Path("be-cache.key")
-"""The private key's file, unless one is named."""
+"""The default file of the private key."""
 
 
 def prune(arguments: argparse.Namespace) -> Answer:
-    """Remove entries beyond the limits, and on request the entries that no load can use."""
+    """Remove entries beyond the limits and, on request, the entries that no load can use."""
     cache = open_cache()
     settings = cache.session.settings
     size_mib = settings.cache_max_size_mib if arguments.max_size is None else arguments.max_size
@@ -86,7 +86,7 @@ def clear(arguments: argparse.Namespace) -> Answer:
         return _remove(cache, cache.named(arguments.name, doomed), [], is_dry=arguments.dry_run)
     answer = _remove(cache, doomed, cache.imported.archives(), is_dry=arguments.dry_run)
     if not arguments.dry_run:
-        cache.session.cache.clear()  # what killed builds left
+        cache.session.cache.clear()  # also removes the leftovers of killed builds
     return answer
 
 
@@ -155,12 +155,12 @@ def export(arguments: argparse.Namespace) -> Answer:
 
 
 def import_file(arguments: argparse.Namespace) -> Answer:
-    """Add the entries of a file to the cache, after all of them were checked.
+    """Check all entries of a file, and add them to the cache.
 
     Raises
     ------
     ArgumentError
-        There is no such file, it is damaged, or it lacks the signature that was asked for.
+        The file is missing or damaged, or lacks the requested signature.
     """
     cache = open_cache()
     session = cache.session
@@ -181,7 +181,7 @@ def import_file(arguments: argparse.Namespace) -> Answer:
 
 
 def _chosen(cache: OpenCache, names: list[str]) -> list[EntryInfo]:
-    """Return the entries to export; without names, all kernels and the package's libraries for them."""
+    """Return the entries to export; without names, all kernels and this package's libraries for them."""
     if names:
         kernels = cache.kernels()
         return [info for name in dict.fromkeys(names) for info in cache.named(name, kernels)]

@@ -1,4 +1,4 @@
-"""The cache that the ``cache`` commands work with: its entries, and the words in which the commands print them."""
+"""The cache for the ``cache`` commands: its entries, and the text that the commands print about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT = 12
 """Digits of a digest in a table."""
 
 KERNELS = ("module", "kernel", "triton", "hip", "numba-cuda", "host-kernel")
-"""The kinds of entries that users load; entries of the other kinds save work in builds."""
+"""The kinds of entries that users load; entries of other kinds only make builds faster."""
 
 _FEWEST_DIGITS = 4
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -46,7 +46,7 @@ class OpenCache(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The cache's folder, which need not exist."""
+        """The folder of the cache, which may not exist."""
         return self.session.cache.root
 
     @property
@@ -85,7 +85,7 @@ class OpenCache(NamedTuple):
         Raises
         ------
         ArgumentError
-            There is no such entry, or several digests begin with the text.
+            No entry matches, or several digests begin with the text.
         """
         entries = [info for info in self.entries() if not info.is_damaged]
         found = [info for info in entries if info.name == text]
@@ -100,7 +100,7 @@ class OpenCache(NamedTuple):
         return next((info for info in found if info.kind in KERNELS), found[0])
 
     def remove(self, entries: Iterable[eviction.EntryInfo]) -> list[eviction.EntryInfo]:
-        """Remove entries, and return the entries that were still there."""
+        """Remove entries, and return the removed ones."""
         doomed = [*entries]
         removed = []
         for store in self.stores:
@@ -199,7 +199,7 @@ def _date(time_s: float) -> date:
 
 
 def by(made: manifest.Making) -> str:
-    """Return the builder of an entry, and the time of the build.
+    """Return the builder of an entry and the time of the build.
 
     Examples
     --------

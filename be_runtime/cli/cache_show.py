@@ -37,9 +37,9 @@ _HEADS = ("entry", "name", "kind", "for", "size", "built", "last use", "by")
 _DAY_S = 86400
 _USES = (("today", 1), ("this week", 7), ("this month", 30))
 _LONGEST_TEXT = 100
-"""Characters of a key's text that is printed whole."""
+"""The largest number of characters of a key's text that is printed in full."""
 _MOST_IN_A_LINE = 4
-"""Texts of a key's field that are printed in one line."""
+"""The largest number of texts of a key's field that are printed in one line."""
 
 
 def list_entries(arguments: argparse.Namespace) -> Answer:
@@ -88,7 +88,7 @@ def path(_arguments: argparse.Namespace) -> Answer:
 
 
 def stats(_arguments: argparse.Namespace) -> Answer:
-    """Count entries and bytes of each part of the cache; hits can't be counted, since a load writes nothing."""
+    """Count the entries and bytes of each part of the cache, but not hits, since a load writes nothing."""
     cache = open_cache()
     settings = cache.session.settings
     limit = settings.cache_max_size_mib << 20
@@ -146,7 +146,7 @@ def _part_text(name: str, part: dict[str, Any]) -> str:
 
 
 class _Seen(NamedTuple):
-    """The entry of a key that a load takes; the newest if none is valid.
+    """The entry of a key that a load takes, or the newest one if no entry is valid.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _see(cache: OpenCache, name: str) -> _Seen:
             each = _Seen(info, manifest, examine(info.path, manifest).problem, len(found))
             if not each.problem:
                 return each
-            if Path(info.path).is_dir():  # else it was removed just now
+            if Path(info.path).is_dir():  # otherwise another process has removed it
                 seen.append(each)
     if not seen:
         raise CacheError(f"{chosen.path} was removed while it was read")
@@ -197,12 +197,12 @@ def _see(cache: OpenCache, name: str) -> _Seen:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """Print all about the entry of a name or a digest.
+    """Print the details of the entry of a name or a digest.
 
     Raises
     ------
     ArgumentError
-        There is no such entry.
+        No entry matches.
     CacheError
         The entry was removed after it was listed.
     """
@@ -255,7 +255,7 @@ def _entry_lines(seen: _Seen, now_s: float) -> Iterator[str]:
 
 
 def _key_lines(key: CacheKey | None) -> Iterator[str]:
-    """List the fields of a key; of a long text, such as a source, only its size."""
+    """List the fields of a key; for a long text, such as a source, list only the size."""
     if key is None:
         yield "\nits key can't be read"
         return
@@ -325,7 +325,7 @@ def _elsewhere(info: EntryInfo, manifest: Manifest, session: Session) -> tuple[s
 
 
 def _differences(info: EntryInfo, newest_first: Sequence[EntryInfo]) -> tuple[str, ...]:
-    """Return the differences to the key of the entry before it, if it was the first entry of its key."""
+    """Return the differences from the key of the previous entry, if this is the first entry of its key."""
     if info.made.reason != NOT_CACHED:
         return ()
     older = (other for other in newest_first if other.created_ns < info.created_ns)
@@ -335,7 +335,7 @@ def _differences(info: EntryInfo, newest_first: Sequence[EntryInfo]) -> tuple[st
 
 
 def verify(arguments: argparse.Namespace) -> Answer:
-    """Hash every file of entries, and every file that they were made from.
+    """Hash every file of entries, and every file that they depend on.
 
     Raises
     ------
@@ -379,7 +379,7 @@ def _label(info: EntryInfo) -> str:
 
 
 def _audit(info: EntryInfo, known: dict[str, str]) -> Audit:
-    """Audit an entry; nothing is wrong with an entry that is removed meanwhile."""
+    """Audit an entry; return no problem for an entry that is removed meanwhile."""
     try:
         manifest = manifest_of(info)
     except CacheError:

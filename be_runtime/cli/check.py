@@ -19,7 +19,7 @@ from be_toolchain.find.record import device_archs
 from be_toolchain.terminal import WORKS, say
 
 FOUND, FAILED_BY_ITSELF = 1, 2
-"""Exit codes of ``check``: a fault was found; no fault was found, but the program failed or a tool is not here."""
+"""Exit codes of ``check``: a fault was found; no fault was found, but the program failed or a tool is missing."""
 
 
 def run_check(arguments: argparse.Namespace) -> Answer:
@@ -73,7 +73,7 @@ def _program(arguments: argparse.Namespace) -> Invocation:
     Raises
     ------
     ArgumentError
-        There is no such program.
+        The program does not exist.
     """
     words = arguments.module or arguments.program
     if not words:

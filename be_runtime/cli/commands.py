@@ -26,7 +26,7 @@ def run_build(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        There is no such package, or its declaration is wrong.
+        The package does not exist, or its declaration is invalid.
     ToolchainError, BuildError
         There is no compiler, or a source does not compile.
     """
@@ -49,7 +49,7 @@ def run_build(arguments: argparse.Namespace) -> Answer:
 
 
 def _print_report(report: PartReport) -> None:
-    """Print a line about a module or kernel that was built, on standard error."""
+    """Print a line about a built module or kernel to standard error."""
     say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {size_text(report.size):>10}", sys.stderr)
 
 
@@ -80,7 +80,7 @@ def run_trace(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        The file can't be read, or has no load.
+        The file can't be read, or contains no load.
     """
     hints = ("pass the file that BE_TRACE named while a module was loaded",)
     try:
@@ -96,7 +96,7 @@ def run_trace(arguments: argparse.Namespace) -> Answer:
 def _summarize(events: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the loads among events, each with its phases and commands, the longest first.
 
-    A phase has its time without the phases within it, so the phases add up to the load.
+    The time of a phase excludes the phases within it, so the times of the phases add up to the time of the load.
     """
     loads: list[dict[str, Any]] = []
     spent: dict[str, dict[str, list[float]]] = {"load": {}, "command": {}}
@@ -142,7 +142,7 @@ def run_tune(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        There is no such package, it declares nothing to tune, or its file can't be written.
+        The package does not exist, declares nothing to tune, or its file can't be written.
     Exception
         The error of the first configuration, if no configuration works.
     """

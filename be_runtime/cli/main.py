@@ -15,10 +15,10 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import WORKS, hand_over, say, say_error, say_markdown
 
 SCHEMA = 1
-"""Version of the JSON: it rises if a field changes its meaning."""
+"""The version of the JSON; it increases when a field changes its meaning."""
 
 FAILED = 1
-"""The exit code of a command that was not possible."""
+"""The exit code of a command that raised an error."""
 
 
 class Answer(NamedTuple):
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments; by default the arguments of the process.
+        Arguments. The default is the arguments of the process.
 
     Returns
     -------
@@ -123,11 +123,11 @@ def _main(argv: Sequence[str] | None) -> int:
         parser.print_help()
         return WORKS
     if not sys.flags.safe_path and "" not in sys.path:
-        sys.path.append("")  # a script named be-runtime imports no modules of the working folder; `python -m` does
+        sys.path.append("")  # unlike `python -m`, the script be-runtime does not search the working folder
     name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
     module, function = COMMANDS[name].split(".")
     try:
-        # Each command imports only its own module: others need JAX, which takes seconds.
+        # Each command imports only its own module, since others import JAX, which takes seconds.
         answer: Answer = getattr(import_module(f"be_runtime.cli.{module}"), function)(arguments)
     except (BeRuntimeError, ToolchainError) as error:
         answer = refusal(error)

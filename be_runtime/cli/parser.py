@@ -151,7 +151,7 @@ def _add_cmake_dir(commands: _Commands) -> None:
 
 
 class _WithModule(argparse.HelpFormatter):
-    """Help in which an option that takes all further words shows the first one."""
+    """Help in which an option for all further words shows the first one."""
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         text = super()._format_args(action, default_metavar)

@@ -23,7 +23,7 @@ def run_report(arguments: argparse.Namespace) -> main.Answer:
     Raises
     ------
     ArgumentError
-        There is no such source or package, or a block size is no number of threads.
+        The source or package does not exist, or a block size is not an integer from 1 to 1024.
     ToolchainError, BuildError
         There is no compiler, or a source does not compile.
     """

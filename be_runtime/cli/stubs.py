@@ -45,9 +45,9 @@ def run_stubs(arguments: argparse.Namespace) -> Answer:
     Raises
     ------
     ArgumentError
-        There is no such source or module, it has no kernels, or the file can't be written.
+        The source or module does not exist or has no kernels, or the file can't be written.
     SpecError
-        An arg_spec is wrong.
+        An arg_spec is invalid.
     """
     stub = _make_stub(arguments.source)
     path = arguments.output or stub.path
@@ -74,7 +74,7 @@ def _make_stub(source: str) -> Stub:
 
 
 def units_of(path: Path) -> dict[Language, tuple[Unit, ...]]:
-    """Return the sources of a file or a folder by their language; empty for any other path."""
+    """Return the sources of a file or a folder by language; empty for any other path."""
     units: dict[Language, tuple[Unit, ...]] = {}
     for language, suffixes in SUFFIXES.items():
         if path.is_dir() and any(file for suffix in suffixes for file in path.glob(f"[!.]*{suffix}")):
@@ -85,7 +85,7 @@ def units_of(path: Path) -> dict[Language, tuple[Unit, ...]]:
 
 
 def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
-    """Return the stub of sources: a class for each language, unless their signatures are the same, and one for both."""
+    """Return the stub of sources: a class for each language if their signatures differ, and one for both."""
     path = path.resolve() if path.name in ("", "..") else path
     name = path.name if path.is_dir() else path.stem
     functions = {language: _functions(name, language, found) for language, found in units.items()}

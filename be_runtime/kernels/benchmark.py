@@ -29,6 +29,10 @@ class BenchmarkConfig(NamedTuple):
     keywords : mapping of str to object, default {}
         Keywords of the call, except ``backend``.
 
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
+
     Examples
     --------
     >>> import be_runtime
@@ -54,7 +58,11 @@ class BenchmarkRecord(NamedTuple):
     seconds : tuple of float
         Samples of the time of one call, in seconds; empty if the backend failed.
     error : str
-        Reason for the failure, in one line.
+        Reason for the failure, in one line; empty if there are samples.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
     """
 
     label: str
@@ -69,14 +77,20 @@ class BenchmarkRecord(NamedTuple):
 
 
 class BenchmarkResult(NamedTuple):
-    """All measurements of `XLACustomKernel.benchmark`; ``print`` shows a table.
+    """All measurements of `XLACustomKernel.benchmark`.
+
+    ``print`` shows a table.
 
     Attributes
     ----------
     name : str
         Name of the operation.
     records : tuple of BenchmarkRecord
-        One record for each backend and configuration.
+        Records, one for each backend and configuration.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
     """
 
     name: str
@@ -88,16 +102,17 @@ class BenchmarkResult(NamedTuple):
         Parameters
         ----------
         label : str, optional
-            Name of a configuration.
+            Name of a configuration. By default, all configurations are compared.
 
         Returns
         -------
         BenchmarkRecord
+            Record with the smallest median.
 
         Raises
         ------
         ValueError
-            There is no measurement.
+            No backend has samples.
         """
         found = [each for each in self.records if each.seconds and label in (None, each.label)]
         if not found:
@@ -117,7 +132,7 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time a Python function, including the dispatch; `XLACustomKernel.benchmark` times only kernels.
+    """Time calls of a Python function, including the dispatch of its programs.
 
     Parameters
     ----------
@@ -128,7 +143,7 @@ def benchmark_function(
     n_runs : int
         Number of samples that are kept.
     n_batch_per_run : int, default 1
-        Calls of a sample, which waits for all of their results.
+        Number of calls in a sample. A sample ends when all of their results are ready.
     data : sequence, default ()
         Arguments of the function.
 
@@ -140,7 +155,12 @@ def benchmark_function(
     Raises
     ------
     ArgumentError
-        A number is too small.
+        `n_runs` or `n_batch_per_run` is below 1, or `n_warmup` below 0.
+
+    See Also
+    --------
+    - `XLACustomKernel.benchmark`: time kernels without the dispatch.
+    - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
     --------

@@ -500,24 +500,24 @@ def cubin_kernel(
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
 ) -> ArrayFunction:
-    """Make a kernel in a cubin or in PTX callable from JAX, whichever compiler wrote it.
+    """Make a kernel in a cubin or in PTX callable from JAX.
 
-    Nothing is compiled. The kernel's parameters are read from the code and compared with the signature.
+    Any compiler may have written the file. The kernel's parameters are read from it and compared with the signature.
 
     Parameters
     ----------
     path : str, Path or bytes
         File of a cubin or of PTX, or its content.
     name : str
-        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or as C++ spells it: ``"scale"``, ``"ops::scale"``.
+        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or in C++: ``"scale"``, ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        ``attr.NAME:TYPE`` for numbers. Machine code records neither ``const`` nor element types: the kernel must not
-        write to the memory of an ``arg``, and ``arg[n]:float32`` is compared only with the arrays of a call.
+        ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types, so two things are not
+        checked: that the kernel does not write to an ``arg``, and that its pointers have the signature's dtypes.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
-        (x.size + 255) // 256``.
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
+        shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Threads of a block along one to three axes, written as `grid` is.
     shared_mem : int, str or callable, default 0
@@ -525,46 +525,49 @@ def cubin_kernel(
     cluster : int or tuple of int, optional
         Blocks of a thread block cluster along one to three axes.
     cooperative : bool, default False
-        The kernel synchronizes its whole grid.
+        Launch the kernel so that it can synchronize the whole grid.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        If all arrays declare other axes, the default is ``"sequential"``. Without axes, there is no default.
+        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
+        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
-        each.
+        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
 
     Returns
     -------
     callable
-        Function that takes the inputs, and each number as a keyword argument, and returns the results.
+        Function that takes the inputs by position and the numbers by name, and returns the results.
 
     Raises
     ------
     ArgumentError
         The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel's
-        parameters differ from the signature, or it was compiled for another block size.
+        parameters differ from the signature, or the kernel was compiled for another block size.
     SpecError
-        The signature can't be understood.
+        The signature is invalid.
 
     See Also
     --------
-    - `cuda_kernel`: compile a kernel's source.
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - `cuda_kernel`: compile a kernel from source text.
+    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
     >>> scale = be_runtime.cubin_kernel(  # doctest: +SKIP
     ...     "scale.cubin", "scale", "arg[n]:float32 ret[n] attr.by:float32", grid="ceil(n/256)", block=256
     ... )

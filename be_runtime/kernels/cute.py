@@ -154,10 +154,10 @@ def cute_kernel(
     random: bool = False,
     **constants: Any,
 ) -> KernelFunction[..., Any]:
-    """Make a function of CuTe DSL callable from JAX, without Python in its calls.
+    """Make a function of CuTe DSL callable from JAX.
 
-    CuTe DSL compiles the function when JAX first traces it, for the dtypes of the call and for all extents. The cache
-    keeps the library, so that the next process compiles nothing.
+    CuTe DSL compiles the function when JAX first traces a call, for the dtypes of the call and for all extents. The
+    cache keeps the library. A call runs no Python.
 
     Parameters
     ----------
@@ -167,62 +167,77 @@ def cute_kernel(
     signature : str or sequence of str
         One token for each parameter that is neither a constant nor the stream, in the function's order: ``arg``,
         ``ret`` and ``inout`` with axes for a ``cute.Tensor``, ``attr.NAME:TYPE`` for a number. A tensor is compact and
-        row-major, and its address is a multiple of 16 bytes. An extent is static if its axis is a number, as in ``arg[n
-        128]``. Leading axes ``...`` become one axis, the first of the tensor, even if an array has no
-        leading axes.
+        row-major, and its address is a multiple of 16 bytes. If an axis is a number, as in ``"arg[n 128]"``, the extent
+        is static. Leading axes ``...`` become the first axis of the tensor, of extent 1 if there are none.
     divisible : dict of str to int, optional
-        Divisors of extents by the names of their axes, such as ``{"n": 8}``, so that CuTe DSL may use wider accesses.
-        Calls with other extents raise an error.
+        Divisors of extents by the names of their axes, such as ``{"n": 8}``. CuTe DSL may then use wider accesses, and
+        a call with another extent raises an error.
     compile_options : str, default ""
         Other options of ``cute.compile``, such as ``"--opt-level 2"``.
     compute_capability : str, optional
-        Architecture, such as ``"sm_90a"``. The default is the architecture of the GPU of this machine. From 9.0 on, the
-        suffix ``a`` is implied.
+        Architecture, such as ``"sm_90a"``. From 9.0 on, the suffix ``a`` is implied. The default is the architecture of
+        the GPU of this machine.
     allow_cuda_graph : bool, default True
-        Let JAX record calls into CUDA graphs. Pass False if the function does more than launch kernels.
+        Let XLA record calls in CUDA graphs, which replay launches without running host code again. Pass False if the
+        function does more than launch kernels.
     outs : ShapeDtypeStruct, sequence of them, or callable, optional
-        Shapes and dtypes of the results, if the signature doesn't declare them. A callable takes the inputs and the
+        Shapes and dtypes of the results, unless `signature` declares them. A callable takes the inputs and the
         attributes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. By default it follows from the declared axes, see `KernelFunction.with_options`.
+        Method of ``jax.ffi.ffi_call``. The default depends on the declared axes, see `KernelFunction.with_options`.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result.
+        Index of an input to the index of the result that may use its memory.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
     **constants
         Values of the function's ``cutlass.Constexpr`` parameters.
 
     Returns
     -------
     KernelFunction
-        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results. It has the
-        methods of a module's functions, such as ``defvjp``.
+        Function that takes the inputs by position and the numbers by name, and returns the results.
 
     Raises
     ------
     ImportError
-        CuTe DSL 4.8 or TVM-FFI is not installed.
+        TVM-FFI is not installed, or CuTe DSL is not installed or older than 4.8.
     ArgumentError
         The tokens don't fit the function's parameters, or `function` is not decorated with ``@cute.jit``.
     SpecError
-        The signature can't be understood.
+        The signature is invalid.
     BuildError
-        At a call: CuTe DSL refuses the function.
+        At a call: CuTe DSL can't compile the function.
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/other-compilers`: kernels of cuTile, CuTe DSL, TileLang and FlashInfer.
 
     Examples
     --------
-    >>> add = be_runtime.cute_kernel(add_arrays, "arg[n] arg[n] ret[n]", BLOCK=256)  # doctest: +SKIP
-    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> import cutlass  # doctest: +SKIP
+    >>> import cutlass.cute as cute  # doctest: +SKIP
+    >>> @cute.kernel  # doctest: +SKIP
+    ... def add_kernel(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, BLOCK: cutlass.Constexpr):
+    ...     i = cute.arch.block_idx()[0] * BLOCK + cute.arch.thread_idx()[0]
+    ...     if i < cute.size(x):
+    ...         out[i] = x[i] + y[i]
+    >>> @cute.jit  # doctest: +SKIP
+    ... def add(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, stream, BLOCK: cutlass.Constexpr):
+    ...     blocks = cute.ceil_div(cute.size(x), BLOCK)
+    ...     add_kernel(x, y, out, BLOCK).launch(grid=[blocks, 1, 1], block=[BLOCK, 1, 1], stream=stream)
+    >>> add_arrays = be_runtime.cute_kernel(add, "arg[n] arg[n] ret[n]", BLOCK=256)  # doctest: +SKIP
+    >>> add_arrays(jnp.ones(4), jnp.ones(4)).tolist()  # doctest: +SKIP
+    [2.0, 2.0, 2.0, 2.0]
     """
     options, graph = check_options(locals()), check_bool(allow_cuda_graph, "allow_cuda_graph")
     asked = check_arch_list(compute_capability, "compute_capability")

@@ -180,8 +180,8 @@ def cutile_kernel(
 ) -> ArrayFunction:
     """Make a cuTile kernel callable from JAX, launched natively on XLA's stream.
 
-    cuTile compiles the kernel when JAX first traces it, for the dtypes and dimensions of the call. The cache keeps the
-    machine code.
+    cuTile compiles the kernel when JAX first traces a call, for the dtypes and numbers of dimensions of the call. The
+    cache keeps the machine code.
 
     Parameters
     ----------
@@ -189,63 +189,80 @@ def cutile_kernel(
         Function decorated with ``@ct.kernel``.
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
-        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
-        input, such as ``n``, has no token: it gets the axis's extent.
+        ``scratch`` with axes for arrays, ``attr.NAME:TYPE`` for numbers. A parameter whose name is an axis of an input,
+        such as ``n``, has no token and gets the axis's extent. The token ``=n`` passes the extent of an axis.
     grid : int, str, tuple of int or str, or callable
         Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and over
-        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
-    num_ctas, occupancy, opt_level, num_worker_warps : int, optional
-        cuTile's options, in place of the decorator's.
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
+    num_ctas : int, optional
+        Blocks of a cluster. The default is the value of ``@ct.kernel``.
+    occupancy : int, optional
+        Expected number of blocks on a multiprocessor. The default is the value of ``@ct.kernel``.
+    opt_level : int, optional
+        Level of optimization, 0 to 3. The default is the value of ``@ct.kernel``.
+    num_worker_warps : int, optional
+        Warps of each group of a warp-specialized kernel. The default is the value of ``@ct.kernel``.
     programmatic_dependent_launch : bool, default False
-        The kernel may begin before the previous kernel ends, and waits with ``ct.grid_dependency_control_wait``.
+        Let the kernel begin before the previous kernel ends. The kernel waits with
+        ``ct.grid_dependency_control_wait``.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        If all arrays declare other axes, the default is ``"sequential"``. Without axes, there is no default.
+        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
+        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
-        each.
+        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
     **constants
-        Values of the function's ``ct.Constant`` parameters. Other parameters may be constants, too.
+        Values of the function's ``ct.Constant`` parameters. Other parameters may also be given a constant value.
 
     Returns
     -------
     callable
-        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results.
+        Function that takes the inputs by position and the numbers by name, and returns the results.
 
     Raises
     ------
     ImportError
-        ``cuda.tile`` is not installed, or its release is older than 1.7, or is not 1.x.
+        ``cuda.tile`` is not installed, or its release is not 1.7 or a later 1.x.
     ArgumentError
         The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
-        with ``@ct.kernel``.
+        with ``@ct.kernel``. At a call: there is no GPU and no architecture is named.
     ToolchainError
-        At a call: there is no ``tileiras``, it is too old for the architecture, or the driver is too old.
+        At a call: cuTile's assembler ``tileiras`` is missing, or it is too old for the architecture, or the driver is
+        too old.
     BuildError
-        At a call: cuTile refuses the kernel.
+        At a call: cuTile can't compile the kernel.
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/other-compilers`: kernels of cuTile, CuTe DSL, TileLang and FlashInfer.
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import cuda.tile as ct  # doctest: +SKIP
+    >>> import jax.numpy as jnp
+    >>> @ct.kernel  # doctest: +SKIP
+    ... def add_kernel(x, y, out, BLOCK: ct.Constant[int]):
+    ...     i = ct.bid(0)
+    ...     tile = ct.load(x, index=(i,), shape=(BLOCK,)) + ct.load(y, index=(i,), shape=(BLOCK,))
+    ...     ct.store(out, index=(i,), tile=tile)
     >>> add = be_runtime.cutile_kernel(  # doctest: +SKIP
     ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
     ... )
-    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
+    >>> add(jnp.ones(4), jnp.ones(4)).tolist()  # doctest: +SKIP
+    [2.0, 2.0, 2.0, 2.0]
     """
     options = check_options(locals())
     hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}

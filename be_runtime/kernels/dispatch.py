@@ -18,7 +18,7 @@ _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class FallbackWarning(UserWarning):
-    """A kernel can't be used here, and another kernel of the operation is used instead."""
+    """A preferred kernel can't be used here, so another kernel of the operation is used."""
 
 
 class KernelEntry(NamedTuple):
@@ -27,11 +27,16 @@ class KernelEntry(NamedTuple):
     Attributes
     ----------
     backend : str
-        Language or library of the kernel, such as ``"numba"``.
+        Name of the backend, such as ``"numba"``.
     platform : {"cpu", "gpu", "tpu"}
         Platform of the kernel.
     generator : callable
-        Function that takes the parameters of a call and returns a function from arrays to arrays.
+        Function that takes the keywords of a call and ``outs``, and returns a function from arrays to arrays.
+
+    See Also
+    --------
+    - `XLACustomKernel.def_kernel`: define a kernel.
+    - :doc:`/custom-kernels`: operations with several kernels.
     """
 
     backend: str

@@ -64,28 +64,28 @@ def hip_kernel(
     extra_hip_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
 ) -> ArrayFunction:
-    """Compile a HIP kernel for AMD's GPUs. It is experimental: nothing here launches the kernel yet.
+    """Compile a HIP kernel for AMD's GPUs, which nothing launches yet.
 
-    A traced call checks its arguments, compiles the kernel with hipcc or clang++, keeps the code in the cache, and then
-    raises an error. HIP's headers are included automatically. Without ROCm, a few declarations take their place.
+    This function is experimental. A call checks its arguments, compiles the kernel with hipcc or clang++, keeps the
+    code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If ROCm is not
+    installed, this package's own header declares a small part of HIP.
 
     Parameters
     ----------
     source : str
         HIP source text with the kernel.
     name : str
-        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"``, or an instance of a template,
-        ``"scale<float, 4>"``.
+        Name of the kernel in C++: ``"scale"``, ``"ops::scale"``, or an instance of a template, ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
-        the results, to that many bytes of memory.
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
+        a pointer to that many bytes of memory, after the results.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
-        (x.size + 255) // 256``.
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
+        shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Threads of a block along one to three axes, written as `grid` is.
     shared_mem : int, str or callable, default 0
@@ -93,20 +93,21 @@ def hip_kernel(
     offload_arch : str or list of str
         Architectures, such as ``"gfx942"``.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        If all arrays declare other axes, the default is ``"sequential"``. Without axes, there is no default.
+        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
+        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
-        each.
+        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
     extra_hip_cflags : list of str, optional
         Arguments for clang, such as ``["-ffast-math"]``.
     extra_include_paths : list of str or Path, optional
@@ -115,7 +116,7 @@ def hip_kernel(
     Returns
     -------
     callable
-        Function that takes the inputs, and each scalar parameter as a keyword argument. Every call raises an error.
+        Function that takes the inputs by position and the kernel's scalars by name. Every call raises an error.
 
     Raises
     ------
@@ -124,9 +125,9 @@ def hip_kernel(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        The source has no such kernel, or the signature can't be understood.
+        The source has no such kernel, or the signature is invalid.
     HipNotFoundError
-        At a call: no compiler here compiles for the architecture.
+        At a call: no compiler of this machine compiles for the architecture.
     BuildError
         At a call: the source doesn't compile.
     LoadError
@@ -134,8 +135,8 @@ def hip_kernel(
 
     See Also
     --------
-    - `cuda_kernel`: kernels for NVIDIA's GPUs.
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - `cuda_kernel`: compile a kernel for NVIDIA's GPUs.
+    - :doc:`/other-compilers`: the search for a HIP compiler.
 
     Examples
     --------

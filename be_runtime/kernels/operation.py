@@ -24,33 +24,32 @@ Generator = Callable[..., Function]
 class XLACustomKernel:
     """An operation that is a JAX primitive and has one or more kernels.
 
-    A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
-    shapes and dtypes, and returns a function from arrays to arrays, as `be_runtime.numba_kernel` does. Generators run
-    while JAX compiles a program, for the program's platform.
+    A *generator* makes a kernel. It takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns
+    a function from arrays to arrays, such as a function of `numba_kernel`. JAX calls the generator when it compiles a
+    program for the generator's platform.
 
-    A new definition of a kernel or a rule takes effect everywhere: if the operation was used before, JAX's compiled
-    programs are dropped, since they contain the old definition.
+    If a kernel or a rule is defined after the operation was used, JAX traces and compiles all programs again.
 
     Parameters
     ----------
     name : str
-        Name of the operation, in errors and in the text of programs.
+        Name of the operation, for errors and the text of programs.
     doc : str, optional
-        Description of the operation, the ``__doc__`` of the object.
+        Description of the operation, its ``__doc__``.
 
     Attributes
     ----------
     name : str
         Name of the operation.
     tags : frozenset of str
-        Search words of `def_tags`.
+        Search words, which `def_tags` adds.
     primitive : jax.extend.core.Primitive
-        The primitive, for rules of other packages.
+        JAX primitive, for rules of other packages.
 
     See Also
     --------
     - `set_backend`: prefer a backend in all operations.
-    - :doc:`/custom-kernels`: the same operation with kernels in C++, CUDA, Warp and Pallas.
+    - :doc:`/custom-kernels`: an operation with kernels in C++, CUDA, Warp and Pallas.
 
     Examples
     --------
@@ -85,14 +84,14 @@ class XLACustomKernel:
         Parameters
         ----------
         *inputs : array
-            Inputs of any shapes; they are passed to the kernel.
+            Inputs of the kernel.
         outs : ShapeDtypeStruct or pytree of them
             Shape and dtype of each result.
         backend : str, optional
-            Backend of the kernel. The default is the platform's default. A kernel whose language isn't installed is
-            skipped, with a `FallbackWarning`.
+            Backend of the kernel. By default, the backends are tried in the order of `available_backends`. If a package
+            or a compiler that a kernel needs is missing, the next kernel is used, and a `FallbackWarning` is issued.
         **keywords
-            Parameters for the generator and the rules. They must be hashable: JAX compiles programs for their values.
+            Keywords of the generator and the rules. JAX compiles a program for each value, so values must be hashable.
 
         Returns
         -------
@@ -134,19 +133,19 @@ class XLACustomKernel:
     # Kernels
 
     def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of a backend for a platform; it replaces an older kernel.
+        """Define the kernel of a backend for a platform, or replace it.
 
         Parameters
         ----------
         backend : str
-            Any name, such as ``"cpp"``.
+            Name of the backend: any text, such as ``"cpp"``.
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator: it takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns a function
+            Generator. It takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns a function
             from arrays to arrays.
         asdefault : bool, default False
-            Make the kernel the platform's default. The first kernel is the default in any case.
+            Make the backend the platform's default. Without a default, the backend that was defined first is used.
 
         Raises
         ------
@@ -169,78 +168,78 @@ class XLACustomKernel:
             self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
 
     def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba"`` kernel for the CPU, made by `be_runtime.numba_kernel`.
+        """Define the kernel of the backend ``"numba"`` for the CPU, made by `numba_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         """
         self.def_kernel("numba", "cpu", kg, asdefault)
 
     def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"numba_cuda"`` kernel for the GPU, made by `be_runtime.numba_cuda_kernel`.
+        """Define the kernel of the backend ``"numba_cuda"`` for the GPU, made by `numba_cuda_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         """
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
     def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"cuda_raw"`` kernel for the GPU, made by `be_runtime.cuda_kernel` or a loaded module.
+        """Define the kernel of the backend ``"cuda_raw"`` for the GPU, made by `cuda_kernel` or a loaded module.
 
         Parameters
         ----------
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         """
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
     def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
-        """Define the ``"warp"`` kernel, made by `be_runtime.warp_kernel`.
+        """Define the kernel of the backend ``"warp"``, made by `warp_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         platform : {"cpu", "gpu"}, default "gpu"
             Platform of the kernel.
         """
         self.def_kernel("warp", platform, kg, asdefault)
 
     def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"triton"`` kernel for the GPU, made by `be_runtime.triton_kernel`.
+        """Define the kernel of the backend ``"triton"`` for the GPU, made by `triton_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         """
         self.def_kernel("triton", "gpu", kg, asdefault)
 
     def def_pallas_kernel(self, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the ``"pallas"`` kernel for a platform.
+        """Define the kernel of the backend ``"pallas"`` for a platform.
 
         Parameters
         ----------
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator, which returns the function from arrays to arrays, see `def_kernel`.
+            Generator, see `def_kernel`.
         asdefault : bool, default False
-            Make it the platform's default.
+            Make the backend the platform's default.
         """
         self.def_kernel("pallas", platform, kg, asdefault)
 
@@ -255,12 +254,13 @@ class XLACustomKernel:
         Returns
         -------
         tuple of str
-            Names, in the order in which they are tried.
+            Names, in the order in which they are tried: the backend that `set_backend` prefers, the default, and the
+            others in the order of their definition.
         """
         return self._preferred().backends(check_platform(platform))
 
     def get_default(self, platform: str) -> str | None:
-        """Return the operation's default backend for a platform, which `be_runtime.set_backend` overrides.
+        """Return the operation's default backend for a platform; a preference of `set_backend` does not change it.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class XLACustomKernel:
         Returns
         -------
         str or None
-            Name of the backend; None without a kernel.
+            Name of the backend; None if there is no kernel for the platform.
         """
         return next(iter(self._kernels.backends(check_platform(platform))), None)
 
@@ -300,14 +300,14 @@ class XLACustomKernel:
     # Rules
 
     def def_batching_rule(self, rule: Function) -> None:
-        """Use a rule under ``vmap``.
+        """Set the rule for ``vmap``.
 
         Parameters
         ----------
         rule : callable
-            ``rule(arguments, axes, **parameters)`` returns the results and their axes. An axis is None if an argument,
-            or a result, is the same for all elements. The parameters are the keywords of the call, ``outs`` and
-            ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
+            ``rule(arguments, axes, **parameters)`` returns a pair: the results, and the axis of the batch in each. An
+            axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
+            the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -321,9 +321,10 @@ class XLACustomKernel:
             transforms.batching_rules[self.primitive] = batch
 
     def register_general_batching(self) -> None:
-        """Use the general rule under ``vmap``, the default: the kernel is called once, under ``vmap`` itself.
+        """Set the general rule for ``vmap``, which is the default.
 
-        A kernel that doesn't define its behavior under ``vmap`` is called for one element after the other.
+        The general rule calls the kernel under ``vmap``. If the kernel has no rule for ``vmap`` itself, it is called
+        for one element after the other.
         """
         with self._changing():
             transforms.batching_rules[self.primitive] = partial(transforms.batch, self.primitive.bind)
@@ -337,7 +338,7 @@ class XLACustomKernel:
         backend: str | None = None,
         **keywords: Hashable,
     ) -> tuple[Any, Any]:
-        """Apply the general rule to a batch, for example inside a rule of `def_batching_rule`.
+        """Apply the general rule for ``vmap`` to a batch, for example inside a rule of `def_batching_rule`.
 
         Parameters
         ----------
@@ -355,19 +356,19 @@ class XLACustomKernel:
         Returns
         -------
         tuple
-            Results, and the axis of the batch in each.
+            Pair of the results and the axis of the batch in each.
         """
         leaves, _ = port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
         return transforms.batch(self.primitive.bind, arguments, axes, call=call)
 
     def def_jvp_rule(self, rule: Function) -> None:
-        """Use a rule for derivatives.
+        """Set the JVP rule, from which JAX computes derivatives.
 
         Parameters
         ----------
         rule : callable
-            ``rule(primals, tangents, **parameters)`` returns the results and their tangents. A tangent can be a
+            ``rule(primals, tangents, **parameters)`` returns a pair: the results and their tangents. A tangent may be a
             symbolic zero, ``jax.interpreters.ad.Zero``. The parameters are the keywords of the call, ``outs`` and
             ``backend``.
         """
@@ -375,13 +376,13 @@ class XLACustomKernel:
             transforms.jvp_rules[self.primitive] = partial(transforms.jvp, self.name, rule)
 
     def def_jvp_rule2(self, *rules_by_input: Function | None) -> None:
-        """Use one rule for each input.
+        """Set the JVP rule as one rule for each input.
 
         Parameters
         ----------
         *rules_by_input : callable or None
-            ``rule(tangent, *primals, **parameters)`` returns the results' tangents. None stands for an input that has
-            no effect on the derivative.
+            ``rule(tangent, *primals, **parameters)`` returns the tangents of the results for the tangent of one input.
+            None stands for a derivative of zero.
 
         Examples
         --------
@@ -398,14 +399,13 @@ class XLACustomKernel:
         self.def_jvp_rule(transforms.jvp_by_input(self, rules_by_input, self.name))
 
     def def_transpose_rule(self, rule: Function) -> None:
-        """Use a rule for reverse mode, for calls that are linear in some arguments.
+        """Set the transpose rule, for reverse-mode derivatives of an operation that is linear in some inputs.
 
         Parameters
         ----------
         rule : callable
-            ``rule(cotangents, *arguments, **parameters)`` returns the cotangents of the arguments in which the call is
-            linear, and None for the others. The arguments in which the call is linear are passed as
-            ``jax.interpreters.ad.UndefinedPrimal``.
+            ``rule(cotangents, *arguments, **parameters)`` returns the cotangent of each linear argument, and None for
+            the others. Linear arguments are passed as ``jax.interpreters.ad.UndefinedPrimal``.
         """
         with self._changing():
             transforms.transpose_rules[self.primitive] = partial(transforms.transpose, self.name, rule)
@@ -413,7 +413,7 @@ class XLACustomKernel:
     # Public function, tags and benchmark
 
     def def_call(self, function: Function) -> None:
-        """Set the public function, which `benchmark` times.
+        """Set the public function of the operation, which `call` and `benchmark` call.
 
         Parameters
         ----------
@@ -423,7 +423,7 @@ class XLACustomKernel:
         Raises
         ------
         ArgumentError
-            The argument can't be called.
+            The argument is not callable.
         """
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
@@ -442,12 +442,12 @@ class XLACustomKernel:
         Returns
         -------
         pytree of array
-            The results of the function.
+            Results of the function.
         """
         return (self._function or self)(*inputs, **keywords)
 
     def def_tags(self, *tags: str) -> None:
-        """Add search words for the operation, for `be_runtime.get_primitives_by_tags`.
+        """Add search words for `get_primitives_by_tags`.
 
         Parameters
         ----------
@@ -457,7 +457,7 @@ class XLACustomKernel:
         self.tags |= frozenset(map(check_name, tags))
 
     def def_benchmark_data(self, function: Function) -> None:
-        """Set the data of `benchmark`.
+        """Set the function that returns the configurations of `benchmark`.
 
         Parameters
         ----------
@@ -467,7 +467,7 @@ class XLACustomKernel:
         Raises
         ------
         ArgumentError
-            The argument can't be called.
+            The argument is not callable.
         """
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
@@ -482,18 +482,18 @@ class XLACustomKernel:
         n_runs: int = 10,
         calls: int = 100,
     ) -> BenchmarkResult:
-        """Time each backend on each configuration of `def_benchmark_data`, in alternation.
+        """Time each backend on each configuration of `def_benchmark_data`, in turns.
 
-        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and a loop of `calls`, divided
-        by `calls`, so that it does not include the cost of a dispatch. Every call waits for all results of the previous
-        call, and the compiler can't remove a call or move it out of the loop.
+        A sample is the time of a compiled loop of ``2 * calls`` calls, minus the time of a loop of `calls` calls,
+        divided by `calls`: the seconds of one call without the dispatch of a program. Each call waits for all results
+        of the previous call.
 
         Parameters
         ----------
         platform : {"cpu", "gpu", "tpu"}, default "cpu"
-            Platform, of which the first device is used.
+            Platform. Its first device is used.
         backends : sequence of str, optional
-            Backends to time. By default all backends with a kernel for the platform are timed.
+            Backends to time. By default, all backends with a kernel for the platform are timed.
         n_warmup : int, default 2
             Number of samples that are discarded.
         n_runs : int, default 10
@@ -504,14 +504,14 @@ class XLACustomKernel:
         Returns
         -------
         BenchmarkResult
-            The measurements. A backend that fails is included with its error.
+            Measurements. The record of a backend that fails has the error.
 
         Raises
         ------
         BenchmarkDataFnNotProvidedError
-            There is no data.
+            `def_benchmark_data` was not called.
         ArgumentError
-            There is no such device, or a number is too small.
+            JAX has no device of the platform, or a number is too small.
 
         Examples
         --------

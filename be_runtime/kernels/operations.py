@@ -11,11 +11,16 @@ from be_runtime.kernels.operation import REGISTRY, Function, XLACustomKernel
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations of this process by name; if several have the same name, the last one counts.
+    """Return all operations of this process.
 
     Returns
     -------
     dict of str to XLACustomKernel
+        Operations by name. If several operations have a name, it is the last one.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
     --------
@@ -34,6 +39,10 @@ def get_all_primitive_names() -> list[str]:
     -------
     list of str
         Names, sorted.
+
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
     --------
@@ -58,6 +67,10 @@ def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
     dict of str to XLACustomKernel
         Operations by name.
 
+    See Also
+    --------
+    - :doc:`/custom-kernels`: operations with several kernels.
+
     Examples
     --------
     >>> import be_runtime
@@ -70,15 +83,15 @@ def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
 
 
 def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
-    """Use one JVP rule for each input of an operation or of a JAX primitive.
+    """Set the JVP rule of an operation or of a JAX primitive, as one rule for each input.
 
     Parameters
     ----------
     primitive : XLACustomKernel or Primitive
         Operation or primitive.
     *jvp_rules : callable or None
-        ``rule(tangent, *primals, **parameters)`` returns the results' tangents. None stands for an input that has no
-        effect on the derivative.
+        ``rule(tangent, *primals, **parameters)`` returns the tangents of the results for the tangent of one input. None
+        stands for a derivative of zero.
 
     Raises
     ------
@@ -87,7 +100,7 @@ def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
 
     See Also
     --------
-    - `XLACustomKernel.def_jvp_rule2`: the same as a method, with an example.
+    - `XLACustomKernel.def_jvp_rule2`: set the rules of an operation by a method.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples
@@ -117,7 +130,9 @@ def defjvp(primitive: Any, *jvp_rules: Function | None) -> None:
 def general_batching_rule(
     primitive: Any, arguments: Sequence[Any], axes: Sequence[int | None], **parameters: Any
 ) -> tuple[Any, Any]:
-    """Compute a batch of an operation by its general rule, or of a JAX primitive one element at a time.
+    """Apply an operation or a JAX primitive to a batch.
+
+    An operation uses its general rule. A JAX primitive is applied to one element after the other.
 
     Parameters
     ----------
@@ -133,7 +148,7 @@ def general_batching_rule(
     Returns
     -------
     tuple
-        Results, and the axis of the batch in each; None if no argument has one.
+        Pair of the results and the axis of the batch in each. The axis is None if no argument has one.
 
     Raises
     ------
@@ -142,7 +157,7 @@ def general_batching_rule(
 
     See Also
     --------
-    - `XLACustomKernel.def_batching_rule`: use another rule.
+    - `XLACustomKernel.def_batching_rule`: set another rule.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples

@@ -198,26 +198,25 @@ def cuda_kernel(
 ) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
-    The kernel is compiled when JAX first traces it, by NVRTC if it is installed, else by nvcc. The cache keeps the
-    code.
+    The kernel is compiled when JAX first traces a call, by NVRTC if it is installed, else by nvcc. The cache keeps the
+    machine code.
 
     Parameters
     ----------
     source : str
         CUDA C++ source text with the kernel. It needs no host code.
     name : str
-        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"``, or an instance of a template,
-        ``"scale<float, 4>"``.
+        Name of the kernel in C++: ``"scale"``, ``"ops::scale"``, or an instance of a template, ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
-        the results, to that many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
+        a pointer to that many bytes of memory, after the results. A token ``attr.n=1`` gives a scalar a default.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable receives the inputs' shapes and dtypes, such as ``lambda x:
-        (x.size + 255) // 256``.
+        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
+        shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Threads of a block along one to three axes, written as `grid` is.
     shared_mem : int, str or callable, default 0
@@ -225,45 +224,47 @@ def cuda_kernel(
     cluster : int or tuple of int, optional
         Blocks of a thread block cluster along one to three axes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        If all arrays declare other axes, the default is ``"sequential"``. Without axes, there is no default.
+        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
+        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
-        each.
+        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
     extra_cuda_cflags : list of str, optional
         Arguments for the compiler, such as ``["-DN=4"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``: faster, less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     line_info : bool, default False
-        Record source lines for profilers. The code stays the same.
+        Record source lines for profilers. The instructions stay the same.
 
     Returns
     -------
     callable
-        Function that takes the inputs, and each scalar parameter of the kernel as a keyword argument by its name. It
-        returns arrays in the structure of `outs`. The kernel's pointers are the inputs, which must be ``const``,
-        followed by the results.
+        Function that takes the inputs by position and the kernel's scalars by name. It returns arrays in the structure
+        of `outs`. The kernel gets pointers to the inputs, which must be ``const``, and then pointers to the results.
 
     Raises
     ------
     ArgumentError
-        An argument has a wrong type or value. At a call: inputs don't fit the kernel's parameters.
+        An argument has a wrong type or value. At a call: the inputs don't fit the kernel's parameters, or there is no
+        GPU and no architecture is named.
     SpecError
-        The source has no such kernel, several that match the name, or one with a parameter that can't be passed. The
-        signature can't be understood, or contradicts the kernel.
+        The source has no kernel of that name, or several, or the kernel has a parameter that can't be passed. The
+        signature is invalid or contradicts the kernel.
     BuildError
         At a call: the source doesn't compile.
     ToolchainError
@@ -271,8 +272,8 @@ def cuda_kernel(
 
     See Also
     --------
-    - `load_cuda_inline`: compile host code, too.
-    - `cubin_kernel`: use code that another compiler wrote.
+    - `load_cuda_inline`: compile a kernel with host code.
+    - `cubin_kernel`: call a kernel that is compiled already.
     - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
 
     Examples

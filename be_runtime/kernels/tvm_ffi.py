@@ -45,50 +45,59 @@ def load_tvm_ffi(
 ) -> CompiledModule:
     """Load functions of a shared library with the TVM-FFI C ABI as a module of JAX functions.
 
-    CuTe DSL, FlashInfer, TileLang and ``tvm_ffi.cpp.build`` export such libraries. The module holds a copy of the
-    library, and calls it without Python. The page :doc:`/other-compilers` has examples.
+    CuTe DSL, FlashInfer and ``tvm_ffi.cpp.build`` export such libraries. The module contains a copy of the library, and
+    calls it without Python.
 
     Parameters
     ----------
     library : str or Path
         Shared library with symbols ``__tvm_ffi_<name>``.
     functions : dict of str to str
-        Declaration of each function: one token for each of its parameters, in its own order. Besides the tokens of an
-        arg_spec there are constants (``=3``, ``=0.5``, ``=true``, ``='text'``, and ``=n`` for the extent of an axis),
-        ``none``, ``stream`` (the CUDA stream as a pointer; ``stream:int64`` as a number), and, at the end,
-        ``returned[n]:float32`` for each array that the function returns. If the library states types, attributes need
-        none.
+        Tokens of each function, one for each parameter in the function's order. The tokens of an arg_spec are allowed,
+        and these: constants (``=3``, ``=0.5``, ``=true``, ``='text'``), ``=n`` for the extent of an axis, ``none``,
+        ``stream`` for the CUDA stream as a pointer, and ``stream:int64`` for the stream as a number. At the end,
+        ``returned[n]:float32`` declares an array that the function returns. If the library states the types of its
+        parameters, attributes need no types.
     platform : {"cpu", "cuda"}, default "cpu"
         Platform of the functions' arrays. A module for CUDA is compiled by nvcc.
     owned : bool, default False
-        The functions take ``tvm::ffi::Tensor`` objects, which may not be kept after the call. Libraries that state
-        their types do not need this argument.
+        Pass ``tvm::ffi::Tensor`` objects, as some functions require, which must not keep them after the call. If the
+        library states the types of its parameters, this argument is not needed.
     name : str, optional
         Name of the module. The default is the library's name without ``lib`` and its suffix.
     **options
-        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on the platform.
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on `platform`.
 
     Returns
     -------
     CompiledModule
+        Module whose functions are methods, such as ``ops.add(x, y)``.
 
     Raises
     ------
     ImportError
         ``tvm_ffi`` is not installed.
     SourceNotFoundError
-        There is no such file.
+        The file does not exist.
     ArgumentError
         The file is not a shared library, or has no such function.
     SpecError
-        A declaration is wrong, or differs from the library's own.
+        The tokens are invalid, or differ from the types that the library states.
     RegistrationError
-        The process has loaded another library under the module's name, or the same one before it was built again.
+        This process has loaded a module of the same name from a library with other content.
+
+    See Also
+    --------
+    - `tvm_ffi_function`: use a function object of this process.
+    - :doc:`/other-compilers`: libraries of CuTe DSL, FlashInfer and TileLang.
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
     >>> ops = be_runtime.load_tvm_ffi("libadd.so", {"add": "arg[n]:float32 arg[n] ret[n]"})  # doctest: +SKIP
-    >>> ops.add(x, y)  # doctest: +SKIP
+    >>> ops.add(jnp.ones(4), jnp.ones(4)).tolist()  # doctest: +SKIP
+    [2.0, 2.0, 2.0, 2.0]
     """
     if not isinstance(library, str | Path):
         raise errors.ArgumentError(
@@ -149,42 +158,54 @@ def tvm_ffi_function(
     name: str | None = None,
     **options: Any,
 ) -> KernelFunction[..., Any]:
-    """Make a function of JAX arrays from a TVM-FFI function object of this process.
+    """Make a TVM-FFI function object of this process callable from JAX.
 
-    TileLang's compiled kernels and the functions of ``tvm_ffi.load_module`` are such objects. The function works only
-    in this process, so it can't be exported. The page :doc:`/other-compilers` has an example.
+    Functions of ``tvm_ffi.load_module`` are such objects. The result works only in this process, so it can't be
+    exported.
 
     Parameters
     ----------
     function : tvm_ffi.Function
-        Function object, which is kept until the process ends.
+        Function object. It is kept until the process ends.
     signature : str or sequence of str
-        One token for each parameter, as `load_tvm_ffi` describes them.
+        One token for each parameter, as for `load_tvm_ffi`.
     platform : {"cpu", "cuda"}, default "cpu"
         Platform of the function's arrays.
     owned : bool, default False
-        The function takes ``tvm::ffi::Tensor`` objects, which may not be kept after the call.
+        Pass ``tvm::ffi::Tensor`` objects, as some functions require, which must not keep them after the call.
     name : str, default "tvm_ffi_function"
         Name in messages.
     **options
-        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on the platform.
+        Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on `platform`.
 
     Returns
     -------
     KernelFunction
+        Function that takes the inputs by position and the attributes by name.
 
     Raises
     ------
     ImportError
         ``tvm_ffi`` is not installed.
     TypeError
-        The object is not a TVM-FFI function.
+        `function` is not a ``tvm_ffi.Function``.
     SpecError
-        The declaration is wrong.
+        The tokens are invalid.
+
+    See Also
+    --------
+    - `load_tvm_ffi`: load the functions of a library, which can be exported.
+    - :doc:`/other-compilers`: functions of TileLang and of TVM-FFI.
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> import tvm_ffi  # doctest: +SKIP
+    >>> compiled = tvm_ffi.load_module("libadd.so").get_function("add")  # doctest: +SKIP
     >>> add = be_runtime.tvm_ffi_function(compiled, "arg[n]:float32 arg[n] ret[n]")  # doctest: +SKIP
+    >>> add(jnp.ones(4), jnp.ones(4)).tolist()  # doctest: +SKIP
+    [2.0, 2.0, 2.0, 2.0]
     """
     tvm_ffi = import_tvm_ffi("tvm_ffi_function")
     _check_platform(platform)

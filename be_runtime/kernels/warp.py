@@ -27,35 +27,36 @@ def warp_kernel(
     vmap_method: str = "sequential",
     **warp_options: Any,
 ) -> Callable[..., Any]:
-    """Make a function of JAX arrays from a Warp kernel, through Warp's own JAX support.
+    """Make a Warp kernel callable from JAX, through Warp's own JAX support.
 
     Parameters
     ----------
     kernel : warp.Kernel
-        Function decorated with ``@wp.kernel``, whose last parameters are the results.
+        Function decorated with ``@wp.kernel``. Its last parameters are the results.
     outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with the element's.
+        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with the shape of an
+        element.
     launch_dims : int or tuple of int, optional
         Threads along each axis. The default is the shape of the first array.
     vmap_method : str, default "sequential"
-        Method of ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. With methods that pass a whole
-        batch, Warp joins it with the first axis of each array, which is right for kernels that work element by element.
+        Method of ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. If the method passes a whole batch,
+        Warp merges the batch with the first axis of each array, which is right for elementwise kernels only.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 
     Returns
     -------
     callable
-        Function that takes the inputs, arrays or static scalars, and returns arrays in the structure of `outs`. It runs
-        on GPUs and, if Warp supports it (1.19 does), on the CPU. Nothing prevents the kernel from writing to its
-        inputs: such a write changes values in other parts of the program.
+        Function that takes the inputs, which are arrays or static scalars, and returns arrays in the structure of
+        `outs`. It runs on GPUs and, from Warp 1.19 on, on the CPU. The kernel must not write to its inputs: nothing
+        prevents such a write, which changes values in other parts of the program.
 
     Raises
     ------
     ImportError
         Warp is not installed.
     TypeError
-        The kernel is not a Warp kernel.
+        `kernel` is not decorated with ``@wp.kernel``.
     ArgumentError
         The kernel has fewer parameters than `outs` has results. At a call: the results differ from `outs`, or an input
         does not fit its parameter.
@@ -66,6 +67,7 @@ def warp_kernel(
 
     Examples
     --------
+    >>> import be_runtime
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import warp as wp  # doctest: +SKIP
@@ -120,12 +122,12 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
     Parameters
     ----------
     dtype : dtype
-        A dtype in any form that numpy takes, such as ``jnp.float32`` or ``"int8"``.
+        Dtype in any form that NumPy accepts, such as ``jnp.float32`` or ``"int8"``.
 
     Returns
     -------
     type
-        A scalar type of Warp, such as ``warp.float32``.
+        Scalar type of Warp, such as ``warp.float32``.
 
     Raises
     ------
@@ -134,8 +136,13 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
     ArgumentError
         The argument is not a dtype, or Warp has no such type.
 
+    See Also
+    --------
+    - :doc:`/custom-kernels`: a Warp kernel as one backend of several.
+
     Examples
     --------
+    >>> import be_runtime
     >>> be_runtime.jaxtype_to_warptype("float32")  # doctest: +SKIP
     <class 'warp.types.float32'>
     """
@@ -152,12 +159,12 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 
 
 def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
-    """Return the type of a Warp kernel's array parameter.
+    """Return the annotation of a Warp kernel's array parameter.
 
     Parameters
     ----------
     jax_info : ShapeDtypeStruct
-        Shape, of at least one axis, and dtype of the array.
+        Shape and dtype of the array. It has at least one axis.
 
     Returns
     -------
@@ -171,8 +178,14 @@ def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
     ArgumentError
         The shape has no axes, or Warp has no such type.
 
+    See Also
+    --------
+    - :doc:`/custom-kernels`: a Warp kernel as one backend of several.
+
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax
     >>> annotation = be_runtime.jaxinfo_to_warpinfo(jax.ShapeDtypeStruct((3, 4), "float32"))  # doctest: +SKIP
     >>> annotation.ndim  # doctest: +SKIP
     2

@@ -124,15 +124,15 @@ class ModuleInfo:
     name : str
         Name of the module.
     path : Path
-        Path of the library.
+        Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the library. It is equal in every process.
+        Hash of all inputs of the build. Equal inputs have equal hashes in all processes.
     platform : {"cpu", "CUDA"}
         JAX's name of the platform.
 
     See Also
     --------
-    - :doc:`/calling`: functions whose names hide attributes of the module.
+    - :doc:`/calling`: attributes, result shapes and derivatives.
 
     Examples
     --------
@@ -182,22 +182,23 @@ class ModuleInfo:
 
     @staticmethod
     def of(module: LoadedModule) -> ModuleInfo:
-        """Return the description of a module, even if a function of the module is called ``info``.
+        """Return the description of a module, even if the module has a function ``info``.
 
         Parameters
         ----------
         module : CompiledModule or LoadedModule
-            A loaded module.
+            Loaded module.
 
         Returns
         -------
         ModuleInfo
+            Description of the module.
         """
         return module.__info__
 
     @property
     def function_names(self) -> list[str]:
-        """The names of the module's functions, in the order of the source."""
+        """The names of the module's functions."""
         return list(self._symbols)
 
     def identity(self, name: str) -> str:
@@ -217,7 +218,8 @@ class ModuleInfo:
         Returns
         -------
         capsule, or dict of str to capsule
-            The handler. A function with state has two, in a dict with their stages as keys.
+            Handler. If the function has state, a dict with its handlers for the stages ``"instantiate"`` and
+            ``"execute"``.
 
         Raises
         ------
@@ -259,36 +261,34 @@ class ModuleInfo:
 
     @public
     def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
-        """Report the resources and sizes of the module's kernels, and the seconds of each phase of its build.
+        """Report the resources of the module's kernels, and the duration of each phase of the build.
 
-        The sources are compiled once more, with ptxas's report, and the cache keeps the result. For a module that was
-        built ahead of time, cuobjdump reads the library. A value that no installed tool prints is None.
+        The sources are compiled once more, and the cache keeps the report. For a module that was built ahead of time,
+        ``cuobjdump`` reads the library. A value that no installed tool prints is None.
 
         Parameters
         ----------
         block_sizes : sequence of int, optional
-            Numbers of threads of a block for which the occupancy is computed. The default is 64, 128, 256, 512 and
-            1024.
+            Threads of a block for which the occupancy is computed. The default is 64, 128, 256, 512 and 1024.
         loops : bool, default False
-            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not
-            vectorize.
+            Compile a C++ module once more, and list the loops that the host compiler did or did not vectorize.
 
         Returns
         -------
         ModuleReport
-            For each kernel, registers of a thread, shared memory of a block in bytes, spills, size and occupancy. For a
-            C++ module, the size of each entry point. ``print`` shows tables.
+            Registers, shared memory, spills, size and occupancy of each GPU kernel; size of each entry point of a C++
+            module. ``print`` shows tables.
 
         Raises
         ------
         ArgumentError
-            A block size is not a number of threads.
+            A block size is not an integer from 1 to 1024.
         BuildError, ToolchainError
-            The module can't be compiled here any more.
+            The module can't be compiled here.
 
         See Also
         --------
-        - :doc:`/profiling`: what to look for in the tables.
+        - :doc:`/profiling`: the columns of the tables, and what to do about them.
 
         Examples
         --------
@@ -390,10 +390,10 @@ PLATFORM_OWN = ("declarations", "function_names", "parts")
 
 
 class LoadedModule:
-    """Base class of loaded modules, for annotations; stubs add the functions of one module.
+    """Base class of loaded modules, for annotations.
 
-    It has the attributes of `CompiledModule`, but no methods for functions. ``python -m be_runtime stubs`` writes a
-    subclass with the functions of a module, which type checkers read.
+    To a type checker, it has the attributes of a `CompiledModule`, but no functions. ``python -m be_runtime stubs``
+    writes a subclass with the functions of one module.
 
     See Also
     --------
@@ -433,12 +433,13 @@ class LoadedModule:
         Parameters
         ----------
         name : str
-            Name of the function, such as ``"scale"``, or ``"a.fire"`` if files ``a`` and ``b`` have a function
+            Name of the function, such as ``"scale"``, or ``"a.fire"`` if the files ``a`` and ``b`` both define
             ``fire``.
 
         Returns
         -------
         KernelFunction
+            Function of JAX arrays.
 
         Raises
         ------
@@ -472,10 +473,10 @@ class LoadedModule:
 
 
 class CompiledModule(LoadedModule):
-    """A loaded module, as returned by the load functions.
+    """A loaded module, which the load functions return.
 
-    Each function is a method, a `KernelFunction`. ``ops["name"]`` is the same function, even if the name is not an
-    identifier. A function hides the module's own attribute of the same name, which ``ops.info`` still has.
+    Each function of the module is a method of type `KernelFunction`. ``ops["a.fire"]`` returns a function whose name is
+    not a Python identifier. If a function has the name of an attribute below, ``ops.info`` still has the attribute.
 
     Attributes
     ----------
@@ -484,15 +485,15 @@ class CompiledModule(LoadedModule):
     name : str
         Name of the module.
     path : Path
-        Path of the library.
+        Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the library. It is equal in every process.
+        Hash of all inputs of the build. Equal inputs have equal hashes in all processes.
     function_names : list of str
-        Names of the functions, in the order of the source.
+        Names of the functions.
     get_handler : callable
-        The method `ModuleInfo.get_handler`.
+        Method `ModuleInfo.get_handler`.
     report : callable
-        The method `ModuleInfo.report`.
+        Method `ModuleInfo.report`.
 
     See Also
     --------

@@ -18,9 +18,10 @@ from be_toolchain.find.record import device_archs
 
 
 class LoadedPlatformModule:
-    """Base class of modules for two platforms, for annotations; stubs add the functions of one module.
+    """Base class of modules for CPU and GPU, for annotations.
 
-    It has the attributes of `PlatformModule`, but no methods for functions.
+    To a type checker, it has the attributes of a `PlatformModule`, but no functions. ``python -m be_runtime stubs``
+    writes a subclass with the functions of one module.
 
     See Also
     --------
@@ -63,11 +64,12 @@ class LoadedPlatformModule:
         Returns
         -------
         KernelFunction
+            Function of JAX arrays.
 
         Raises
         ------
         KeyError
-            No module has the function.
+            There is no such function, or its CUDA source is not compiled here.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))
@@ -75,16 +77,16 @@ class LoadedPlatformModule:
 
     @property
     def function_names(self) -> list[str]:
-        """The names of the functions that are compiled here."""
+        """The names of the compiled functions."""
         return [*self._functions]
 
     def declarations(self) -> dict[str, CallSignature]:
-        """Return the signatures of all functions.
+        """Return the signatures of all functions, even of functions whose CUDA source is not compiled.
 
         Returns
         -------
         dict of str to signature
-            Functions that are compiled here, and functions whose CUDA source is not compiled, since there is no GPU.
+            Signatures by the names of the functions.
         """
         return self._declared | {name: function.signature for name, function in self._functions.items()}
 
@@ -106,26 +108,29 @@ class LoadedPlatformModule:
 
 
 class PlatformModule(LoadedPlatformModule):
-    """The functions of a C++ module and of a CUDA module, as one module for CPU and GPU.
+    """A module for CPU and GPU; `load_inline`, `load_file` and `load_dir` return it.
 
-    Each function is a method, a `KernelFunction`. JAX lowers each call for the platform of its program. ``ops["name"]``
-    is the same as ``ops.name``.
+    Each function of the module is a method of type `KernelFunction`. XLA calls the function's C++ or CUDA code,
+    depending on the platform of the program. ``ops["name"]`` returns the same function as ``ops.name``.
 
     Attributes
     ----------
     parts : dict of str to CompiledModule
-        The modules by their language, ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
+        Modules of the two languages, ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
 
     See Also
     --------
-    - `load_inline`: load such a module; its example is a complete program.
+    - `load_inline`: load such a module; the example there is a complete program.
     - :doc:`/calling`: attributes, result shapes and derivatives.
 
     Examples
     --------
+    >>> import be_runtime
     >>> ops = be_runtime.load_file("ops", cpp="scale.cc", cuda="scale.cu")  # doctest: +SKIP
-    >>> ops.scale(x)  # doctest: +SKIP
-    >>> ops.parts["cpp"].path  # doctest: +SKIP
+    >>> [*ops.parts]  # doctest: +SKIP
+    ['cpp', 'cuda']
+    >>> ops.function_names  # doctest: +SKIP
+    ['scale']
     """
 
     @public

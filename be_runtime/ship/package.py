@@ -50,8 +50,9 @@ _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hp
 def package_kernels(package: str) -> PackageKernels:
     """Return the kernels that a package declares in its ``kernels.toml``.
 
-    During development, kernels are compiled at their first use. An installed wheel that was built with them needs no
-    compiler. The variable ``BE_JIT`` controls compilation: ``never``, only for ``missing`` kernels, or ``always``.
+    Kernels that were built ahead of time, for example in a wheel, need no compiler. Other kernels are compiled at their
+    first use. With ``BE_JIT=never``, they raise an error instead. With ``BE_JIT=always``, kernels that were built ahead
+    of time are ignored.
 
     Parameters
     ----------
@@ -61,13 +62,13 @@ def package_kernels(package: str) -> PackageKernels:
     Returns
     -------
     PackageKernels
-        ``ops.module.function(...)``, or ``ops.function(...)`` where the name is unique. Nothing is loaded before its
-        first use.
+        Object with the modules as attributes: ``ops.module.function(...)``, or ``ops.function(...)`` if only one module
+        has the function. A module is loaded at its first use.
 
     Raises
     ------
     ArgumentError
-        There is no such package, or it has no kernels.
+        There is no such package, or it declares no kernels.
 
     See Also
     --------
@@ -75,8 +76,10 @@ def package_kernels(package: str) -> PackageKernels:
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
     >>> ops = be_runtime.package_kernels("mykernels")  # doctest: +SKIP
-    >>> ops.neurons.fire(v)  # doctest: +SKIP
+    >>> ops.neurons.fire(jnp.arange(3.0))  # doctest: +SKIP
     """
     return PackageKernels(find_package(package))
 

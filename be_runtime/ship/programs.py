@@ -44,15 +44,19 @@ _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
 
 
 class ExportedProgram(bytes):
-    """The bytes of a program and its kernels, from `export`.
+    """The bytes of a program and its kernels; `export` returns them.
 
-    It is a ``bytes`` object: store it as you like, and pass it to `load_exported`.
+    This class is a subclass of ``bytes``. `load_exported` loads the bytes, or the file that `save` writes.
+
+    See Also
+    --------
+    - :doc:`/exported-programs`: the content of a program, and machines that run it.
     """
 
     __slots__ = ()
 
     def save(self, path: StrPath) -> Path:
-        """Write the program to a file, complete or not at all; an older file is replaced.
+        """Write the program to a file, or replace an older file by one atomic rename.
 
         Parameters
         ----------
@@ -100,9 +104,10 @@ def export(
     archs: str | Sequence[str] | None = None,
     baseline: str | None = None,
 ) -> ExportedProgram:
-    """Export a function with all kernels that it calls, as a program that needs no sources, cache or compiler.
+    """Export a function and the machine code of its kernels as a program.
 
-    The program has the output of ``jax.export``, and the machine code of each kernel once. `load_exported` loads it.
+    `load_exported` loads the program on a machine without the sources, the cache or a compiler. The program consists of
+    the output of ``jax.export`` and the code of each kernel.
 
     Parameters
     ----------
@@ -111,28 +116,30 @@ def export(
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
-        ``"cpu"``, ``"cuda"`` or both. The default is the platform of JAX's default backend. The devices need not be
-        here.
+        ``"cpu"``, ``"cuda"`` or both. The default is the platform of JAX's default backend. This machine need not have
+        such devices.
     archs : str or sequence of str, optional
-        GPU architectures, such as ``"8.0,9.0"``. The default is the architectures for which each kernel was compiled
-        here.
+        GPU architectures, such as ``"8.0,9.0"``. By default, each kernel is exported for the architectures for which
+        this process compiled it.
     baseline : str, optional
-        Level of CPU instructions that host code may use. The default is ``"x86-64-v3"`` on x86-64, which has AVX2. An
-        empty string allows only the instructions of every such machine.
+        Level of x86-64 whose instructions host code may use. The default is ``"x86-64-v3"``, which includes AVX2. With
+        an empty string, host code runs on every x86-64 machine.
 
     Returns
     -------
     ExportedProgram
-        Bytes, with a method ``save``.
+        Bytes of the program.
 
     Raises
     ------
     ArgumentError
-        A platform, an architecture or the level is unknown.
+        A platform or the level is unknown.
+    ArchError
+        An architecture does not exist.
     RegistrationError
-        The function calls a kernel that works only in this process, or calls back into Python.
+        The function calls a kernel that works only in this process, or a Python callback.
     BeRuntimeError, ToolchainError
-        A kernel can't be compiled for the platforms and architectures.
+        A kernel can't be compiled for a platform or an architecture.
     ValueError
         JAX can't export the function.
     LoadError
@@ -242,27 +249,30 @@ class _Cargo:
 
 
 class LoadedProgram:
-    """A program whose kernels are registered in this process, from `load_exported`.
+    """A program whose kernels are registered in this process; `load_exported` returns it.
 
     Attributes
     ----------
     call : callable
-        The program, as a function of arrays. It may be called in jitted functions.
+        Function of arrays that runs the program. Jitted functions may call it.
+
+    See Also
+    --------
+    - :doc:`/exported-programs`: the content of a program, and machines that run it.
     """
 
     def __init__(self, program: Any) -> None:
         self._program = program
         self.call: Callable[..., Any] = exporting.callable_program(program)
-        """The program, as a function of arrays; it may be called in jitted functions."""
 
     @property
     def in_avals(self) -> Sequence[Any]:
-        """The shapes and dtypes of the arguments, flattened."""
+        """The shapes and dtypes of the arguments, as a flat tuple."""
         return tuple(self._program.in_avals)
 
     @property
     def out_avals(self) -> Sequence[Any]:
-        """The shapes and dtypes of the results, flattened."""
+        """The shapes and dtypes of the results, as a flat tuple."""
         return tuple(self._program.out_avals)
 
     @property
@@ -289,32 +299,32 @@ def load_exported(
     expected_sha256: str | None = None,
     verify: Callable[[bytes], object] | None = None,
 ) -> LoadedProgram:
-    """Load an exported program. This runs its code: load only programs that you trust.
+    """Load an exported program and register its kernels.
 
-    The kernels are registered once in a process, under names that contain their hashes. Kernels for a platform that
-    this machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
+    This function runs code of the program, so load only programs that you trust. Kernels for platforms that this
+    machine lacks are not registered. No kernel is compiled, and no file is written. JAX's backends are started.
 
     Parameters
     ----------
     data_or_path : bytes, str or Path
-        The result of `export`, or its file. Nobody else may have permission to write to the file.
+        Result of `export`, or the path of its file. Other users must not have permission to write to the file.
     expected_sha256 : str, optional
-        Hash of all bytes, in hexadecimal digits; other bytes are refused before they are parsed.
+        SHA-256 hash of the bytes, in hexadecimal digits. If it differs, the bytes are refused before they are parsed.
     verify : callable, optional
-        Function that gets the bytes before they are parsed, such as a check of a signature. It raises or returns False
-        to refuse them.
+        Function that gets the bytes before they are parsed, for example to check a signature. It refuses them by an
+        exception or by the value False.
 
     Returns
     -------
     LoadedProgram
-        ``program.call(...)`` takes the arguments of the exported function.
+        Program. ``program.call(...)`` takes the arguments of the exported function.
 
     Raises
     ------
     LoadError
-        The program is damaged, not the expected program, of another release's format, or for other machines.
+        The program is damaged or refused, has the format of another release, or is for other machines.
     ArgumentError
-        An argument is of the wrong type, or the file can't be read.
+        An argument has a wrong type, or the file can't be read.
 
     See Also
     --------

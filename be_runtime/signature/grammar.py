@@ -166,7 +166,7 @@ def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
 
 
 def normalize_tokens(tokens: Sequence[str]) -> list[str]:
-    """Return the tokens of an arg_spec, each in its first spelling.
+    """Return the tokens of an arg_spec in their canonical spelling.
 
     Parameters
     ----------
@@ -176,12 +176,12 @@ def normalize_tokens(tokens: Sequence[str]) -> list[str]:
     Returns
     -------
     list of str
-        Equivalent tokens, such as ``"arg"`` for ``"args"``.
+        Equivalent tokens, for example ``"arg"`` for ``"args"``.
 
     Raises
     ------
     SpecError
-        The tokens are not an arg_spec.
+        The tokens are not a valid arg_spec.
 
     See Also
     --------

@@ -319,14 +319,14 @@ def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | Platfo
 def functions(module: Functions) -> ForeignFunctions:
     """Return the functions of a module for tensors of PyTorch.
 
-    A function takes tensors by position and attributes by name, and returns new tensors. The arg_spec declares their
-    shapes and dtypes. Tensors must be contiguous and on the device that the module is for. ``torch.autograd`` uses the
-    rules of ``module.f.defvjp`` and ``module.f.deftranspose``. ``module.f(tensor)`` is the same call.
+    A function takes contiguous tensors by position and attributes by name, and returns new tensors, whose shapes and
+    dtypes the arg_spec declares. The tensors must be on a device of the module's platform. ``torch.autograd`` uses the
+    rules that ``defvjp`` and ``deftranspose`` of ``module.f`` set. ``module.f(tensor)`` does the same.
 
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded module. With ``auto_register=False``, neither its load nor its calls import JAX.
+        Loaded module. With ``auto_register=False``, neither the load nor the calls import JAX.
 
     Returns
     -------
@@ -336,7 +336,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Raises
     ------
     ImportError
-        At the first use of a function: the module is for GPUs, and ``apache-tvm-ffi`` is not installed.
+        At the first use of a function of a GPU module: ``apache-tvm-ffi`` is not installed.
 
     See Also
     --------
@@ -344,6 +344,7 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Examples
     --------
+    >>> import be_runtime
     >>> import be_runtime.torch
     >>> import torch  # doctest: +SKIP
     >>> module = be_runtime.load_cpp_file("scale.cc", auto_register=False)  # doctest: +SKIP

@@ -72,7 +72,8 @@ def triton_kernel(
 ) -> ArrayFunction:
     """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
 
-    Triton compiles the kernel when JAX first traces it, for the dtypes of the call. The cache keeps the machine code.
+    Triton compiles the kernel when JAX first traces a call, for the dtypes of the call. The cache keeps the machine
+    code.
 
     Parameters
     ----------
@@ -80,53 +81,55 @@ def triton_kernel(
         Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
-        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter with the name of an axis of an
-        input, such as ``n``, has no token: it gets the axis's extent. Further tokens are ``=n`` for the extent of an
-        axis, ``=1`` for a constant, and ``none`` for a pointer that is None.
+        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter whose name is an axis of an
+        input, such as ``n``, has no token and gets the axis's extent. The token ``=n`` passes the extent of an axis,
+        ``=1`` a constant, and ``none`` the pointer None.
     grid : int, str, tuple of int or str, or callable
         Number of programs along one to three axes. A string is arithmetic over the axes of the signature and over
-        constants: ``"ceil(n/BLOCK)"``. A callable receives the inputs' shapes and dtypes.
+        constants: ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
     num_warps : int, optional
-        Warps of a program. The default is the value of the configuration, or 4.
+        Warps of a program. The default is the value of the ``triton.Config``, or 4.
     num_stages : int, optional
-        Stages of software pipelines. The default is the value of the configuration, or of Triton.
+        Stages of software pipelines. The default is the value of the ``triton.Config``, or Triton's default.
     num_ctas : int, optional
-        Blocks of a cluster. The default is the value of the configuration, or 1.
+        Blocks of a cluster. The default is the value of the ``triton.Config``, or 1.
     maxnreg : int, optional
         Limit for the registers of a thread.
     launch_pdl : bool, default False
-        The kernel may begin before the previous kernel ends, and waits with ``tl.extra.cuda.gdc_wait``.
+        Let the kernel begin before the previous kernel ends. The kernel waits with ``tl.extra.cuda.gdc_wait``.
     block_shapes : dict of str to sequence of (int or str), optional
-        For each parameter that is a tensor descriptor: its block shape, as numbers or names of constants. The launcher
-        makes the descriptor of the array's token at each call.
+        Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. The launcher makes
+        a descriptor of the parameter's array at each call.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the architectures of the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``.
-        Otherwise there is no default.
+        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
+        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use: index of the input to index of the result. The kernel gets a pointer for
-        each.
+        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
     **constants
         Values of the function's ``tl.constexpr`` parameters.
 
     Returns
     -------
     callable
-        Function that takes the inputs, and each ``attr`` as a keyword argument, and returns the results. If `function`
-        has ``@triton.autotune``, it has the methods of `be_runtime.Tuned`, too.
+        Function that takes the inputs by position and the numbers by name, and returns the results. If `function` is
+        decorated with ``@triton.autotune``, it also has the methods ``tune`` and ``config`` of `Tuned`.
 
     Raises
     ------
@@ -134,21 +137,32 @@ def triton_kernel(
         Triton 3 is not installed.
     ArgumentError
         The tokens don't fit the function's parameters, `function` is not decorated with ``@triton.jit``, an option has
-        a wrong value, or a decorator has a hook, which would run Python at a launch.
+        a wrong value, or a decorator has a hook, which would run Python at a launch. At a call: there is no GPU and no
+        architecture is named.
     BuildError
-        At a call: Triton refuses the kernel.
+        At a call: Triton can't compile the kernel.
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of Triton, CuTe DSL, cuTile, TileLang and FlashInfer.
+    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
     - :doc:`/from-triton`: port a program from ``jax_triton``.
 
     Examples
     --------
+    >>> import be_runtime
+    >>> import jax.numpy as jnp
+    >>> import triton  # doctest: +SKIP
+    >>> import triton.language as tl  # doctest: +SKIP
+    >>> @triton.jit  # doctest: +SKIP
+    ... def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    ...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ...     inside = at < n
+    ...     tl.store(out + at, tl.load(x + at, inside) + tl.load(y + at, inside), inside)
     >>> add = be_runtime.triton_kernel(  # doctest: +SKIP
     ...     add_kernel, "arg[n] arg[n] ret[n]", grid="ceil(n/BLOCK)", BLOCK=1024
     ... )
-    >>> add(jnp.ones(4), jnp.ones(4))  # doctest: +SKIP
+    >>> add(jnp.ones(4), jnp.ones(4)).tolist()  # doctest: +SKIP
+    [2.0, 2.0, 2.0, 2.0]
     """
     options = check_options(locals())
     chosen = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, "maxnreg": maxnreg}

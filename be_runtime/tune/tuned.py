@@ -39,22 +39,26 @@ class Declared:
 
 
 class Tuned:
-    """A function of arrays that uses the fastest known configuration for their sizes; `autotune` makes it.
+    """A function of arrays that uses the fastest known configuration; `autotune` returns it.
 
-    It may be called in programs, including under ``vmap`` and derivatives: sizes are known while JAX traces it, and
-    nothing is timed then. ``print`` shows the times or the stored choices as a table.
+    It works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing. It uses the stored choice for the
+    shapes of the arrays, or else the first configuration. ``print`` shows the times or the stored choices.
 
     Attributes
     ----------
     name : str
         Name of the tuned function.
     configs : tuple of dict
-        All configurations. The first one is used if nothing is known.
+        All configurations. The first one is used if no choice is stored.
     args : sequence or callable
-        Arrays to time with, as given to `autotune`.
+        Arrays to time with, as they were passed to `autotune`.
     results : list of Trials
-        The tunings of this object. Each has ``bucket``, the ``chosen`` configuration, and the ``trials`` with their
-        times in microseconds.
+        Tunings of this object. Each has the ``bucket`` of sizes, the ``chosen`` configuration, and the ``trials`` with
+        their times in microseconds.
+
+    See Also
+    --------
+    - :doc:`/tuning`: block sizes and other choices, tables of times, and packages.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Tuned:
 
     @public
     def __call__(self, *arrays: Any, **attributes: Any) -> Any:
-        """Call the function of the configuration for these arrays.
+        """Call the function of the configuration that is chosen for these arrays.
 
         Parameters
         ----------
@@ -92,7 +96,7 @@ class Tuned:
         Returns
         -------
         array or tuple of array
-            The results of the function.
+            Results of the function.
         """
         bucket = self._bucket_of(arrays, attributes)
         function = self._chosen.get(bucket)
@@ -118,19 +122,19 @@ class Tuned:
         return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"
 
     def config(self, *arrays: Any, **attributes: Any) -> Config:
-        """Return the configuration for arrays of these sizes; nothing is timed.
+        """Return the configuration for these arrays without timing anything.
 
         Parameters
         ----------
         *arrays : array or ShapeDtypeStruct
-            Arrays of the sizes.
+            Inputs of the function.
         **attributes
             Attributes of the function.
 
         Returns
         -------
         dict
-            Keywords of ``op``.
+            Keywords of ``op``, the first argument of `autotune`.
         """
         return self.config_of(self._bucket_of(arrays, attributes))
 
@@ -141,22 +145,24 @@ class Tuned:
         return dict(self._known[bucket])
 
     def tune(self, *arrays: Any, **attributes: Any) -> Trials:
-        """Time all configurations with these arrays and attributes and store the choice, even if one is known.
+        """Time all configurations with these arrays, and store the choice in place of an earlier one.
 
         Parameters
         ----------
         *arrays : array
             Inputs of the function.
+        **attributes
+            Attributes of the function.
 
         Returns
         -------
         Trials
-            Times of each configuration, in microseconds; ``print`` shows a table.
+            Times of each configuration, in microseconds. ``print`` shows a table.
 
         Raises
         ------
         ArgumentError
-            An array is traced, so that its values are not known, or checked mode is on.
+            An array is traced, or checked mode is on.
         """
         trials, row = self._time(arrays, attributes)
         device = timing.describe_device()
@@ -188,7 +194,7 @@ class Tuned:
         self._chosen.clear()
 
     def save(self, folder: Path | str) -> Path:
-        """Add the choices of this device to ``tuned.json`` in a package's folder.
+        """Add the stored choices for this device to the file ``tuned.json`` of a package.
 
         Parameters
         ----------
@@ -313,50 +319,53 @@ def autotune(
     check: Check | None = None,
     runs: int = 10,
 ) -> Tuned:
-    """Choose the fastest of several configurations of a kernel, once for each GPU and size of the arrays.
+    """Time the configurations of a kernel once for each device and size of arrays, and use the fastest.
 
-    All configurations are compiled at once. Each is timed within a compiled loop, alternating with the others, with the
-    last-level cache flushed before each call. A configuration is rejected if its results differ from the first one's.
-    The cache keeps the choice for the device, its driver, the bucket of sizes and the source, and the next process uses
-    it without timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use stored choices and time nothing, or
-    ``off`` to use the first configuration.
+    Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the last-level cache is
+    flushed before each timed call. A configuration is rejected if its results differ from the first one's. The cache
+    keeps the choice for the device, its driver, the bucket of sizes and the source, so that the next process times
+    nothing.
+
+    With ``BE_AUTOTUNE=cached``, only stored choices are used. With ``BE_AUTOTUNE=off``, the first configuration is
+    used.
 
     Parameters
     ----------
     op : callable
-        Function that is called with a configuration's keywords and returns a function of arrays: a module's function, a
-        kernel of `cuda_kernel`, or a Python function that calls them. It may be called in several threads at a time.
+        Function that takes the keywords of a configuration and returns a function of arrays: a module's function, a
+        kernel of `cuda_kernel`, or a Python function that calls them. Several threads may call `op` at the same time.
     configs : mapping of str to sequence, or sequence of mapping
-        Choices by keyword, whose combinations are all tried, or the configurations themselves. They must be
-        serializable to JSON.
+        Values of each keyword, of which all combinations are tried, or the configurations themselves. JSON must be able
+        to represent them.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays to time with now, or several sets of arrays, or a function that returns them, which is called only if
-        arrays are needed. Without arrays nothing is timed until `Tuned.tune` is called.
+        Arrays to time with, or several sets of arrays, or a function that returns them. The function is called only if
+        something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
-        Package whose file ``tuned.json`` has the choices: pass ``__name__`` in its ``__init__.py``. Then nothing is
-        timed here: ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
+        Package whose file ``tuned.json`` has the choices; pass ``__name__`` in its ``__init__.py``. This call then
+        times nothing. ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
-        Function of the arrays and attributes of a call; calls with equal results share a choice. By default the result
-        has the dtypes, and the extents rounded up to powers of two.
+        Function of the arrays and attributes of a call. Calls for which it returns equal values share a choice. The
+        default value has the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
-        ``check(first, other)`` returns whether one array of results is correct. By default integers must be equal, and
-        floats must be close: within 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
+        ``check(first, other)`` returns whether the array ``other`` is correct, given the array of the first
+        configuration. By default, integers must be equal, and floats may differ by 1e-3 of the largest entry for 16
+        bits, 1e-5 for 32 bits and 1e-12 for 64 bits.
     runs : int, default 10
         Number of samples of each configuration.
 
     Returns
     -------
     Tuned
-        A function of arrays.
+        Function of arrays.
 
     Raises
     ------
     ArgumentError
-        There is no configuration, JSON can't hold one, or `runs` is below 1.
+        There is no configuration, JSON can't represent one, or `runs` is below 1.
     Exception
-        The exception of the first configuration, if none works.
+        The error of the first configuration, if no configuration works.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Completion of be-toolchain's commands in a shell, by scripts that shtab writes from the grammar."""
+"""Completion of be-toolchain's commands in a shell, by scripts that shtab generates from the grammar."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from be_toolchain.cli.parser import NONE, build_parser
 from be_toolchain.known import layouts
 
 COMMAND = "be-toolchain"
-"""The program that the distribution installs; shells cannot complete the words after ``python -m``."""
+"""The program that the distribution installs; shells can't complete the words after ``python -m``."""
 
 STORED = f"{COMMAND} list --names 2>/dev/null"
 """The command that prints the names in the store."""
 
 
 def _printed_by(command: str) -> shtab.CompleteType:
-    """Complete with the words that a command prints; shtab's zsh would run it once, when the script is loaded."""
+    """Complete with the words that a command prints; in zsh, shtab's own form runs it once, when the script loads."""
     return {**shtab.cmd(command), "zsh": f"{{compadd \\$({command})}}"}
 
 
@@ -52,12 +52,12 @@ def render_completion(shell: str) -> str:
     parser.prog = COMMAND
     for (command, argument), words in COMPLETED.items():
         _find(parser, command, argument).complete = words  # type: ignore[attr-defined] # shtab reads it
-    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # it takes newer ones too
+    _find(parser, "install", "cuda").choices = ("auto", *layouts.PIP_RELEASES)  # the command accepts newer ones, too
     return shtab.complete(parser, shell)
 
 
 def _find(parser: argparse.ArgumentParser, command: str, argument: str) -> argparse.Action:
-    """Return an argument of a command, through argparse's private attributes for lack of public ones."""
+    """Return an argument of a command, from private attributes, since argparse has no public ones."""
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     (found,) = (action for action in commands.choices[command]._actions if action.dest == argument)  # noqa: SLF001
     assert isinstance(found, argparse.Action)

@@ -1,4 +1,4 @@
-"""The frame of a command line: it handles closed streams, readers that are gone, Ctrl-C, and defects."""
+"""The frame of a command line: it handles closed streams, broken pipes, Ctrl-C and internal errors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def guarded(run: Callable[[], int], package: str) -> int:
     Parameters
     ----------
     run : callable
-        The command; its usage errors raise SystemExit, as argparse does.
+        The command. Its usage errors raise SystemExit, as argparse does.
     package : str
-        The package that a report of a defect names.
+        The package that the message about an internal error names.
     """
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed before Python started
+        if getattr(sys, name) is None:  # the stream was closed before Python started
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 - open until the end
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path that is not UTF-8 is printed as it is
     try:
         try:
             return _run(run, package)
         finally:
-            sys.stdout.flush()  # also after argparse's SystemExit, which follows its help
+            sys.stdout.flush()  # argparse raises SystemExit after it has printed its help
     except OSError as error:
         if not _is_about_output(error):
             raise
@@ -39,7 +39,7 @@ def guarded(run: Callable[[], int], package: str) -> int:
             try:
                 stream.flush()
             except OSError:
-                os.dup2(silence, stream.fileno())  # or Python's own flush at exit would fail
+                os.dup2(silence, stream.fileno())  # otherwise Python's own flush at exit fails
         if isinstance(error, BrokenPipeError):
             return READER_GONE
         say_error(f"can't write: {error}")
@@ -50,13 +50,13 @@ def guarded(run: Callable[[], int], package: str) -> int:
 
 
 def _run(run: Callable[[], int], package: str) -> int:
-    """Run the command, and report a defect; errors of the output are left to the caller."""
+    """Run the command, and report an internal error; errors of the output are left to the caller."""
     try:
         return run()
     except Exception as error:
         if isinstance(error, OSError) and _is_about_output(error):
             raise
-        # a defect must not look like a verdict about the machine
+        # An internal error has an exit code of its own, so that it does not look like a verdict on the machine.
         import traceback
 
         say(traceback.format_exc(), sys.stderr)
@@ -65,5 +65,5 @@ def _run(run: Callable[[], int], package: str) -> int:
 
 
 def _is_about_output(error: OSError) -> bool:
-    """Return whether the reader is gone or the disk is full, which are no defects."""
+    """Return whether the reader is gone or the disk is full, which are not internal errors."""
     return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)

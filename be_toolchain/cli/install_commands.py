@@ -29,14 +29,14 @@ FAILED = 1
 """The exit code of an installation that was not possible."""
 
 NOT_CONFIRMED = 4
-"""The exit code when a plan was shown and nobody confirmed."""
+"""The exit code if a plan was shown and not confirmed."""
 
 PLAN_SCHEMA = 1
-"""Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
+"""The version of the JSON of ``install --json``; it increases when a field changes its meaning."""
 
 
 def run_command(arguments: argparse.Namespace, system: System) -> int:
-    """Run one of `parser.CHANGING`, and return its exit code."""
+    """Run a command of `parser.CHANGING`, and return its exit code."""
     try:
         for removed in sweep(system):
             say(removed, sys.stderr)
@@ -69,7 +69,7 @@ def _report_failure(error: KeyboardInterrupt | ToolchainError, *, as_json: bool)
 
 
 def _is_confirmed(arguments: argparse.Namespace) -> bool:
-    """Ask the user whether to go ahead: always yes with ``--yes``; without a terminal, no and a message."""
+    """Ask the user whether to go ahead; with ``--yes`` the answer is yes, and without a terminal it is no."""
     if arguments.yes:
         return True
     if sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
@@ -82,7 +82,7 @@ def _is_confirmed(arguments: argparse.Namespace) -> bool:
 
 
 def _store(system: System) -> ManagedStore:
-    """Return the store of this user."""
+    """Return this user's store."""
     _require_store_setting(system)
     found = find_store(system).path
     return ManagedStore(require_store(placed_store(system.environ) if found == store_dir(system.environ) else found))
@@ -186,7 +186,7 @@ def _remove(store: ManagedStore, arguments: argparse.Namespace) -> int:
 
 
 def _prune(store: ManagedStore, arguments: argparse.Namespace) -> int:
-    """Ask whether to remove superseded versions, and remove them; leftovers are swept already."""
+    """Ask whether to remove superseded versions, and remove them; `run_command` has swept leftovers."""
     rows = store.superseded()
     if not rows:
         say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")

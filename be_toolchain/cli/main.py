@@ -26,12 +26,12 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
     toolchain : Toolchain
         The toolchain to use; without CUDA, only ``CXX`` is set.
     environ : Mapping of str to str
-        The present variables. Lists are extended, not replaced; extending them twice changes nothing.
+        The present variables. Lists are extended, not replaced; a second extension changes nothing.
 
     Returns
     -------
     tuple of (name, value)
-        ``LD_LIBRARY_PATH`` is never among them: it would override the libraries that come with jax.
+        The variables; never ``LD_LIBRARY_PATH``, which would override the libraries that come with JAX.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def titles() -> dict[str, str]:
 
 
 def list_titles() -> str:
-    """Return all codes with their titles, a line each."""
+    """Return all codes with their titles, one a line."""
     return "\n".join(f"{code}  {title}" for code, title in titles().items())
 
 
@@ -133,7 +133,7 @@ def _doctor(arguments: argparse.Namespace, system: System) -> int:
     """Print the report, repair its problems if that was asked for, and return the exit code."""
     from be_toolchain.find.devices import ask_aside
 
-    devices = ask_aside(system)  # the driver takes its time: meanwhile the doctor is imported and examines the rest
+    devices = ask_aside(system)  # the driver takes 200 ms; meanwhile the doctor is imported and examines the rest
 
     from be_toolchain.doctor.doctor import Remark, examine_machine, print_rich, render_report
     from be_toolchain.install.managed import sweep
@@ -160,14 +160,14 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments; the arguments of the process unless given.
+        The arguments. The default is the arguments of the process.
     system : System, optional
-        The machine; this one unless given.
+        The machine. The default is this machine.
 
     Returns
     -------
     int
-        The exit code; usage errors leave through SystemExit, as argparse does.
+        The exit code. Usage errors raise SystemExit, as argparse does.
     """
     return guarded(lambda: _run(argv, system or LocalSystem()), "be_toolchain")
 
@@ -204,7 +204,7 @@ def _run(argv: Sequence[str] | None, system: System) -> int:
 
 
 def _explain(code: str | None) -> int:
-    """Print a code's section of the page of errors; all codes without one."""
+    """Print the section of a code on the page of errors; without a code, print all codes."""
     try:
         if code is None:
             say(list_titles())
@@ -217,7 +217,7 @@ def _explain(code: str | None) -> int:
 
 
 def _list_names(system: System) -> None:
-    """Print the names in the store; a shell runs this while somebody types."""
+    """Print the names in the store; shells run this command to complete words."""
     from be_toolchain.machine.files import PREFIXES, distrust_managed, find_managed, find_store
 
     store = find_store(system).path
@@ -248,7 +248,7 @@ def _which(part: str, system: System) -> int:
 
 
 def _find_part(toolkit: CudaToolkit, part: str) -> Path | None:
-    """Return the path of one of `parser.PARTS`; None if the toolkit lacks it."""
+    """Return the path of a part of `parser.PARTS`; None if the toolkit lacks it."""
     places: dict[str, Path | None] = {
         **{component.name: component.path for component in toolkit.components},
         **toolkit.flat(),
@@ -262,7 +262,7 @@ def _find_part(toolkit: CudaToolkit, part: str) -> Path | None:
 
 
 def _env(shell: str, system: System) -> int:
-    """Print variables; without CUDA only the C++ compiler's, with the reason on standard error."""
+    """Print variables; without CUDA, print only the C++ compiler's, and the reason to standard error."""
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.survey import survey
     from be_toolchain.settings import find_configuration, warn_of

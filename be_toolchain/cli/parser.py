@@ -1,4 +1,4 @@
-"""The grammar of the command line; it imports little, so that a command can start work before its own imports."""
+"""The grammar of the command line; this module imports little, so that a command starts before its own imports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Commands = Any  # argparse's action for subparsers is generic over a private ty
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose usage errors have an exit code that is no verdict of the doctor."""
+    """A parser whose usage errors have an exit code of their own, which no verdict of the doctor has."""
 
     def error(self, message: str) -> NoReturn:
         """See `argparse.ArgumentParser.error`."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 REPORT_SCHEMA = 1
-"""Raised whenever a field of `Report.to_json` changes its meaning."""
+"""The version of `Report.to_json`; it increases when a field changes its meaning."""
 
 _WIDEST = 120
 """Columns of the lines of findings, unless a word such as a path is longer."""
@@ -42,11 +42,11 @@ class Remark(NamedTuple):
     Parameters
     ----------
     status : {"ok", "note", "warn", "fail"}
-        ``"fail"`` alone makes the exit code.
+        Only ``"fail"`` changes the exit code.
     subject, message : str
         The part of the machine, and the finding.
     next_step : str
-        The remedy; empty when there is nothing to do.
+        The remedy; empty if there is nothing to do.
     """
 
     status: Status
@@ -61,7 +61,7 @@ class Report(NamedTuple):
     Parameters
     ----------
     findings : tuple of Remark
-        In the order in which they are shown.
+        The findings, in the order in which they are shown.
     toolchain : Toolchain
         The parts that were found.
     devices : DeviceReport
@@ -73,9 +73,9 @@ class Report(NamedTuple):
     surroundings : Surroundings
         The facts about jax, the C library and folders.
     smoke : tuple of SmokeResult
-        The trials, when they were asked for.
+        The trials; empty unless they were requested.
     home : str
-        The user's home folder, which texts abbreviate as ``~``; empty when unknown.
+        The user's home folder, which texts abbreviate as ``~``; empty if it is unknown.
     exit_code : int
         0 all works, 1 CUDA builds can't work, 2 C++ builds can't work.
     """
@@ -103,11 +103,11 @@ class Report(NamedTuple):
 
     @property
     def explained(self) -> tuple[ToolchainError, ...]:
-        """The problems that have more than their finding: the searched places, further hints."""
+        """The problems with more information than their finding: searched places or further hints."""
         return tuple(problem for problem in self.problems if problem.probes or problem.hints[1:])
 
     def redact(self, text: str) -> str:
-        """Abbreviate the user's home folder in a text for people, who may paste it where everybody can read it."""
+        """Abbreviate the user's home folder in a text that people may publish."""
         return text.replace(f"{self.home}/", "~/") if len(self.home) > 1 else text
 
     def to_json(self) -> dict[str, Any]:
@@ -136,14 +136,14 @@ class Report(NamedTuple):
 
 
 def render_report(report: Report, *, verbose: bool = False) -> str:
-    """Render the report as plain text that pastes well.
+    """Render the report as plain text.
 
     Parameters
     ----------
     report : Report
         The report.
     verbose : bool
-        Add every place that was searched; a failure lists the places of the missing part anyway.
+        Add every searched place. The places of a missing part are always listed.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def print_rich(report: Report, *, verbose: bool) -> None:
     console.print(Text(heading(), style="bold"))
     table = Table.grid(padding=(0, 2))
     for finding in report.findings:
-        body = Text(_shown(report, finding.message), overflow="fold")  # a path is of no use without its end
+        body = Text(_shown(report, finding.message), overflow="fold")  # a path must not be cut off
         if finding.next_step:
             body.append(_shown(report, f"\nnext: {finding.next_step}"), style="italic")
         status = Text(finding.status, style=_COLORS[finding.status])
@@ -210,7 +210,7 @@ def print_rich(report: Report, *, verbose: bool) -> None:
 
 
 def _shown(report: Report, text: str) -> str:
-    """Return a text of a report as a terminal may print it."""
+    """Return a text of a report without the home folder and without control characters."""
     return printable(report.redact(text))
 
 
@@ -221,7 +221,7 @@ def heading() -> str:
 
 _REMOTE = "remote cache"
 _NO_ENTRY = "0" * 64
-"""A name that no entry of a remote cache has."""
+"""A name that no entry of a remote cache can have."""
 
 _FSSPEC_NEEDS = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -250,12 +250,12 @@ def examine_machine(
     smoke : bool
         Build and run programs with the compilers that were found, which takes seconds.
     devices : callable, optional
-        The result of `devices.ask_aside`, if the driver is being asked already.
+        The result of `devices.ask_aside`, if the driver has been asked already.
 
     Returns
     -------
     Report
-        The findings. A `ToolchainError` becomes one of them and is not raised.
+        The findings. A `ToolchainError` becomes a finding and is not raised.
     """
     asked = devices or ask_aside(system)
     around = coherence.probe_surroundings(system)
@@ -265,7 +265,7 @@ def examine_machine(
     try:
         request = ToolchainRequest(need_cuda=True, need_cxx=True)
         found = survey(request, system, find_configuration(system, passed.append), to_the_end=True)
-    except ToolchainError as error:  # a setting that steers the search has no valid value: nothing was searched
+    except ToolchainError as error:  # a setting that steers the search is invalid, so nothing was searched
         errors = (error, *refused)
         findings = (*map(_report_refusal, errors), *map(_report_passed_file, passed))
         return Report(findings, Toolchain(), asked(), (), errors, around, NO_CXX, home=home)
@@ -306,7 +306,7 @@ def examine_machine(
 
 
 def _report_passed_file(passed: PassedOver) -> Remark:
-    """Report a project's file that is passed over."""
+    """Report a project's file that is ignored."""
     return Remark("warn", "project file", passed.reason, passed.remedy)
 
 
@@ -329,7 +329,7 @@ def _warn(subject: str, rows: Iterable[Warned]) -> Iterator[Remark]:
 
 
 def _report_toolchain(found: Survey, around: Surroundings) -> Iterator[Remark]:
-    """Report compilers and toolkit, and the places before them that can be repaired."""
+    """Report compilers and toolkit, and the earlier places in the search order that can be repaired."""
     cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
     if cxx is None:
         yield _report_missing("C++ compiler", found.cxx_problem)
@@ -384,7 +384,7 @@ def _report_host(compiler: Nvcc | ClangCuda) -> Remark:
 
 
 def _report_passed_over(subject: str, probes: tuple[Probe, ...], used: Path) -> Iterator[Remark]:
-    """Report the places before the chosen one that can be repaired."""
+    """Report the places before the chosen one in the search order that can be repaired."""
     for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
             text = f"skipped {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
@@ -415,7 +415,7 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None, around: 
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
-    """List the sources of the facts about the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
+    """List the sources of the facts about the driver: libcuda, and nvidia-smi if libcuda did not answer."""
     answer = f"driver of CUDA {devices.driver_version}, {many(len(devices.devices), 'GPU')} visible"
     if devices.found_via == "nvidia-smi":
         yield Probe("libcuda", LIBCUDA, "it reported no driver version")
@@ -461,7 +461,7 @@ def _report_cache(around: Surroundings) -> Remark:
 
 
 def _report_launcher(system: System) -> Iterator[Remark]:
-    """Yield a finding if a setting names a program that is put before the compilers."""
+    """Yield a finding if a setting names a compiler launcher, such as ccache."""
     setting = RUNTIME["compiler_launcher"]
     try:
         command = read_setting(setting, system.environ)

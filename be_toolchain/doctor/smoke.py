@@ -83,7 +83,7 @@ x = jnp.arange(100, dtype=jnp.float32)
 out = jax.jit(jax.ffi.ffi_call("be_smoke.add_one", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x)
 print("sum %.0f" % float(out.sum()), "on", next(iter(out.devices())).platform)
 """
-"""The program of a child process: this package imports neither JAX nor be_runtime, but the machine may have both."""
+"""The program of a child process, since this package imports neither JAX nor be_runtime."""
 
 Outcome = Literal["ok", "fail", "skipped"]
 
@@ -113,14 +113,14 @@ class SmokeResult(NamedTuple):
 
 
 def run_smoke(toolchain: Toolchain, devices: DeviceReport, system: System, *, jax: bool) -> tuple[SmokeResult, ...]:
-    """Try every ability of a toolchain in a temporary folder.
+    """Try out a toolchain in a temporary folder.
 
     Parameters
     ----------
     toolchain : Toolchain
         The toolchain, which may lack parts.
     devices : DeviceReport
-        The GPUs; with one, CUDA programs are also run.
+        The GPUs. If there is one, CUDA programs are also run.
     system : System
         The machine.
     jax : bool
@@ -159,7 +159,7 @@ def _trials(
 
 
 def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch: Path) -> SmokeResult:
-    """Build a CUDA program; run all of it with a GPU, and only its beginning without one."""
+    """Build and run a CUDA program; without a GPU, the program ends before it calls CUDA."""
     source, program = scratch / "smoke.cu", scratch / "smoke_cuda"
     source.write_text(CUDA)
     present = sorted({device.arch for device in devices.devices})
@@ -187,10 +187,10 @@ def _compiler_command(cuda: CudaToolkit, archs: tuple[Arch, ...]) -> tuple[tuple
 
 
 def _try_ffi(system: System, language: str, name: str, expected: str, scratch: Path) -> SmokeResult:
-    """Load a kernel with be_runtime and call it from JAX, in a process of its own."""
+    """Load a kernel with be_runtime and call it from JAX, in a child process."""
     cache = scratch / f"cache_{language}"
     cache.mkdir(mode=0o700)
-    checkout = str(Path(__file__).parents[2])  # where __main__ has taken the working folder off the path
+    checkout = str(Path(__file__).parents[2])  # __main__ may have removed it from the path
     paths = json.dumps([path or str(system.cwd) for path in (*sys.path, checkout)])
     command = (sys.executable, "-c", FFI, language, str(cache), paths)
     result = _try(system, name, (command,), expected, "built a kernel and called it from JAX")

@@ -75,7 +75,7 @@ def find_clang(
     Parameters
     ----------
     system : System
-        The machine; each clang is asked for the GPUs it supports.
+        The machine. Each clang prints the GPUs that it supports.
     compilers : iterable of HostCompiler or Probe
         The compilers to try, best first.
     """

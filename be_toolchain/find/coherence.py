@@ -33,7 +33,7 @@ class Cached(NamedTuple):
     entries, size_bytes : int
         The number of entries, and the bytes of their files.
     limit_mib : int
-        The size to which builds prune the cache.
+        The limit to which builds prune the cache, in MiB.
     """
 
     entries: int
@@ -62,7 +62,7 @@ class Surroundings(NamedTuple):
         The C library, as in `System.libc`.
     cache_variable : str
         The variable that names the cache folder; empty if none does. The runtime replaces an unusable default folder
-        by a temporary one, but never a folder that was named.
+        with a temporary one, but never a named folder.
     cache, temporary : FolderFacts
         The folder of built modules, and the folder of the compilers' intermediate files.
     cached : Cached
@@ -83,7 +83,7 @@ class Surroundings(NamedTuple):
 
 
 def probe_surroundings(system: System) -> Surroundings:
-    """Examine installed distributions by the names of their records, and folders; nothing is imported."""
+    """Examine installed distributions by the names of their records, and folders, without importing anything."""
     cache_variable, named = find_cache(system.environ)
     cache = system.folder_facts(named)
     kernels = (cache.own_part or cache.path) / KERNELS
@@ -144,12 +144,12 @@ def find_cache(environ: Mapping[str, str]) -> tuple[str, Path]:
 
 
 def temporary_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder in which gcc and nvcc put their intermediate files."""
+    """Return the folder of the intermediate files of gcc and nvcc."""
     return Path(next((environ[name] for name in TEMPORARY_VARIABLES if environ.get(name)), "/tmp"))  # noqa: S108 - looked at, not written
 
 
 class Rejection(NamedTuple):
-    """The reason why a toolkit can't be used, and how to repair it; `mixed` if its parts may be of several releases."""
+    """The reason why a toolkit can't be used, and the repair; `mixed` is true if its parts are of several releases."""
 
     reason: str
     hint: str = ""
@@ -161,10 +161,10 @@ FIRST_FROM_PIP = (12,)
 
 
 def find_mixture(components: tuple[Component, ...], release: str, hint: str, measure: str = "nvcc") -> Rejection | None:
-    """Find parts of another release than the measure's, which is nvcc or ptxas; an unknown version is not judged.
+    """Find parts of another release than the part `measure`, nvcc or ptxas; ignore unknown versions.
 
-    The ptxas of an older release refuses the code that a newer cicc makes (``Unsupported .version``), and CUDA headers
-    need the compiler headers (crt) of their own release.
+    An older ptxas refuses the code of a newer cicc (``Unsupported .version``), and CUDA headers need the compiler
+    headers (crt) of their own release.
     """
     lenient = {row.name for row in layouts.COMPONENTS if not row.same_release}
     strangers = ", ".join(
@@ -179,7 +179,7 @@ def find_mixture(components: tuple[Component, ...], release: str, hint: str, mea
 
 
 def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:
-    """Return the command that makes a toolkit complete, and of one release.
+    """Return the command that repairs a toolkit: afterwards it is complete, and its parts are of one release.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str
 
 
 def judge_release(release: str) -> str:
-    """Return the reason why a toolkit of a release is too old; empty when it is not."""
+    """Return the reason why a toolkit of a release is too old; empty if it is not."""
     least = ".".join(map(str, layouts.MIN_CUDA_RELEASE))
     if version_key(release) < layouts.MIN_CUDA_RELEASE:
         return f"CUDA {release} is older than {least}, the first that compiles C++17"
@@ -213,7 +213,7 @@ def judge_release(release: str) -> str:
 
 
 def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
-    """Return the reason why nvcc would refuse a host compiler; empty when it would not.
+    """Return the reason why nvcc refuses a host compiler; empty if nvcc accepts it.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
 
 
 def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *, has_gpu: bool) -> tuple[Warned, ...]:
-    """Warn where a toolkit's kernels and the CUDA that comes with jax do not fit together.
+    """Warn if a toolkit's kernels and the CUDA libraries of JAX do not fit together.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
 
 
 def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
-    """Describe the abilities of an environment's CUDA 12 wheels; None when the wheel with ptxas is not installed.
+    """Describe the compilers in an environment's CUDA 12 wheels; None if the wheel with ptxas is not installed.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
     remedy : str
         The hint, which names a setting.
     keeps_libraries : bool
-        Whether files in the folder are loaded later, so that nobody else may be able to put one there.
+        Whether files in the folder are loaded later, so that other users must not be able to write there.
 
     Examples
     --------
@@ -380,7 +380,7 @@ def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, .
 
 
 def render_limits(limits: HostLimits) -> str:
-    """Render the accepted host compilers in words.
+    """Render the accepted host compilers as text.
 
     Examples
     --------
@@ -428,7 +428,7 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
 
 
 def judge_nvrtc(nvrtc: str, release: str, driver_version: str) -> Iterator[Warned]:
-    """Warn of an NVRTC that is newer than the driver, and not of the toolkit's release, which `judge_driver` judges.
+    """Warn of an NVRTC that is newer than the driver; `judge_driver` judges an NVRTC of the toolkit's release.
 
     Parameters
     ----------
@@ -512,7 +512,7 @@ def judge_archs(present: Iterable[Arch], toolkit: CudaToolkit) -> Iterator[Warne
 
 
 def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterator[Warned]:
-    """Warn of a compiler from outside the conda prefix that Python runs in."""
+    """Warn of a compiler outside of the conda prefix that Python runs in."""
     for root in conda_roots:
         if not str(compiler.path).startswith(f"{root}/"):
             message = f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it"
@@ -531,7 +531,7 @@ def judge_flags(chosen: HostCompiler, appended_flags: str) -> Iterator[Warned]:
 def refused_settings(environ: Mapping[str, str], around: Surroundings) -> tuple[PreferenceError, ...]:
     """Return an error for each setting that keeps all load functions from working."""
     refused = list(find_bad_settings(environ))
-    if around.cache_variable:  # the runtime replaces only the default folder
+    if around.cache_variable:  # the runtime replaces an unusable default folder
         remedy = f"set {around.cache_variable} to a folder of your own, or unset it"
         rows = judge_folder("cache", around.cache, remedy)
         refused += [PreferenceError(f"{row.message} ({around.cache_variable})", hints=(row.hint,)) for row in rows]

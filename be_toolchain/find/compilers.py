@@ -13,14 +13,14 @@ from be_toolchain.machine.files import OTHER_STORE, ZIG_PREFIX, distrust_managed
 from be_toolchain.machine.system import System
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
-"""Programs that stand before a compiler in ``CXX``."""
+"""Compiler launchers, which come before the compiler in ``CXX``."""
 
 NO_ANSWER = "repair or remove it"
-"""What to do about a program with a compiler's name that doesn't answer as one."""
+"""The hint for a program with a compiler's name that does not answer as a compiler."""
 
 
 class Candidate(NamedTuple):
-    """A place that a search step found and nobody has examined yet.
+    """A place that a search step found, before it is examined.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ Found = Candidate | errors.Probe
 
 
 def conda_prefixes(system: System) -> tuple[Path, ...]:
-    """Return the conda environments of the running Python; one that is only activated is not among them."""
+    """Return the conda environments of the running Python, without an environment that is only activated."""
     return tuple(prefix for prefix in system.prefixes if system.is_dir(prefix / "conda-meta"))
 
 
 def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]:
-    """Find the compiler that a variable names: a path, a bare name, or one behind ccache.
+    """Find the compiler that a variable names: a path, a name on PATH, or either of them after ccache.
 
     Flags behind the compiler are ignored in variables of other programs, such as ``CXX``, and refused elsewhere.
     """
@@ -79,7 +79,7 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[Found]
 
 
 def _split(value: str) -> list[str]:
-    """Split a command into words as a shell does; any text is accepted."""
+    """Split a command into words as a shell does; accept any text."""
     try:
         return shlex.split(value)
     except ValueError:
@@ -87,7 +87,7 @@ def _split(value: str) -> list[str]:
 
 
 def from_conda(system: System) -> Iterator[Found]:
-    """Search the running Python's conda prefix: a libstdc++ other than its own fails at load time."""
+    """Search the running Python's conda prefix, since its libstdc++ may be older than another compiler needs."""
     for prefix in conda_prefixes(system):
         triplets = layouts.CONDA_TRIPLETS.get(system.machine, ())
         names = [f"{triplet}-{name}" for triplet in triplets for name in ("c++", "g++", "clang++")]
@@ -100,7 +100,7 @@ def from_conda(system: System) -> Iterator[Found]:
 
 
 def from_managed(system: System) -> Iterator[Found]:
-    """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
+    """Find the C++ compilers that ``install --host-compiler`` installed, newest first."""
     store = find_store(system)
     if store.problem:
         yield errors.Probe("managed", str(store.path), store.problem, OTHER_STORE)
@@ -158,7 +158,7 @@ def host_candidates(
 
 
 def probe_compiler(system: System, candidate: Candidate) -> values.HostCompiler | errors.Probe:
-    """Run a program to identify the compiler; return a probe with the reason if it can't be used."""
+    """Run a program to identify the compiler; if it can't be used, return a probe with the reason."""
     path, found_via, _ = candidate
     answer, machine = system.run_all(((str(path), "-v"), (str(path), "-dumpmachine")), unset=layouts.PROBE_UNSET)
     found = versions.parse_host_version(answer.text)
@@ -178,7 +178,7 @@ _HEAD_BYTES = 1 << 16
 
 
 def identify_files(system: System, *paths: Path) -> str:
-    """Return a hash that identifies files: of a whole script; of a binary's size and head, with its build id."""
+    """Hash files: a script as a whole, a binary by its size and its beginning, which contains the build id."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -191,7 +191,7 @@ def identify_files(system: System, *paths: Path) -> str:
 
 
 class Compilers:
-    """The C++ compilers of a machine, each asked at most once.
+    """The C++ compilers of a machine. Each is run at most once.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class Compilers:
                 yield self._ask(candidate)
 
     def _ask(self, candidate: Candidate) -> values.HostCompiler | errors.Probe:
-        """Ask a program once; a later step that finds the same program is named in the answer instead."""
+        """Run a program once; the answer names the step that finds the program this time."""
         if candidate.path not in self._asked:
             self._asked[candidate.path] = probe_compiler(self._system, candidate)
         answer = self._asked[candidate.path]._replace(found_via=candidate.found_via)

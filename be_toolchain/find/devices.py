@@ -1,4 +1,4 @@
-"""The NVIDIA driver and its GPUs, asked without JAX: libcuda first, then nvidia-smi."""
+"""Ask the NVIDIA driver for its version and its GPUs without JAX: libcuda first, then nvidia-smi."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ class Device(NamedTuple):
     Attributes
     ----------
     index : int
-        Number among the visible GPUs.
+        Number among the visible GPUs, from 0.
     name : str
         Name, such as ``"NVIDIA H200"``.
     arch : Arch
         Compute capability.
+
+    See Also
+    --------
+    - `probe_devices`: return the GPUs of this machine.
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
@@ -48,15 +53,19 @@ class DeviceReport(NamedTuple):
     Attributes
     ----------
     driver_version : str or None
-        CUDA version that the driver supports, such as ``"13.0"``.
+        Newest CUDA version that the driver supports, such as ``"13.0"``; None if it is unknown.
     driver_release : str or None
-        The driver's own number, such as ``"580.82"``.
+        Release of the driver, such as ``"580.82.07"``; None if it is unknown.
     devices : tuple of Device
-        Visible GPUs; ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
+        Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
     found_via : str
-        ``"libcuda"``, ``"nvidia-smi"`` or empty.
+        ``"libcuda"`` or ``"nvidia-smi"``; empty if neither answered.
     problem : str or None
-        Reason why there are no devices.
+        Reason why there are no GPUs; None if there are some.
+
+    See Also
+    --------
+    - :doc:`/toolchain`: the search order, and how to steer it.
     """
 
     driver_version: str | None = None
@@ -69,21 +78,21 @@ class DeviceReport(NamedTuple):
 def probe_devices(system: System | None = None) -> DeviceReport:
     """Ask the driver for its version and its GPUs.
 
-    A machine without a GPU is not an error, since it may compile for others.
+    A machine without a driver or a GPU raises no error.
 
     Parameters
     ----------
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
 
     Returns
     -------
     DeviceReport
-        Versions and GPUs, or the reason why there are none.
+        Versions and GPUs, or the reason why there are no GPUs.
 
     See Also
     --------
-    - `device_archs`: return only the architectures, which is faster.
+    - `device_archs`: return only the architectures, from a record if a folder for it is given.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
@@ -103,7 +112,7 @@ def probe_devices(system: System | None = None) -> DeviceReport:
 
 
 def ask_aside(system: System) -> Callable[[], DeviceReport]:
-    """Start `probe_devices` in a thread: the driver takes 200 ms to answer, and Python can work in the meantime.
+    """Start `probe_devices` in a thread, since the driver takes 200 ms to answer.
 
     Parameters
     ----------
@@ -113,7 +122,7 @@ def ask_aside(system: System) -> Callable[[], DeviceReport]:
     Returns
     -------
     callable
-        Waits for the answer and returns it.
+        Function that waits for the answer and returns it.
     """
     answers: list[DeviceReport] = []
     name = "be_toolchain-driver"
@@ -161,7 +170,7 @@ def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
         return DeviceReport(driver_release=release, problem=f"{LIBCUDA} was not found: no NVIDIA driver is installed")
     version, number = None, ctypes.c_int()
     try:
-        _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))  # it needs no cuInit
+        _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))  # works without cuInit
         version = render_cuda_number(number.value)
         _check("cuInit", cuda.cuInit(0))
         _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(number)))

@@ -78,7 +78,7 @@ def find_hip(system: System, arch: AmdArch) -> HipCompiler:
     Raises
     ------
     HipNotFoundError
-        There is none; the error has the reason for each that was tried.
+        There is no such compiler. The error has the reason for each that was tried.
     """
     probes: list[errors.Probe] = []
     for each in hip_candidates(system):
@@ -94,7 +94,7 @@ def find_hip(system: System, arch: AmdArch) -> HipCompiler:
 
 
 def _ask(system: System, candidate: Candidate, arch: AmdArch) -> HipCompiler | errors.Probe:
-    """Ask a compiler for the commands that it would run: it prints an error if it lacks a part."""
+    """Ask a compiler for the commands that it would run; it prints an error if a part is missing."""
     path = candidate.path
     asked = [HipCompiler(path, "", has_rocm, ()).command(arch) for has_rocm in (True, False)]
     commands = [(*command, "-###", "-c", "/dev/null") for command in asked]

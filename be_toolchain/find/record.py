@@ -1,4 +1,4 @@
-"""From a request to a toolchain: the recorded answer while nothing that it depends on changes, else a search."""
+"""Return the toolchain for a request: the recorded answer while the files behind it are unchanged, else a search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from be_toolchain.settings import RECORD_VARIABLES, ConfigurationFile, find_conf
 from be_toolchain.values import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 
 SCHEMA = 7
-"""Raised whenever the meaning of a stored field changes."""
+"""The version of the record; it increases when the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
 """The number of records that are kept, one for each environment."""
@@ -98,7 +98,7 @@ class ObservingSystem(System):
 
 
 def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
-    """Return the key of an answer: the request, Python's folders, a project's file and variables, but no files."""
+    """Return the key of an answer: the request, Python's folders, the project's file and the variables."""
     environ = system.environ
     return [
         ["schema", str(SCHEMA)],
@@ -122,7 +122,7 @@ def record_path(record_dir: Path, key: Key) -> Path:
 
 
 class _Recorded(Toolchain):
-    """A toolchain with its key fields kept: computing them from its paths takes a tenth of a warm load."""
+    """A toolchain with its key fields, whose computation would take a tenth of a warm load."""
 
     fields: tuple[tuple[str, str], ...] = ()
 
@@ -132,7 +132,7 @@ class _Recorded(Toolchain):
 
 
 def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
-    """Read the recorded answer; None if there is none, it is damaged or another user's, or a file has changed."""
+    """Read the recorded answer; None if it is missing, damaged or another user's, or if a file has changed."""
     try:
         path = record_path(record_dir, key)
         data = unseal(read_regular(path, LARGE, judge=distrust_owner, follows_link=False))  # it names programs that run
@@ -164,7 +164,7 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
 def prune_records(record_dir: Path) -> None:
     """Remove all but the newest records, and the leftovers of killed writers; other files stay.
 
-    A record saves one search: losing one that is still in use costs a tenth of a second.
+    If a record in use is removed, the next search takes a tenth of a second.
     """
     import time
 
@@ -201,14 +201,14 @@ def write_private(path: Path, text: str) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents for the user alone, since the cache trusts no other kind."""
+    """Make a folder and its missing parents for the user alone, since the cache distrusts other folders."""
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _shape(stamp: FileStamp | None) -> list[int]:
-    """Describe a file by its identity, a folder by being one, and a missing path by an empty list."""
+    """Describe a file by its identity, a folder by its kind alone, and a missing path by an empty list."""
     if stamp is None or stamp.is_dir:
         return [] if stamp is None else [1]
     return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns]
@@ -283,11 +283,11 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     Parameters
     ----------
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps the answer, since the driver takes 100 ms or more. The answer is reused while the driver, the
-        GPUs, their visibility and the boot are the same. Where the operating system does not show them (WSL,
-        gVisor), libcuda is asked each time.
+        Folder that keeps the answer, since the driver takes 100 ms or more. The next call reuses the answer unless one
+        of these changed: the driver, the GPUs, ``CUDA_VISIBLE_DEVICES``, ``CUDA_DEVICE_ORDER``, the boot of the
+        machine. On systems without ``/proc/driver/nvidia``, such as WSL and gVisor, every call asks the driver.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
 
     See Also
     --------
-    - `probe_devices`: return names and driver versions, too.
+    - `probe_devices`: return the names of the GPUs and the versions of the driver, too.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
@@ -323,8 +323,8 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
 def _cheap_facts(system: System) -> list[str] | None:
     """Return the kernel's facts about driver and GPUs, and the variables that hide GPUs; None without facts.
 
-    A GPU is identified by its bus address: exchanging it takes another boot. Its ``information`` file would name it,
-    but the driver takes a millisecond to write that.
+    A GPU is identified by its bus address, since an exchange needs another boot. Its ``information`` file names it, but
+    takes a millisecond to read.
     """
     version = system.read_text(PROC_DRIVER / "version")
     gpus = system.list_dir(PROC_DRIVER / "gpus")
@@ -348,22 +348,22 @@ def _read_archs(path: Path, facts: list[str] | None) -> tuple[Arch, ...] | None:
 def resolve(
     request: ToolchainRequest | None = None, *, system: System | None = None, record_dir: Path | None = None
 ) -> Toolchain:
-    """Find a toolchain that compiles on this machine.
+    """Find a toolchain on this machine.
 
     Parameters
     ----------
     request : ToolchainRequest, optional
-        Parts that are needed. The default is only a C++ compiler.
+        Parts to find. The default is only a C++ compiler.
     system : System, optional
-        Machine to search; tests pass another one. The default is this machine.
+        Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps answers. An answer is reused, without starting a process, until a file, a folder or a variable
-        that it came from changes. A folder that can't be written is not an error.
+        Folder that keeps answers. The next call reuses an answer, without starting a process, until a file, a folder or
+        a variable that the search read changes. If the folder can't be written, each call searches.
 
     Returns
     -------
     Toolchain
-        The parts that were requested.
+        Requested parts.
 
     Raises
     ------
@@ -372,11 +372,11 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        The parts of the CUDA toolkits come from different releases.
+        There is no complete CUDA toolkit whose parts come from one release, but one with parts of several releases.
     UnsupportedHostCompilerError
-        The toolkit refuses every C++ compiler of this machine, or the compiler that was named.
+        The toolkit accepts no C++ compiler of this machine, or not the compiler that was named.
     PreferenceError
-        An environment variable, or a file, that steers the search has an invalid value.
+        A variable or a project's file that steers the search has an invalid value.
 
     See Also
     --------

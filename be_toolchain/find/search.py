@@ -1,4 +1,4 @@
-"""The ordered steps of the search for a CUDA toolkit, which yield candidates, and probes with reasons for misses."""
+"""The ordered steps of the search for a CUDA toolkit. They yield candidates, and probes with reasons for misses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recorded_versions(system: System, root: Path, layout: layouts.Layout) -> dic
     root : Path
         The root of the toolkit.
     layout : Layout
-        The layout of the toolkit, which decides whose records come first.
+        The layout of the toolkit, which determines the order of the records.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def _in_root(system: System, found_via: str, root: Path) -> Found:
 
 
 def _correction(system: System, name: str, place: Path) -> str:
-    """Return the hint for a variable that leads to no toolkit; often it names a folder inside one."""
+    """Return the hint for a variable that does not name a toolkit; often it names a folder inside one."""
     above = {"bin": place.parent, "nvcc": place.parent.parent}.get(place.name)
     if above is not None and system.is_program(above / "bin" / "nvcc"):
         return f"set {name} to the folder of the toolkit: {above}"
@@ -137,7 +137,7 @@ def from_pip(system: System, _: settings.Preferences) -> Iterator[Found]:
 
 
 def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
-    """Find one managed toolchain; a folder without its manifest was never finished."""
+    """Find one managed toolchain; an unfinished folder has no manifest."""
     store = find_store(system).path
     assert store is not None
     reason = distrust_managed(system, store / name)
@@ -157,7 +157,7 @@ _MANAGED, _USE = layouts.MANAGED_STEPS
 
 
 def from_selected(system: System, preferences: settings.Preferences) -> Iterator[Found]:
-    """Find the managed toolchain that ``use`` chose, unless a setting orders the places."""
+    """Find the managed toolchain that ``use`` selected, unless a setting changes the order of the groups."""
     store = find_store(system)
     name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
     if preferences.groups == settings.GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
@@ -180,7 +180,7 @@ def from_managed(system: System, _: settings.Preferences) -> Iterator[Found]:
 
 
 def from_path(system: System, _: settings.Preferences) -> Iterator[Found]:
-    """Find every nvcc on PATH: the first may lack its headers."""
+    """Find every nvcc on PATH, since the first one may lack its headers."""
     found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
     if not found:
         yield errors.Probe("PATH", "nvcc", "not on PATH")
@@ -228,7 +228,7 @@ _JOINED = Path(layouts.CLANG_ROOT).parts
 
 
 def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
-    """Return who names the only program that may be used, and the program; None if nobody does."""
+    """Return the argument or setting that names the only allowed program, and the program; None without one."""
     return (label, str(requested)) if requested is not None else preferred
 
 

@@ -28,7 +28,7 @@ class Survey(NamedTuple):
     cxx_probes, cuda_probes, host_probes : tuple of Probe
         Every place that was searched for a C++ compiler, for a CUDA toolkit, and for a host compiler for it.
     cxx_problem, cuda_problem : ToolchainError, optional
-        The reason why there is none.
+        The reason why the part was not found.
     """
 
     toolchain: Toolchain
@@ -62,7 +62,7 @@ def survey(
     configuration : ConfigurationFile, optional
         A project's file.
     to_the_end : bool
-        Also list the places after the chosen one, unexamined. A search for a record leaves them out.
+        Also list the places after the chosen one without examining them. A search for a record leaves them out.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _with_cuda(
 def _find_host(
     limits: HostLimits, compilers: Compilers, preferences: Preferences
 ) -> tuple[tuple[Probe, ...], HostCompiler | None]:
-    """Find the first C++ compiler that an nvcc accepts; also return every place that was searched."""
+    """Find the first C++ compiler that an nvcc accepts; return it with every searched place."""
     probes: list[Probe] = []
     named = dict(preferences.cuda_hosts)
     for found in compilers.each(for_cuda=True):
@@ -184,7 +184,7 @@ def _find_host(
 def _host_error(
     nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], compilers: Compilers
 ) -> UnsupportedHostCompilerError:
-    """Make the error for an nvcc that accepts no compiler; it names the newest one that the settings rule out."""
+    """Make the error for an nvcc that accepts no compiler; it names the newest compiler that the settings rule out."""
     every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
     accepted = [found for found in every if not judge_host(found, limits)]
     fitting = max(accepted, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)

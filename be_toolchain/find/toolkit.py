@@ -47,13 +47,13 @@ class Parts(NamedTuple):
 
 
 PROBE = Path(__file__).with_name("probe.ci")
-"""A source of nothing, preprocessed as cicc wants it."""
+"""An empty source, preprocessed for cicc."""
 
 NO_RECORD = "no record states it, and its files contain no version"
-"""The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
+"""The source of an unknown version; for example, the headers of crt do not contain their version."""
 
 HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
-"""The header that shows that a component's headers are there."""
+"""The header by which the headers of a component are found."""
 
 
 def examine_toolkit(system: System, candidate: Candidate, host: HostCompiler) -> CudaToolkit | Rejection:
@@ -64,23 +64,23 @@ def examine_toolkit(system: System, candidate: Candidate, host: HostCompiler) ->
     system : System
         The machine.
     candidate : Candidate
-        The nvcc, perhaps behind a script or a link.
+        The nvcc, or a script or link that leads to it.
     host : HostCompiler
-        Any working compiler, without which nvcc's dry run does not start. It is the toolkit's host compiler until the
-        limits of the toolkit are applied.
+        Any working compiler, since nvcc's dry run needs one. It is the toolkit's host compiler until the limits of the
+        toolkit are applied.
 
     Returns
     -------
     CudaToolkit or Rejection
-        A toolkit with every part that compiling and linking needs, or the reason against it. The versions that its
-        tools print are judged elsewhere. A toolkit that is too old, or that mixes releases according to its records,
-        is rejected before most of its tools are run.
+        A toolkit with all parts for compiling and linking, or the reason against it. `find_toolkit` judges the versions
+        that the tools print. A toolkit that is too old, or whose records mix releases, is rejected before most of its
+        tools run.
     """
     nvcc = candidate.path
     answers = ask_nvcc(system, nvcc, host)
     parts = None if isinstance(answers, Rejection) else find_parts(system, answers)
     if parts is None or not all(tool in parts.programs for tool in layouts.TOOLS):
-        # An nvcc behind a bare link takes the folder of the link for its own, and misses the tools there.
+        # An nvcc that is started through a symbolic link searches its tools in the folder of the link.
         linked = system.realpath(nvcc)
         if linked != nvcc and linked.name == "nvcc":
             behind = ask_nvcc(system, linked, host)
@@ -106,7 +106,7 @@ def examine_toolkit(system: System, candidate: Candidate, host: HostCompiler) ->
 
 
 def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
-    """Ask nvcc for its version and its folders, which is enough to find a toolkit incomplete or mixed."""
+    """Ask nvcc for its version and its folders, before any other tool runs."""
     path = str(nvcc)
     dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
     answer, dry = system.run_all(((path, "--version"), dryrun), unset=layouts.PROBE_UNSET)
@@ -121,7 +121,7 @@ def find_parts(system: System, answers: Answers) -> Parts:
     places = answers.places
     here = places.here or answers.nvcc.parent
     root = places.top or here.parent
-    if root.parent == here.parent / "targets":  # conda-forge's nvcc.profile names the folder of its headers
+    if root.parent == here.parent / "targets":  # conda-forge's nvcc.profile names the folder of the headers
         root = here.parent
     layout = _layout_of(system, root)
     system.stat(here / "nvcc.profile")
@@ -139,7 +139,7 @@ def find_parts(system: System, answers: Answers) -> Parts:
     if not _first(system.is_file, libraries, "libcudart_static.a"):
         libraries = _folders(system, root, places.library_dirs, layout.libraries)
     static = _first(system.is_file, libraries, "libcudart_static.a")
-    major = answers.version.partition(".")[0]  # wheels have the shared library only under its versioned name
+    major = answers.version.partition(".")[0]  # wheels contain the shared library only under its versioned name
     names = ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(answers.version)}")
     shared = next(filter(None, (_first(system.is_file, libraries, name) for name in names)), None)
     missing = [name for name, path in programs.items() if path is None]
@@ -161,7 +161,7 @@ def find_parts(system: System, answers: Answers) -> Parts:
 
 
 def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
-    """Find the header of each component."""
+    """Find the header of each component in some folders."""
     return {name: _first(system.is_file, folders, header) for name, header in HEADERS.items()}
 
 
@@ -255,7 +255,7 @@ def _recorded(system: System, parts: Parts) -> Iterator[Component]:
         if name == "cudart" and header_release and release_of(version) != header_release:
             version, source = header_release, "CUDART_VERSION"
         if name == "cccl" and not version:
-            # CCCL's own release, which is not CUDA's, is in its headers.
+            # CCCL has releases of its own, which its headers contain.
             base = parts.headers["cccl"].parent.parent
             places = (folder / path for folder in (base, base / "cccl") for path in layouts.CCCL_VERSION_HEADERS)
             texts = (system.read_text(place, limit_bytes=16384) for place in places)
@@ -265,7 +265,7 @@ def _recorded(system: System, parts: Parts) -> Iterator[Component]:
 
 
 def _with_cicc_version(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
-    """Add cicc's version if no record has it; cicc has no ``--version``, but writes it at the head of its PTX."""
+    """Add cicc's version if no record has it; cicc has no ``--version``, but writes its version into its PTX."""
     if part.version or part.name != "nvvm":
         return part
     arch = archs[0].compute if archs else "compute_75"
@@ -275,7 +275,7 @@ def _with_cicc_version(system: System, part: Component, archs: tuple[Arch, ...])
 
 
 def _printed(result: RunResult) -> str:
-    """Return the version that a tool printed; empty when it printed none."""
+    """Return the version that a tool printed; empty if it printed no version."""
     version = versions.parse_tool_version(result.text)
     return version.version if version else ""
 
@@ -332,7 +332,7 @@ def find_toolkit(
 
 
 def _what_to_do(candidate: Candidate, preferences: Preferences) -> str:
-    """Return the hint for a toolkit that can't be used for no more specific reason."""
+    """Return the hint for a toolkit that can't be used, if its rejection has no hint."""
     if candidate.found_via in dict((*preferences.homes, *preferences.modules)):
         return correct(candidate.found_via)
     if candidate.found_via == "PATH":
@@ -341,12 +341,12 @@ def _what_to_do(candidate: Candidate, preferences: Preferences) -> str:
 
 
 def _is_fallback(candidate: Candidate) -> bool:
-    """Return whether these are wheels for clang that nobody asked for, which are used only if there is no nvcc."""
+    """Return whether these are wheels for clang that no setting names, which are used only if there is no nvcc."""
     return candidate.is_joined and candidate.found_via == MANAGED_STEPS[0]
 
 
 def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
-    """Move wheels that only clang can use behind every nvcc, unless they were asked for."""
+    """Move wheels that only clang can use behind every nvcc, unless a setting names them."""
     later = []
     for each in candidates:
         if isinstance(each, Candidate) and _is_fallback(each):

@@ -47,7 +47,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     system : System
         The machine.
     site : Path, optional
-        The site-packages folder; the running Python's unless given.
+        The site-packages folder. The default is the folder of the running Python.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
 
 
 def _jax_plugin(system: System, site: Path, names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the CUDA major version of jax's newest plugin, and its METADATA; both empty without one."""
+    """Return the CUDA major version of JAX's newest plugin, and its METADATA; both are empty without a plugin."""
     rows = ((name, parse_dist_info(name)) for name in names)
     matches = ((name, JAX_PLUGIN.fullmatch(row[0])) for name, row in rows if row is not None)
     cuda, name = max(((int(match[1]), name) for name, match in matches if match is not None), default=(0, ""))
@@ -136,7 +136,7 @@ def make_plan(goal: Goal, situation: Situation, installer: Installer) -> Install
     Raises
     ------
     InstallError
-        The index can't be asked, or its answer is no coherent set.
+        The index can't be reached, or its wheels do not fit together.
     """
     with make_workplace() as work:
         wheels = installer.resolve(goal.requirement, work)
@@ -164,8 +164,8 @@ def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: Non
     Raises
     ------
     InstallError
-        It did not work. A managed toolchain is as before; an environment is as before, or marked as interrupted so
-        that no search takes a compiler from it, and the same installation repairs it.
+        The installation failed. A managed toolchain is unchanged. An environment is unchanged or marked as interrupted:
+        searches take no compiler from it, and the same installation repairs it.
     """
     if plan.is_done:
         return plan.folder
@@ -176,7 +176,7 @@ def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: Non
 
 
 def _check_room(plan: InstallPlan, system: System) -> None:
-    """Refuse an installation that would fail half way for lack of room or rights."""
+    """Refuse an installation that would fail for lack of room or permissions."""
     facts = system.folder_facts(plan.goal.folder)
     if not facts.writable:
         raise InstallError(f"{facts.standing} is not writable", hints=("name another folder with BE_TOOLCHAINS_DIR",))
@@ -234,7 +234,7 @@ def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer,
 
 
 def _name_libraries(tree: Path) -> None:
-    """Name libraries as NVIDIA's own installer does: CMake's FindCUDAToolkit searches for ``lib64/libcudart.so``."""
+    """Add the library names of NVIDIA's installer: CMake's FindCUDAToolkit searches for ``lib64/libcudart.so``."""
     for folder in tree.glob("nvidia/cu[0-9][0-9]/lib"):
         rows = [(folder.parent / "lib64", folder)]
         rows += [(folder / f"{path.name.partition('.so.')[0]}.so", path) for path in folder.glob("lib*.so.*")]
@@ -244,7 +244,7 @@ def _name_libraries(tree: Path) -> None:
 
 
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
-    """Download all wheels, then exchange the environment's, with a marker in the environment meanwhile."""
+    """Download all wheels, then exchange the environment's wheels while a marker marks the environment."""
     site = plan.goal.folder
     marker = site / INTERRUPTED
     record = {"version": plan.version, "wheels": {wheel.name: wheel.version for wheel in plan.wheels}}
@@ -277,7 +277,7 @@ def _installed(site: Path) -> tuple[tuple[str, str], ...]:
 
 
 def wipe(site: Path, names: tuple[str, ...]) -> None:
-    """Remove distributions that pip may no longer be able to uninstall: the files in each RECORD, and the record.
+    """Remove distributions that pip can no longer uninstall: the files of each RECORD, and the record.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def wipe(site: Path, names: tuple[str, ...]) -> None:
                 if root in target.resolve().parents:
                     target.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
-    # In folders named with a tilde a killed pip leaves the files that it was replacing.
+    # A killed pip leaves the files that it was replacing in folders whose names begin with a tilde.
     patterns = ("~vidia*", "nvidia/~*", "nvidia/cu1?/~*", "nvidia/cu1?/*/~*")
     for stash in [path for pattern in patterns for path in site.glob(pattern)]:
         shutil.rmtree(stash, ignore_errors=True)
@@ -311,7 +311,7 @@ class Repairs(NamedTuple):
     requests : tuple of (reason, InstallRequest)
         The installations, each with the problem that it repairs.
     manual : tuple of str
-        The repairs that are left to the user, with their commands.
+        The repairs for the user, with their commands.
     """
 
     requests: tuple[tuple[str, InstallRequest], ...] = ()
@@ -331,7 +331,8 @@ def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> 
     Returns
     -------
     Repairs
-        Wheels of different releases are repaired even if another toolkit is in use: they come first in the search.
+        The repairs. Wheels of different releases are repaired even if another toolkit is in use, since a search tries
+        them first.
     """
     broken = _broken_environment(situation)
     requests = [broken] if broken is not None else []
@@ -367,7 +368,7 @@ def _broken_environment(situation: Situation) -> tuple[str, InstallRequest] | No
 
 
 def _fitting(release: str, situation: Situation) -> str:
-    """Return a release if jax's plugin in the environment accepts it, else the newest that fits."""
+    """Return a release if JAX's plugin in the environment accepts it, else the newest release that fits."""
     if release == "auto" or version_key(release)[0] < FIRST_PIP_MAJOR:
         return "auto"
     least = max((version_key(release_of(version)) for _, version in situation.minimums), default=())

@@ -1,4 +1,4 @@
-"""Trees that act as compilers: the CUDA 12 wheels joined for clang, and zig under the name clang++."""
+"""Folders that act as compilers: the CUDA 12 wheels joined for clang, and zig under the name clang++."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def join_wheels(tree: Path, versions: dict[str, str]) -> Path:
 
 
 def _join(target: Path, sources: Sequence[Path]) -> None:
-    """Link the entries of several folders into one; join a folder that several of them have in turn."""
+    """Link the entries of several folders into one; join subfolders of the same name."""
     found: dict[str, list[Path]] = {}
     for source in sources:
         for entry in sorted(source.iterdir()):
@@ -75,7 +75,7 @@ def _join(target: Path, sources: Sequence[Path]) -> None:
 
 
 def try_clang(clang: str, root: Path, work: Path, system: System) -> str:
-    """Compile a kernel and its launcher with a joined folder; return the error, empty after success.
+    """Compile a kernel and its launcher with a joined folder; return the error, or an empty text.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ int probe(int n) {
 """
 
 _FIRST_COMPILE_S = 900.0
-"""The first link builds the C++ library, which takes a minute of processor time."""
+"""The limit for the first link, which builds the C++ library in a minute of processor time."""
 
 
 def write_compiler(tree: Path, machine: str) -> None:

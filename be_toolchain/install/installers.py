@@ -1,4 +1,4 @@
-"""pip and uv behind one interface: they resolve, download and install wheels, whose files are verified here."""
+"""pip and uv behind one interface: they resolve, download and install wheels, and this module verifies the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 def dist_infos_of(site: Path, name: str) -> tuple[tuple[Path, str], ...]:
-    """Find a distribution's dist-info folders and versions: one, several after an interrupted exchange, or none."""
+    """Find a distribution's dist-info folders and versions; after an interrupted exchange there may be several."""
     from packaging.utils import canonicalize_name
 
     paths = sorted(site.glob("*.dist-info")) if site.is_dir() else ()
@@ -58,18 +58,18 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
         yield f"{name}: no readable RECORD ({error.strerror})"
         return
     for path, digest in rows:
-        # Above the folder are only the commands that installers generate.
+        # Only commands, which installers generate, lie above the folder.
         if digest and not path.startswith("../") and not _matches(site / path, digest):
             yield f"{name}: {path} is missing or differs from the wheel"
 
 
 def read_record(folder: Path) -> tuple[tuple[str, str], ...]:
-    """Read the RECORD in a dist-info folder: each file of the wheel with its digest, which may be empty.
+    """Read the RECORD in a dist-info folder: the files of the wheel, each with its digest, which may be empty.
 
     Raises
     ------
     OSError
-        There is none, or it is damaged.
+        The file is missing or damaged.
     """
     try:
         with (folder / "RECORD").open(encoding="utf-8", newline="") as file:
@@ -95,14 +95,14 @@ def _matches(path: Path, recorded: str) -> bool:
 
 
 TIMEOUT_S = 3600.0
-"""The limit for one run of pip or uv; a slow network needs its time."""
+"""The limit for one run of pip or uv, in seconds, for slow networks."""
 
 UNSET = (
     *("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT"),
     *("PIP_DRY_RUN", "PIP_REPORT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG"),
     *("PIP_CONSTRAINT", "PIP_UPGRADE", "UV_CONSTRAINT", "UV_OVERRIDE", "PYTHONPATH"),
 )
-"""Variables that redirect or change packages, or hide the output of pip."""
+"""Variables that change pip's index, packages or output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Installer(ABC):
         Raises
         ------
         InstallError
-            No wheel fits, or the index can't be reached.
+            There is no wheel that fits, or the index can't be reached.
         """
 
     @abstractmethod
@@ -172,14 +172,14 @@ _NOT_OFFERED = ("No matching distribution found", "No solution found when resolv
 
 
 def explain_failure(text: str, wheels: Path | None = None) -> str:
-    """Return the hint after pip or uv failed: the index can't be reached, or it has no such version.
+    """Return the hint for a failure of pip or uv: the index can't be reached, or it has no such version.
 
     Parameters
     ----------
     text : str
-        All of its output. pip ends with "No matching distribution" even if it reached no index.
+        The whole output. pip prints "No matching distribution" even if it reached no index.
     wheels : Path, optional
-        The folder that was asked instead of an index.
+        The folder that was used instead of an index.
 
     Examples
     --------
@@ -276,7 +276,7 @@ def find_installer(system: System, python: Path, wheels: Path | None) -> Install
     Raises
     ------
     InstallError
-        Neither is there.
+        Neither is installed.
     """
     asked = system.run((str(python), "-c", "import pip"), unset=UNSET)
     if asked.returncode == 0:
@@ -296,7 +296,7 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
     Raises
     ------
     InstallError
-        It is no report, or a wheel in it has no hash.
+        The text is not a report, or a wheel in it has no hash.
     """
     try:
         rows = [_row(row) for row in json.loads(text)["install"]]

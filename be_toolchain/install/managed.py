@@ -31,7 +31,7 @@ WORK = "be-toolchain-work-"
 
 @contextlib.contextmanager
 def make_workplace(parent: Path | None = None, prefix: str = WORK) -> Generator[Path]:
-    """Make a working folder, by default in the temporary one, and remove it at the end.
+    """Make a working folder, by default in the temporary folder, and remove it at the end.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def make_workplace(parent: Path | None = None, prefix: str = WORK) -> Generator[
 
 
 def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
-    """Make a folder and its lock; try again if a sweep came between the two."""
+    """Make a folder and its lock; try again if a sweep removes the folder in between."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
         try:
@@ -60,7 +60,7 @@ def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
 
 
 def _take(lock: int) -> bool | None:
-    """Take a lock and return whether it was free; None on a file system without locks, on which nothing is swept."""
+    """Take a lock and return whether it was free; None on a file system without locks, where nothing is swept."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -71,7 +71,7 @@ def _take(lock: int) -> bool | None:
 
 
 def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Path, ...]:
-    """Find the user's working folders in `parent` whose makers are gone."""
+    """Find the user's working folders in `parent` whose processes have ended."""
     try:
         found = sorted(entry for entry in parent.iterdir() if entry.name.startswith(prefixes))
     except OSError:
@@ -80,7 +80,7 @@ def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Pat
 
 
 def sweep_dead(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Remove the folders of killed makers; return a sentence for each folder that this process removed."""
+    """Remove the folders of killed processes; return a sentence for each folder that this process removed."""
     return tuple(said for folder in folders if (said := _sweep(folder)))
 
 
@@ -102,7 +102,7 @@ def _sweep(folder: Path) -> str:
 
 
 def _is_mine(folder: Path) -> bool:
-    """Return whether a path is a folder of the user's, not a link to one."""
+    """Return whether a path is a folder of this user, and not a link to one."""
     try:
         found = folder.lstat()
     except OSError:
@@ -111,7 +111,7 @@ def _is_mine(folder: Path) -> bool:
 
 
 def _is_dead(folder: Path) -> bool:
-    """Return whether a folder's maker is gone, or has not locked it yet, in which case it makes another one."""
+    """Return whether a folder's process has ended, or has not locked the folder yet: then it makes another one."""
     with contextlib.suppress(OSError), _dead_lock(folder) as is_dead:
         return is_dead or not any(folder.iterdir())
     return False
@@ -119,7 +119,7 @@ def _is_dead(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _dead_lock(folder: Path) -> Generator[bool]:
-    """Yield whether a folder's maker is gone; if so, hold the folder's lock meanwhile."""
+    """Yield whether a folder's process has ended; if so, hold the folder's lock meanwhile."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -132,7 +132,7 @@ def _dead_lock(folder: Path) -> Generator[bool]:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a folder, its lock last, so that the remains of a killed removal are still known to be dead."""
+    """Remove a folder, its lock last, so that another sweep can complete a killed removal."""
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -154,7 +154,7 @@ def _size_bytes(folder: Path) -> int:
 
 
 SCHEMA = 1
-"""Raised whenever a field of the manifest changes its meaning."""
+"""The version of the manifest; it increases when a field changes its meaning."""
 
 _STAGING, _REMOVED = ".staging-", ".removed-"
 
@@ -173,7 +173,7 @@ class ManagedToolchain(NamedTuple):
     wheels : tuple of (name, version)
         The wheels that it was made from.
     selected : bool
-        Whether ``use`` chose it.
+        Whether ``use`` selected it.
     """
 
     name: str
@@ -184,7 +184,7 @@ class ManagedToolchain(NamedTuple):
 
 
 class ManagedStore:
-    """Managed toolchains below one folder. Nothing is made on disk before the first installation.
+    """Managed toolchains below one folder, which the first installation makes.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class ManagedStore:
         Raises
         ------
         StoreError
-            There is none.
+            No toolchain matches.
         """
         rows = self.list()
         for row in rows:
@@ -285,7 +285,7 @@ class ManagedStore:
         Returns
         -------
         ManagedToolchain
-            The published toolchain, or the toolchain of another process that was faster.
+            The published toolchain, or the toolchain that another process published first.
         """
         prefix = next(prefix for prefix in PREFIXES if name.startswith(prefix))
         manifest = {"schema": SCHEMA, "version": name.removeprefix(prefix), "wheels": dict(wheels)}
@@ -300,7 +300,7 @@ class ManagedStore:
             try:
                 tree.rename(final)
             except OSError as error:
-                # Another process took the name, or a file is in the way: the manifest in it decides.
+                # Another process took the name, or a file has it: a manifest shows which.
                 if not (isinstance(error, FileExistsError | NotADirectoryError) or final.is_dir()):
                     raise
         published = _read(final, self.selected())
@@ -331,7 +331,7 @@ class ManagedStore:
         return tuple(rows)
 
     def _discard(self, path: Path) -> None:
-        """Rename a folder out of sight, then delete it."""
+        """Rename a folder to a hidden name, then delete it."""
         if not path.is_dir():
             return
         with make_workplace(self.root, _REMOVED) as aside:
@@ -339,7 +339,7 @@ class ManagedStore:
 
     @contextlib.contextmanager
     def _explained(self) -> Generator[None]:
-        """Turn a failure of the file system into an error that names the folder."""
+        """Turn an error of the file system into an error that names the folder."""
         try:
             yield
         except OSError as error:
@@ -369,7 +369,7 @@ def flush(folder: Path) -> None:
 
 
 def _read(path: Path, selected: str) -> ManagedToolchain | None:
-    """Read a toolchain from its manifest; None for anything else."""
+    """Read a toolchain from its manifest; None if there is no valid manifest."""
     try:
         data: Any = json.loads(read_regular(path / MANIFEST, LARGE))
         if data["schema"] != SCHEMA:

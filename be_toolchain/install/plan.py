@@ -1,4 +1,4 @@
-"""Choose the wheels and the folder of an installation, with reasons; a plan is a value that a user can read. Pure."""
+"""Choose the wheels and the folder of an installation, with reasons; a plan is a value that can be printed. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InstallRequest(NamedTuple):
     cuda : str
         ``"auto"``, a release such as ``"13.0"``, or an exact version such as ``"13.0.2"``; empty for no CUDA.
     into : {"env", "managed"}, optional
-        Python's environment, or the store of managed toolchains; chosen when not given.
+        Python's environment, or the store of managed toolchains. By default, the plan chooses.
     host_compiler : bool
         Install a C++ compiler.
     why : str
@@ -52,7 +52,7 @@ class Situation(NamedTuple):
     writable : bool
         Whether `site` can be written.
     driver_version, driver_release : str
-        The CUDA version that the driver supports and the driver's own number; empty without a driver.
+        The newest CUDA version that the driver supports, and the release of the driver; empty without a driver.
     jax_cuda : str
         The CUDA major version of jax's plugin, empty without one.
     minimums : tuple of (package, version)
@@ -60,7 +60,7 @@ class Situation(NamedTuple):
     present : tuple of (package, version)
         The CUDA wheels in `site`; a package that an interrupted exchange left twice is listed twice.
     interrupted : str
-        The target release of an interrupted exchange in `site`; empty when there was none.
+        The target release of an interrupted exchange in `site`; empty without one.
     stored : tuple of str
         The names of the managed toolchains.
     clang, clang_version : str
@@ -99,7 +99,7 @@ class Wheel(NamedTuple):
     name, version : str
         The Python distribution and its version.
     hashes : tuple of str
-        The accepted hashes, ``"sha256:<hex>"``; a download must have one of them.
+        The accepted hashes, ``"sha256:<hex>"``. A download must have one of them.
     size_bytes : int, optional
         The size of the download; None if it is unknown.
     """
@@ -111,7 +111,7 @@ class Wheel(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """The line of a requirements file that accepts this wheel alone."""
+        """The line of a requirements file that accepts only this wheel."""
         return " ".join((f"{self.name}=={self.version}", *(f"--hash={digest}" for digest in self.hashes)))
 
 
@@ -211,7 +211,7 @@ class InstallPlan(NamedTuple):
 
 
 def render_plan(plan: InstallPlan) -> str:
-    """Render a plan as the text that the user confirms.
+    """Render a plan as text, which the user confirms.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def render_plan(plan: InstallPlan) -> str:
 
 
 DEFAULT_RELEASE = "13.0"
-"""The release if no driver is found: its output runs on every driver for CUDA 13."""
+"""The release without a driver; its output runs on every driver for CUDA 13."""
 
 FIRST_PIP_MAJOR = 13
 """The first CUDA major version whose nvcc is on PyPI."""
@@ -339,7 +339,7 @@ def require_store(store: Path | None) -> Path:
 
 
 def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Target, str]:
-    """Choose between the environment and the store; return the choice and its reason."""
+    """Choose the environment or the store; return the choice with its reason."""
     obstacle = "" if situation.writable else f"{situation.site} is not writable"
     if situation.is_external:
         obstacle = "its distribution manages this Python (PEP 668)"
@@ -491,7 +491,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
 
 
 def _short(version: str) -> str:
-    """Strip the trailing zero that the versions of rebuilt meta packages have.
+    """Strip the trailing zero from the version of a rebuilt meta package.
 
     Examples
     --------
@@ -507,7 +507,7 @@ _OWN_RELEASE = {name for name, row in PARTS.items() if not row.same_release} | {
 
 
 def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) -> None:
-    """Check that all parts are there and of one release: some old meta packages do not pin every part."""
+    """Check that no part is missing and all are of one release, since old meta packages do not pin every part."""
     missing = sorted(set(parts) - {wheel.name for wheel in wheels})
     releases = {versions.release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
     if missing or len(releases) != 1:
@@ -517,7 +517,7 @@ def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) 
 
 
 def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
-    """Describe the fault of an environment's CUDA wheels; empty without a fault, and without nvcc among them.
+    """Describe the fault of an environment's CUDA wheels; empty if there is no fault, or no wheel of nvcc.
 
     Examples
     --------

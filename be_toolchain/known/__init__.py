@@ -1,1 +1,1 @@
-"""Knowledge of toolkits that needs no look at the machine: layouts, versions, formats. Imports `machine` and values."""
+"""Facts that hold on every machine: layouts, versions, formats. Imports `machine` and values."""

@@ -107,7 +107,7 @@ def _render_image(image: Image) -> bytes:
 
 
 def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
-    """Return PTX's version and its text, ended by a zero; NVIDIA's program leaves comments and indentation out."""
+    """Return the version of PTX and its zero-terminated text; NVIDIA's program also strips comments and indentation."""
     match = re.search(rb"^\s*\.version\s+(\d+)\.(\d+)", data, re.MULTILINE)
     if match is None:
         raise ValueError("an image of kind ptx has no .version")

@@ -22,7 +22,7 @@ MIN_DRIVER_FOR_CUDA = {13: 580, 12: 525, 11: 450}
 """The first driver branch that runs any release of a CUDA major version (CUDA compatibility guide, table 1)."""
 
 PROC_DRIVER = Path("/proc/driver/nvidia")
-"""Where the kernel shows NVIDIA's driver and its GPUs."""
+"""The folder in which the kernel shows NVIDIA's driver and its GPUs."""
 
 
 class Layout(NamedTuple):
@@ -79,13 +79,13 @@ LAYOUTS = (
         libraries=("targets/{target}/lib", "lib64", "lib", "targets/{target}/lib/stubs", "lib64/stubs"),
     ),
 )
-"""Tried in order; the last one fits any root."""
+"""The layouts, in the order in which they are tried; the last one fits any root."""
 
 PIP_ROOTS = ("nvidia/cu14", "nvidia/cu13")
 """Below a site-packages folder: wheels of one CUDA major version share one root, newest first."""
 
 MANAGED_STEPS = ("managed", "python -m be_toolchain use")
-"""The search steps that find a managed toolkit: among all of them, or because ``use`` chose it."""
+"""The search steps that find a managed toolkit: the newest, or the one that ``use`` selected."""
 
 PIP_NVCC_WITHOUT_COMPILER = "nvidia/cuda_nvcc"
 """The CUDA 12 wheel of this name: ptxas and libnvvm, but no nvcc, cicc, cudafe++ or fatbinary."""
@@ -106,7 +106,7 @@ HIP_VARIABLES = ("ROCM_PATH", "HIP_PATH", "HIP_CLANG_PATH", "DEVICE_LIB_PATH", "
 """Variables that change the output of hipcc, or of clang for HIP."""
 
 SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
-"""Installer, Arch Linux, Debian and Ubuntu."""
+"""The folders of NVIDIA's installer, of Arch Linux, and of Debian and Ubuntu."""
 
 VERSIONED_ROOTS = (("/usr/local", "cuda-"), ("/opt", "cuda-"))
 """A folder and the prefix of the toolkits side by side in it, tried newest first."""
@@ -134,7 +134,7 @@ class ComponentRow(NamedTuple):
     version_json : tuple of str
         Keys of a toolkit's ``version.json``.
     same_release : bool
-        Whether another release than nvcc's is known to break.
+        Whether the part must be of nvcc's release.
     """
 
     name: str
@@ -255,7 +255,7 @@ def normalize(name: str, version: str) -> tuple[str, str]:
 
     try:
         return canonicalize_name(name), canonicalize_version(version, strip_trailing_zero=False)
-    except ValueError:  # a number that Python does not convert
+    except ValueError:  # a number that Python can't convert
         return canonicalize_name(name), version
 
 

@@ -1,4 +1,4 @@
-"""Parsers of the tools' output and of files, which return versions, limits and paths. Pure."""
+"""Parsers of files and of the tools' output. They return versions, limits and paths. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_tool_version(text: str) -> ToolVersion | None:
     Returns
     -------
     ToolVersion or None
-        None when the text names no release.
+        The version; None if the text names no release.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def parse_host_version(text: str) -> HostVersion | None:
     Returns
     -------
     HostVersion or None
-        None when it is neither.
+        The version; None if the text is of neither compiler.
 
     Examples
     --------

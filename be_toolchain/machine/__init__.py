@@ -1,1 +1,1 @@
-"""The machine behind a port: files, processes, and requests to web servers. Imports `errors` and `terminal`."""
+"""The machine behind an interface: files, processes, requests to web servers. Imports `errors` and `terminal`."""

@@ -38,13 +38,13 @@ PREFIXES = (CUDA_PREFIX, ZIG_PREFIX)
 """Name prefixes of the folders of managed toolchains; the rest is the version."""
 
 MANIFEST = "toolchain.json"
-"""The manifest of a managed toolchain, written last: a folder without it is no toolchain."""
+"""The manifest of a managed toolchain. It is written last, so a folder without it is not a toolchain."""
 
 SELECTED = "selected"
 """The file that ``use`` writes: the name of one CUDA toolchain."""
 
 INTERRUPTED = ".be-toolchain-installing.json"
-"""The marker in a site-packages folder during an exchange of CUDA wheels, and after an interrupted one."""
+"""The marker in a site-packages folder during an exchange of CUDA wheels; it stays if the exchange is interrupted."""
 
 
 def store_dir(environ: Mapping[str, str]) -> Path | None:
@@ -58,7 +58,7 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     Returns
     -------
     Path or None
-        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder; None when there is no home.
+        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder; None without a home folder.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
 
 
 def placed_store(environ: Mapping[str, str]) -> Path | None:
-    """Return `store_dir` for a command that writes into it: platformdirs places the folder of this process's user."""
+    """Return `store_dir` for a command that writes into it, as platformdirs places it for the user of this process."""
     folder = store_dir(environ)
     if folder is None or environ is not os.environ or environ.get(ENV_STORE, "").strip().startswith("/"):
         return folder
@@ -83,7 +83,7 @@ def placed_store(environ: Mapping[str, str]) -> Path | None:
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's own file, in the folder of the user's settings; None when there is no home.
+    """Return the user's own file, in the folder of the user's settings; None without a home folder.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def placed_file(environ: Mapping[str, str]) -> Path | None:
-    """Return `user_file` for a message that asks the user to write it: platformdirs places it."""
+    """Return `user_file` for a message that asks the user to write it, as platformdirs places it."""
     if (file := user_file(environ)) is None or environ is not os.environ:
         return file
     import platformdirs
@@ -104,7 +104,7 @@ def placed_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def usual_cache(environ: Mapping[str, str]) -> Path:
-    """Return the default folder of the runtime's compiled modules; it starts with ``~`` when there is no home.
+    """Return the default folder of compiled modules; it begins with ``~`` without a home folder.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path 
 
 
 def misnamed_store(environ: Mapping[str, str]) -> str:
-    """Return why the folder that ``BE_TOOLCHAINS_DIR`` names is not used; empty when it is, or when it is unset.
+    """Return the reason why the folder of ``BE_TOOLCHAINS_DIR`` is not used; empty if it is used or not set.
 
     Examples
     --------
@@ -149,9 +149,9 @@ class StoreFolder(NamedTuple):
     Parameters
     ----------
     path : Path or None
-        The folder, or the user's own part of it if it is for all users; None when there is no home.
+        The folder, or the user's own part of a folder for all users; None without a home folder.
     problem : str
-        The reason why nothing in it is used; empty when it is used, or does not exist yet.
+        The reason why the folder is not used; empty if it is used or does not exist yet.
     """
 
     path: Path | None
@@ -159,7 +159,7 @@ class StoreFolder(NamedTuple):
 
 
 def find_store(system: System) -> StoreFolder:
-    """Find the folder of managed toolchains, and judge it."""
+    """Find the folder of managed toolchains, and judge whether it is trusted."""
     named = store_dir(system.environ)
     if named is None or not system.is_dir(named):
         return StoreFolder(named)
@@ -193,7 +193,7 @@ def version_in(name: str) -> Version:
 
 
 def distrust_managed(system: System, folder: Path) -> str:
-    """Return why a toolchain in the store is not used: never finished, or writable by others; else empty."""
+    """Return the reason why a toolchain in the store is not used: unfinished, or writable by others; else empty."""
     if not system.is_file(folder / MANIFEST):
         return f"not a managed toolchain: no {MANIFEST}"
     return system.folder_facts(folder).obstacle
@@ -250,7 +250,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no TOML, or would take too long to parse.
+        The text is not TOML, or would take too long to parse.
     """
     import tomllib  # few loads need it
 

@@ -1,8 +1,8 @@
-"""Locks for a process that may fork while its other threads work, as data loaders do.
+"""Locks for a process that forks while other threads work, as data loaders do.
 
-A forked child has one thread and a copy of everything else. A lock that another thread held stays locked in it for
-ever. A module that the thread was importing never finishes. A pipe that it had opened stays open until the child
-ends, so that its reader never sees the end.
+A forked child has one thread and a copy of everything else. In the child, a lock that another thread held stays locked.
+A module that the thread was importing is never complete. A pipe that it had opened stays open until the child ends, so
+that the pipe's reader waits.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 no_fork = threading.RLock()
-"""Held where a descriptor is open that no child may have: a fork waits for it. Keep it for milliseconds."""
+"""The lock to hold, for milliseconds, while a descriptor is open that a child must not inherit: a fork waits for it."""
 
 _OURS = ("be_runtime", "be_toolchain")
 _LONGEST_WAIT_S = 5.0
-"""An import that takes longer may itself wait for the thread that forks."""
+"""The limit, in seconds, of the wait for an import, which may itself wait for the forking thread."""
 
 _locks: weakref.WeakSet[ThreadLock] = weakref.WeakSet()
 
 
 class ThreadLock:
-    """A re-entrant lock for the threads of a process, free in a forked child unless the forking thread held it."""
+    """A re-entrant lock for threads. In a forked child it is free, unless the forking thread held it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -52,7 +52,7 @@ class ThreadLock:
 
 
 def made_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep results as `functools.lru_cache` does, and make each in one thread, so that no two threads get two objects.
+    """Keep results as `functools.lru_cache` does; one thread makes each result, so that all threads get one object.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def made_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _before_fork() -> None:
-    """Wait until no other thread imports for our packages, and hold `no_fork`."""
+    """Wait until no other thread imports a module for our packages, and hold `no_fork`."""
     give_up = time.monotonic() + _LONGEST_WAIT_S
     no_fork.acquire()
     this = threading.get_ident()

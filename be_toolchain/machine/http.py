@@ -1,4 +1,4 @@
-"""HTTP exchanges with limits in time and size; no redirect is followed, and no proxy is used."""
+"""HTTP exchanges with limits of time and size, without redirects and proxies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from urllib.parse import unquote, urlsplit
 T = TypeVar("T")
 
 FIRST_S = 1.0
-"""Longest time until an answer begins, or until a server takes the sent bytes."""
+"""The limit, in seconds, until an answer begins, or until a server accepts the sent bytes."""
 
 LARGEST = 1 << 30
-"""Most bytes of an answer."""
+"""The largest size of an answer, in bytes."""
 
 
 class Watch:
@@ -30,12 +30,12 @@ class Watch:
         self._is_left = False
 
     def hold(self, connection: socket.socket) -> None:
-        """Take a socket, to shut it down when nobody waits any more.
+        """Keep a socket, to shut it down when the caller stops waiting.
 
         Raises
         ------
         TimeoutError
-            Nobody waits any more.
+            The caller has stopped waiting.
         """
         self._socket = connection
         if self._is_left:
@@ -52,21 +52,21 @@ class Watch:
 
 
 def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) -> T:
-    """Call a function in a thread of its own, and leave it when it takes too long.
+    """Call a function in a thread of its own, and stop waiting if it takes too long.
 
     Parameters
     ----------
     function : callable
-        The function; it sets `Watch.has_begun` when the other side answers.
+        The function. It sets `Watch.has_begun` when the other side answers.
     first_s, whole_s : float
-        Longest time until an answer begins, and for everything.
+        Limits, in seconds, until an answer begins, and for the whole call.
 
     Raises
     ------
     TimeoutError
-        It took too long.
+        The function took too long.
     Exception
-        The function raised it.
+        The exception of the function.
     """
     watch = Watch()
     results: list[T] = []
@@ -120,12 +120,12 @@ class HttpServer(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether the server is this machine."""
+        """True if the server is this machine."""
         return self.host in ("localhost", "127.0.0.1", "::1")
 
 
 class HttpReply(NamedTuple):
-    """An answer; the body is empty unless the status is 200."""
+    """An answer. The body is empty unless the status is 200."""
 
     status: int
     text: str
@@ -138,7 +138,7 @@ def parse_server(url: str) -> HttpServer:
     Raises
     ------
     ValueError
-        It is no such URL.
+        The text is not such a URL.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def parse_server(url: str) -> HttpServer:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # its text quotes a password that has a sign of a URL
+    except ValueError:  # its text may quote a password
         raise ValueError("not the URL of a server") from None
     is_tls = parts.scheme == "https"
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
@@ -174,7 +174,7 @@ def exchange(
     whole_s: float,
     connect: Connect = socket.create_connection,
 ) -> HttpReply:
-    """Get or put one file; neither a reply's text nor an error quotes the server, which may echo credentials.
+    """Get or put one file. Neither the reply nor an error quotes the server, which may echo credentials.
 
     Parameters
     ----------
@@ -185,14 +185,15 @@ def exchange(
     body : bytes, optional
         The bytes to put.
     whole_s : float
-        Longest time for everything; an answer must begin, or a server take a `body`, within `FIRST_S`.
+        Limit for the whole exchange, in seconds. `FIRST_S` limits the time until an answer begins, or until the server
+        accepts a `body`.
     connect : callable
-        Function that looks up a name and connects.
+        Function that resolves a name and connects.
 
     Raises
     ------
     OSError, ValueError
-        There is no answer, or it takes too long, or it can't be used.
+        The server does not answer in time, or the answer can't be used.
     """
 
     def talk(watch: Watch) -> HttpReply:
@@ -205,7 +206,7 @@ def exchange(
             if server.is_tls:
                 import ssl
 
-                # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
+                # SSL_CERT_FILE may name a file of other authorities, as for all programs that use OpenSSL.
                 context = ssl.create_default_context()
                 secured = context.wrap_socket(sock, server_hostname=server.host, do_handshake_on_connect=False)
                 connection.sock = secured

@@ -1,4 +1,4 @@
-"""The machine of this process, behind the interface of `System`; no other module of the package starts processes."""
+"""The local machine, behind the interface of `System`. No other module of the package starts processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KIND, _FOLDER, _FILE = 0o170000, stat.S_IFDIR, stat.S_IFREG
 
 
 def stamp_path(path: str | Path) -> FileStamp | None:
-    """Return the state of a real file or folder; None if there is none or it is hidden."""
+    """Return the state of a file or folder; None if it does not exist or can't be examined."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a warm load does this for every recorded path; Path would double its cost
     except (OSError, ValueError):
         return None
     mode = found.st_mode
     kind = mode & _KIND
-    if kind not in (_FOLDER, _FILE):  # pipes, sockets and devices hold nothing for a search
+    if kind not in (_FOLDER, _FILE):  # a search has no use for pipes, sockets and devices
         return None
     times = (found.st_mtime_ns, found.st_ctime_ns)
     return FileStamp(kind == _FOLDER, bool(mode & 0o111), found.st_ino, found.st_size, *times)
@@ -39,7 +39,7 @@ class LocalSystem(System):
     Parameters
     ----------
     environ : Mapping of str to str, optional
-        The environment variables; this process's unless given.
+        The environment variables. The default is the environment of this process.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -114,7 +114,7 @@ class LocalSystem(System):
         elif path.parts[:1] != ("~",) and self.cwd is not None:
             path = self.cwd / path
         standing = next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 - Path.exists raises below a folder that can't be read
-        # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
+        # Root may write anywhere except on a read-only mount, which access() respects.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
         readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
         facts = trust.judge_folder_at(self, path, standing)._replace(writable=writable, readable=readable)

@@ -13,15 +13,15 @@ from be_toolchain.named import NamedTuple
 
 
 class FileStamp(NamedTuple):
-    """The state of a file or folder, which changes when its content does.
+    """The state of a file or folder. It changes when the content changes.
 
     Parameters
     ----------
     is_dir, executable : bool
         Whether it is a folder, and whether anyone may execute it.
     inode, size_bytes, mtime_ns, ctime_ns : int
-        Its stat fields, links followed. Copies and archives set the modification time back; nothing sets the change
-        time back.
+        Its stat fields, links followed. Copies and archives set the modification time, but nothing sets the change
+        time.
     """
 
     is_dir: bool = False
@@ -33,14 +33,14 @@ class FileStamp(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """The result of a program that finished, was stopped, or could not be started.
+    """The result of a program that ended, was stopped, or could not be started.
 
     Parameters
     ----------
     argv : tuple of str
         The command.
     returncode : int or None
-        The exit status; None when it did not start or was stopped.
+        The exit status; None if it did not start or was stopped.
     stdout, stderr : str
         Its output, undecodable bytes replaced.
     problem : str
@@ -55,12 +55,12 @@ class RunResult(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Both outputs, standard output first."""
+        """Standard output, followed by standard error."""
         return self.stdout + self.stderr
 
     @property
     def why_failed(self) -> str:
-        """One line for a message; empty after success."""
+        """The reason for a failure, in one line; empty after success."""
         if self.returncode == 0:
             return ""
         lines = (self.stderr or self.stdout).strip().splitlines()
@@ -68,7 +68,7 @@ class RunResult(NamedTuple):
 
 
 class FolderFacts(NamedTuple):
-    """The possible uses of a folder, or of its nearest existing parent.
+    """The facts that determine the possible uses of a folder, or of its nearest existing parent.
 
     Parameters
     ----------
@@ -79,16 +79,16 @@ class FolderFacts(NamedTuple):
     writable, executable : bool
         Whether files can be made there, and whether programs and libraries in it can be loaded (not ``noexec``).
     free_bytes : int or None
-        The free space for an ordinary user; None when unknown.
+        The free space for an ordinary user; None if it is unknown.
     obstacle : str
-        Any other reason why libraries can't be kept there: it is not a folder, or another user could put a file
-        there, see `trust`; empty otherwise.
+        Any other reason why libraries can't be kept there, for example that another user could put a file there, see
+        `trust`; empty without one.
     own_part : Path or None
         The user's own folder in a folder for all users, such as one of mode 1777; None for other folders.
     readable : bool
         Whether this user can list the folder.
     doubtful : tuple of Path
-        The folders and links on the way to it that another user could exchange, and that this user does not vouch for;
+        The folders and links on the way to it that another user could exchange, unless this user vouches for them.
         `obstacle` names the first one.
     """
 
@@ -117,7 +117,7 @@ class System(ABC):
     site_dirs : tuple of Path
         The site-packages folders on Python's path, in its order.
     cwd : Path or None
-        The working folder; None when it was removed.
+        The working folder; None if it was removed.
     libc : str
         The GNU C library's name and version, ``"glibc 2.36"``; empty with another C library.
     """
@@ -131,11 +131,11 @@ class System(ABC):
 
     @abstractmethod
     def stat(self, path: str | Path) -> FileStamp | None:
-        """Return the state of the file or folder at `path`, links followed; None if there is none or it is hidden."""
+        """Return the state of a file or folder, links followed; None if it does not exist or can't be examined."""
 
     @abstractmethod
     def list_dir(self, path: Path) -> tuple[str, ...]:
-        """Return the sorted names in a folder; empty when there is no folder."""
+        """Return the sorted names in a folder; empty if there is no folder."""
 
     @abstractmethod
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
@@ -149,11 +149,11 @@ class System(ABC):
     def run_all(
         self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
     ) -> tuple[RunResult, ...]:
-        """Run all commands at once, with empty input, in `plain_environ` without the variables in `unset`."""
+        """Run all commands at once, with empty input, with the variables of `plain_environ` except those in `unset`."""
 
     @abstractmethod
     def open_library(self, name: str) -> Any:
-        """Open a shared library for ctypes; raise OSError when the loader does not find it."""
+        """Open a shared library for ctypes; raise OSError if the loader does not find it."""
 
     @abstractmethod
     def folder_facts(self, path: Path) -> FolderFacts:
@@ -161,19 +161,19 @@ class System(ABC):
 
     @abstractmethod
     def ask_server(self, url: str, name: str) -> str:
-        """Ask a web server for a file below a URL, for about a second; return the problem, empty if it answers."""
+        """Ask a web server for a file below a URL, for about a second; return the problem, or an empty text."""
 
     @abstractmethod
     def has_package(self, name: str) -> bool:
-        """Return whether the running Python can find a package; it is not imported."""
+        """Return whether the running Python can find a package, without importing it."""
 
     @abstractmethod
     def private_key_problem(self, path: Path) -> str:
-        """Return the problem of a file that only the user should be able to read; empty if there is none."""
+        """Return the problem of a file that only the user should be able to read, or an empty text."""
 
     @abstractmethod
     def distrust(self, path: Path) -> str:
-        """Return the reason to distrust a file: another user may have written it, or could; empty if there is none."""
+        """Return the reason to distrust a file, which another user may have written or could write; else empty."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""
@@ -223,7 +223,7 @@ _CONDA = ("conda install gxx", "conda install -c conda-forge clangxx")
 
 
 def distribution_of(system: System) -> str:
-    """Return the machine's distribution, and the distributions that it derives from, as words."""
+    """Return the names of the machine's distribution and of the distributions that it derives from."""
     return parse_os_release(system.read_text(Path("/etc/os-release")) or "")
 
 
@@ -272,7 +272,7 @@ PRINT_VARIABLES = (
     *("COLLECT_NO_DEMANGLE", "FORCE_COLOR", "GCC_COLORS", "GCC_EXTRA_DIAGNOSTIC_OUTPUT", "GCC_URLS", "LANGUAGE"),
     *("MAKEFLAGS", "MFLAGS", "NINJA_STATUS", "SHELLOPTS", "TERM_URLS"),
 )
-"""Variables that change the output of programs; people, Jupyter, make and others set them."""
+"""Variables that change the output of programs; users, Jupyter, make and others set them."""
 
 
 def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:

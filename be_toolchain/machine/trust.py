@@ -1,4 +1,4 @@
-"""Trust in files and folders: who may write them is checked before their content is used, and reads are bounded."""
+"""Trust in files and folders: check who may write them before their content is used, and limit reads."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class NotRegularError(OSError):
 def open_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> BufferedReader:
-    """Open a regular file, and judge the opened file, which nobody can exchange any more.
+    """Open a regular file, and judge the open file, which nobody can exchange.
 
     Parameters
     ----------
     path : str or Path
         The file.
     most_bytes : int
-        The largest size that is accepted.
+        The largest accepted size.
     judge : callable, optional
-        Judges the owner and the mode before anything is read.
+        Function that judges the owner and the mode before anything is read.
     follows_link : bool
-        Whether a symbolic link is followed; False for files that only programs make.
+        Whether a symbolic link is followed; False for files that only programs write.
 
     Raises
     ------
     OSError
-        It can't be opened, or is not such a file; `strerror` is the reason, to follow "can't be read: ".
+        The file can't be opened or is not accepted. `strerror` is the reason, which follows "can't be read: ".
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # the open of a pipe would wait for its writer
     try:
@@ -76,7 +76,7 @@ def open_regular(
 def read_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
 ) -> bytes:
-    """Read a regular file, see `open_regular`; a file that grows meanwhile is refused too."""
+    """Read a regular file, see `open_regular`; refuse a file that grows meanwhile."""
     with open_regular(path, most_bytes, judge=judge, follows_link=follows_link) as file:
         data = read_beginning(file, most_bytes + 1)
     if len(data) > most_bytes:
@@ -98,7 +98,7 @@ def read_part(file: Traversable, most_bytes: int) -> bytes:
 
 
 def read_beginning(file: BinaryIO, most_bytes: int) -> bytes:
-    """Read the first bytes of an open file, in pieces: the kernel clears as much as a read of /proc/sys asks for."""
+    """Read the first bytes of an open file in pieces, since the kernel clears the buffer of a read of /proc/sys."""
     size, parts = os.fstat(file.fileno()).st_size, []
     while most_bytes > 0 and (part := file.read(min(most_bytes, max(size + 1, _LEAST_PIECE)))):
         parts.append(part)
@@ -123,7 +123,7 @@ def _too_large(path: str | Path, most_bytes: int) -> OSError:
 
 
 def file_sha256(path: Path) -> str | None:
-    """Hash a source; return None if it is missing or no file, such as a pipe, and an empty text if it is too large."""
+    """Hash a source; return None if it is missing or not a regular file, and an empty text if it is too large."""
     try:
         with open_regular(path, LARGE) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -138,7 +138,7 @@ _LOADER_TOKENS = r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A
 
 
 def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
-    """Return the reason why libraries are not loaded from a folder; empty when they are.
+    """Return the reason why libraries are not loaded from a folder; empty if they are loaded.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = 
 
 
 def distrust_entry(status: os.stat_result, uid: int) -> str:
-    """Return the reason why one file, folder or link is not trusted; empty when it is.
+    """Return the reason why one file, folder or link is not trusted; empty if it is trusted.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
 
 
 def distrust_owner(status: os.stat_result, uid: int) -> str:
-    """Return the reason why the owner of a file or link is not trusted, regardless of the mode; empty if it is.
+    """Return the reason why the owner of a file or link is not trusted, regardless of the mode; else empty.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def distrust_owner(status: os.stat_result, uid: int) -> str:
 
 
 def distrust_secret(status: os.stat_result, uid: int) -> str:
-    """Return the reason why a user's file is no secret, as ssh sees it; empty when it is one.
+    """Return the reason why a user's file is not secret, by the rules of ssh; empty if it is secret.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *ho
 
 
 def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
-    """Return whether a file belongs to the user, or to root, who could do anything anyway."""
+    """Return whether a file belongs to the user or to root."""
     return status.st_uid in (uid, _ROOT_UID)
 
 
@@ -268,7 +268,7 @@ def _others_may(status: os.stat_result, uid: int, bit: int, group_bit: int) -> b
 
 
 def is_shared(status: os.stat_result) -> bool:
-    """Return whether a folder is for all users, like the temporary one: each has a folder of their own in it."""
+    """Return whether a folder is for all users, as the temporary folder is: each user has a folder in it."""
     return status.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL
 
 
@@ -322,7 +322,7 @@ ENV_SAFE = "BE_SAFE_FOLDERS"
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
-    """Return whether the user vouches for all of some folders, given without links.
+    """Return whether the user vouches for all of some folders, whose paths have no links.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
     if file is not None:
         standing = next((place for place in (file, *file.parents) if system.stat(place)), file)
-        if not ways or not system.distrust(standing):  # else the file is, or would be, not believed
+        if not ways or not system.distrust(standing):  # otherwise the file is not, or would not be, trusted
             own = dict.fromkeys((*read_own_settings(system).safe, *texts))
             ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust everybody who can write there: {', or '.join(ways)}"
@@ -358,7 +358,7 @@ def _covers(system: System, entry: str, folder: Path) -> bool:
         return True
     if entry == "~" or entry.startswith("~/"):
         home = system.environ.get("HOME", "")
-        entry = home and home + entry[1:]  # without a home, "~/*" is not "/*"
+        entry = home and home + entry[1:]  # without a home folder, "~/*" must not become "/*"
     if not entry.startswith("/"):
         return False
     if entry.endswith("/*"):
@@ -403,7 +403,7 @@ def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, st
     path : Path
         The path, which is judged too.
     to_it : bool
-        Leave out the path itself, for which the caller has other rules.
+        True leaves out the path itself, for which the caller has other rules.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def distrusted_on_way(path: Path, *, to_it: bool = False) -> tuple[tuple[str, st
     places = places[:-1] if to_it else places
     if next(distrusted_places(places, uid), None) is None:
         return ()
-    # Seldom needed, and the user database may be on the network.
+    # This is seldom needed, and the user database may be on the network.
     home, unknown = account_home(), _unmapped_owner()
     known = []
     for place, status in places:
@@ -479,13 +479,13 @@ def judge_folder_at(system: System, folder: Path, standing: Path) -> FolderFacts
 
 
 def _is_sheltered(place: Path) -> bool:
-    """Return whether a place that all may write to is the user's, below a folder that nobody else can enter."""
+    """Return whether a place that all users may write to is below a folder that only this user can enter."""
     uid = os.geteuid()
     return is_trusted_owner(place.lstat(), uid) and any(is_closed(above.stat(), uid) for above in place.parents)
 
 
 def _is_vouched(system: System, place: Path) -> bool:
-    """Return whether the user vouches for a place; a file of settings that is not valid vouches for nothing."""
+    """Return whether the user vouches for a place; an invalid file of settings vouches for nothing."""
     try:
         return are_safe(system, (place,))
     except PreferenceError:
@@ -493,7 +493,7 @@ def _is_vouched(system: System, place: Path) -> bool:
 
 
 def _judge_alone(folder: Path, standing: Path) -> tuple[str, Path | None]:
-    """Return the reason why a folder by itself can't be used, or an empty text, and the user's part of a shared one."""
+    """Return the reason why a folder itself can't be used, or an empty text, and the user's part of a shared folder."""
     if standing != folder or not folder.is_absolute():
         return _unmade(folder, standing), None
     uid = os.geteuid()
@@ -513,7 +513,7 @@ def _judge_alone(folder: Path, standing: Path) -> tuple[str, Path | None]:
 
 
 def _unmade(folder: Path, standing: Path) -> str:
-    """Return the reason why a missing folder can't be made, judged by the folders and links that exist."""
+    """Return the reason why a missing folder can't be made, judged by the existing folders and links."""
     if not folder.is_absolute():
         unknown = "home" if folder.parts[:1] == ("~",) else "working"
         return f"is not absolute: the {unknown} folder is unknown"
@@ -524,7 +524,7 @@ def _unmade(folder: Path, standing: Path) -> str:
 
 
 SAFE = "safe"
-"""The key with folders of other users in which a project's file is believed."""
+"""The key with folders of other users in which a project's file is trusted."""
 
 REMOTE_CACHE = "remote-cache"
 REMOTE_CACHE_KEY = "remote-cache-public-key"
@@ -536,9 +536,9 @@ class OwnSettings(NamedTuple):
     Parameters
     ----------
     path : Path, optional
-        The file; None if there is none, or it is not believed.
+        The file; None if it is missing or not trusted.
     safe : tuple of str
-        Folders of other users in which project's files are believed, see `ENV_SAFE`.
+        Folders of other users in which project's files are trusted, see `ENV_SAFE`.
     remote_cache, remote_cache_key : str
         The URL of a remote cache, and the public keys that its entries are signed with; empty without them.
     """

@@ -1,4 +1,4 @@
-"""Read zip archives that others wrote, within limits for the number of files and for the bytes of each."""
+"""Read zip archives from other users, within limits for the number of files and for their bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     Raises
     ------
     zipfile.BadZipFile
-        It is damaged, or has too many files. `zipfile` raises other errors for some damage too.
+        The file is damaged, or has too many members. For some damage, `zipfile` raises other errors.
     """
     file.seek(0)
     count, end = 0, b""
@@ -35,14 +35,14 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
-    """Read a file in a zip.
+    """Read a member of a zip.
 
     Raises
     ------
     ValueError
-        It would be too large, or its ratio of compression is too high for code.
+        The member is too large, or its compression ratio is too high for code.
     Exception
-        It is missing or damaged.
+        The member is missing or damaged.
     """
     info = archive.getinfo(name)
     if info.file_size > min(most_bytes, max(LARGE, _MOST_UNPACKED * info.compress_size)):

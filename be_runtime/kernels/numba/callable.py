@@ -364,40 +364,42 @@ def numba_cuda_callable(
     graph: bool = False,
     **call_options: Unpack[KernelOptions],
 ) -> Function:
-    """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
+    """Make a Python function that launches Numba CUDA kernels callable from JAX.
 
     Parameters
     ----------
     func : callable
-        Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
-        XLA's stream. They belong to numba-cuda or to numba-cuda-mlir, whichever is installed. If both are
-        installed, they belong to the package whose kernels `func` names, or to numba-cuda if it names none. `func` must
-        launch everything on that stream, and write all of its outputs. Nothing prevents it from writing to its inputs:
-        such a write changes values in other parts of the program.
+        Function, called as ``func(*inputs, *outputs, stream)`` with Numba's device arrays and Numba's object for the
+        stream of the call. If numba-cuda and numba-cuda-mlir are installed, the objects belong to the package whose
+        kernels `func` names, else to numba-cuda. `func` must launch everything on that stream, and write all of its
+        outputs. It must not write to its inputs: nothing prevents such a write, which changes values in other parts of
+        the program.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     signature : str or sequence of str, optional
-        Arrays of the function as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of
-        uint8 after the outputs.
+        Arrays of the function as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, `func` gets
+        an array of that many uint8 after the outputs.
     graph : bool, default False
-        Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
-        the same work in all calls for the same shapes. When JAX traces it, `func` is rehearsed on inputs of zeros on
-        each device that the process uses, which compiles and loads its kernels. `func` is refused if CUDA can't record
-        it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
+        Let XLA record the launches of `func` in a CUDA graph and replay them without Python. `func` must then launch
+        the same work in all calls for the same shapes. When JAX traces a call, `func` runs once on zeros, on each
+        device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches nothing on the
+        stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With each method, `func` sees the arrays of one element of the batch, and is
-        called once for each.
+        Method of ``jax.ffi.ffi_call``. With each method, `func` is called for each element of the batch, with the
+        arrays of that element.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the output that starts with the input's content.
+        Index of an input to the index of the output that begins with the input's content.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
 
     Returns
     -------
@@ -407,7 +409,7 @@ def numba_cuda_callable(
     Raises
     ------
     ImportError
-        Numba's CUDA support is not installed.
+        Numba with CUDA support is not installed.
     TypeError
         `func` can't be called.
     ArgumentError
@@ -421,6 +423,7 @@ def numba_cuda_callable(
 
     Examples
     --------
+    >>> import be_runtime
     >>> import jax
     >>> import jax.numpy as jnp
     >>> from numba_cuda_mlir import cuda  # doctest: +SKIP

@@ -395,38 +395,41 @@ def numba_kernel(
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
 ) -> ArrayFunction:
-    """Make a function of JAX arrays from a Numba CPU kernel.
+    """Make a Numba CPU kernel callable from JAX.
 
-    The kernel is compiled to a C function when JAX traces the result, once for each combination of dtypes and numbers
-    of dimensions. A call runs it without Python and without the GIL.
+    Numba compiles the kernel when JAX first traces a call, once for each combination of dtypes and numbers of
+    dimensions. A call runs the compiled code without Python and without the GIL.
 
     Parameters
     ----------
     kernel : function decorated with ``@numba.njit``
-        Kernel, called with the inputs, then the results, as C-contiguous arrays. It can't write to its inputs. It must
-        write all elements of its results, which are uninitialized, and it returns nothing.
+        Kernel that takes the inputs and then the results as C-contiguous arrays, and returns nothing. It can't write to
+        its inputs. It must write all elements of its results, which are uninitialized.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
-        after the results.
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
+        an array of that many uint8 after the results.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With each method, the kernel sees the arrays of one element of the batch:
+        Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
         XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all arrays declare other axes. Without axes, there is no default.
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that starts with the input's content.
+        Index of an input to the index of the result that begins with the input's content.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
-        if it were row-major.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
+        a row-major array of the same shape.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
+        shape.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
 
     Returns
     -------
@@ -436,20 +439,20 @@ def numba_kernel(
     Raises
     ------
     TypeError
-        The kernel is not a CPU function decorated with ``@numba.njit``.
+        The kernel is not decorated with ``@numba.njit``.
     ImportError
         Numba is not installed.
     ArgumentError
         An argument has a wrong type or value. At a call: the arrays are not as declared, or Numba lacks the dtype of an
         input.
     SpecError
-        The signature can't be understood.
+        The signature is invalid.
     BuildError
         At a call: Numba can't compile the kernel, for example because it writes to an input.
 
     See Also
     --------
-    - `numba_cuda_kernel`: kernels for the GPU.
+    - `numba_cuda_kernel`: call a Numba kernel on the GPU.
     - :doc:`/numba-cpu`: threads, errors and speed.
 
     Examples

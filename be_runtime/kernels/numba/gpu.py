@@ -470,69 +470,76 @@ def numba_cuda_kernel(
 ) -> ArrayFunction:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
-    Numba compiles the kernel when JAX first traces it. The cache keys the machine code by the content of the kernel
-    and of all functions that it calls. No Python runs at a launch, and a CUDA graph can record it.
+    Numba compiles the kernel when JAX first traces a call. The cache keeps the machine code, until the kernel or a
+    function that it calls changes. A launch runs no Python, and a CUDA graph can record it.
 
     Parameters
     ----------
     kernel : CUDADispatcher
-        Function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It gets the inputs,
-        which it can't write to, then the results.
+        Function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It takes the inputs,
+        which it can't write to, and then the results.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
-        Shape and dtype of each result. A callable receives the inputs' shapes and dtypes. With a `signature`, the
-        results follow from it.
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
+        the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
-        after the results.
-    grid, block : int, str, tuple of int or str, or callable, optional
-        One to three numbers each; `grid` and `block` are given together. A string is arithmetic over the axes of the
-        signature, such as ``"ceil(n/256)"``. A callable receives the inputs' shapes and dtypes.
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
+        an array of that many uint8 after the results.
+    grid : int, str, tuple of int or str, or callable, optional
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature, such as
+        ``"ceil(n/256)"``. A callable receives the shapes and dtypes of the inputs.
+    block : int, str, tuple of int or str, or callable, optional
+        Threads of a block along one to three axes, written as `grid` is. Pass `grid` and `block`, or `launch_dims`.
     launch_dims : int, str, tuple of int or str, or callable, optional
-        Number of threads along each axis, from which `grid` and `block` are computed.
+        Number of threads along one to three axes, from which `grid` and `block` are computed.
     threads_per_block : int, default 256
-        Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, it
-        may only be the size of the block.
+        Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4.
     shared_mem : int, str or callable, default 0
         Bytes of dynamic shared memory of a block.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
-        launch runs the batch if the kernel leaves one axis of the grid unused. The default is ``"broadcast_all"`` if
-        all arrays of the signature have leading axes, ``[... n]``, and ``"sequential"`` if all arrays declare other
-        axes. Without axes, there is no default.
+        Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch. If the method
+        passes a whole batch, and the kernel leaves the y or the z axis of the grid unused, one launch runs the whole
+        batch. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
+        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Inputs whose memory a result may use. The kernel gets both arrays.
+        Index of an input to the index of the result that may use its memory. The kernel gets both arrays.
     has_side_effect : bool, default False
         Run the kernel even if no result is used. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all such calls in the order of the program. It implies `has_side_effect`.
-    input_layouts, output_layouts : sequence of (sequence of int or None), optional
-        Axes of each array from major to minor in memory. The kernel indexes that memory as if it were row-major.
+        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+    input_layouts : sequence of (sequence of int or None), optional
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
+        a row-major array of the same shape.
+    output_layouts : sequence of (sequence of int or None), optional
+        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
+        shape.
     random : bool, default False
-        The results differ from call to call. Without it, checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise checked mode reports the difference.
 
     Returns
     -------
     callable
-        Function that takes the inputs and returns arrays as `outs` describes.
+        Function that takes the inputs and returns arrays in the structure of `outs`.
 
     Raises
     ------
     ImportError
-        Numba with CUDA support is not installed, or does not work with the installed numpy.
+        Numba with CUDA support is not installed, or does not work with the installed NumPy.
     TypeError
-        `kernel` is not a CUDA dispatcher. The exception is an AssertionError too.
+        `kernel` is not decorated with ``@cuda.jit``.
     ArgumentError
-        Neither or both of the ways to define a launch are used, or a number exceeds CUDA's limits. At a call: the
-        kernel can't take the inputs.
+        Both `grid` and `launch_dims` are given, or neither, or a number exceeds CUDA's limits. At a call: the kernel
+        can't take the inputs, or it writes to one.
     BuildError
-        At a call: Numba refuses the kernel, for example because it writes to an input.
+        At a call: Numba can't compile the kernel.
 
     See Also
     --------
+    - `numba_cuda_callable`: launch several kernels from Python.
     - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
 
     Examples
     --------
+    >>> import be_runtime
     >>> import jax.numpy as jnp
     >>> from numba_cuda_mlir import cuda  # doctest: +SKIP
     >>> @cuda.jit  # doctest: +SKIP

@@ -388,6 +388,8 @@ class ForeignFunctions:
     """The functions of a module as attributes, for arrays of one framework; also by ``functions[name]``."""
 
     def __init__(self, module: Functions, make: Callable[[KernelFunction[..., Any]], Any]) -> None:
+        if not hasattr(type(module), "__getattr__"):  # modules and packages have it
+            raise TypeError(f"functions() takes a loaded module, as load_cpp_file() returns it, not {module!r}")
         self.__dict__.update(_module=module, _make=make)
 
     def __getitem__(self, name: str) -> Any:

@@ -73,6 +73,8 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Raises
     ------
+    TypeError
+        `module` is no loaded module.
     ArgumentError
         On use of a function: it is for GPUs only.
 

@@ -124,10 +124,8 @@ class CompiledFunction:
             The kernel is not for the platform of the program.
         """
         try:
-            if "torch" in sys.modules:
-                for each in arrays:  # without a call for types that are known
-                    if each.__class__ not in _OTHERS and _are_of_torch(arrays):
-                        return self._call_torch(arrays, outs, attributes)
+            if "torch" in sys.modules and arrays and arrays[0].__class__ not in _OTHERS and _are_of_torch(arrays):
+                return self._call_torch(arrays, outs, attributes)
             if self._has_numbers:
                 arrays, attributes = self._placed(arrays, attributes)
             program = None
@@ -148,6 +146,8 @@ class CompiledFunction:
             try:
                 return program(*arrays)
             except (TypeError, OverflowError):
+                if _are_of_torch(arrays):  # after an array of JAX, which the error names
+                    return self._call_torch(arrays, outs, attributes)
                 for number, each in enumerate(arrays):
                     as_argument(self.__qualname__, number, each)
                 raise
@@ -294,7 +294,7 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 
 _OTHERS: set[type] = set()
-"""Types that are known to be none of PyTorch's tensors; a look-up takes a quarter of an `isinstance`."""
+"""Types of arrays that are none of PyTorch's tensors: a call that begins with one has no tensors, or is an error."""
 
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:
@@ -303,7 +303,7 @@ def _are_of_torch(arrays: Sequence[Any]) -> bool:
     kinds = {*map(type, arrays)} - _OTHERS
     if any(issubclass(kind, tensor) for kind in kinds):
         return True
-    _OTHERS.update(kinds)
+    _OTHERS.update(kind for kind in kinds if hasattr(kind, "shape"))  # a tensor may follow None, or a number
     return False
 
 

@@ -335,6 +335,8 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Raises
     ------
+    TypeError
+        `module` is no loaded module.
     ImportError
         At the first use of a function: the module is for GPUs, and ``apache-tvm-ffi`` is not installed.
 

@@ -120,6 +120,27 @@ def test_errors(module: CompiledModule, functions: Any):
         _ = f.scale
 
 
+@pytest.mark.parametrize("functions", FRAMEWORKS)
+@pytest.mark.parametrize("given", ["scale", Path("scale.cc"), None, math], ids=repr)
+def test_functions_are_of_a_module(functions: Any, given: Any):
+    with pytest.raises(TypeError, match="takes a loaded module, as load_cpp_file"):
+        functions(given)
+
+
+@needs_torch
+def test_a_tensor_after_an_array_of_jax():
+    import torch
+
+    module: Any = be_runtime.load_cpp_file(KERNELS, name="foreign")
+    x = jnp.asarray(X)
+    assert module.scaled(x, x).tolist() == [0, 2, 4, 6]
+    for arrays in ((x, torch.ones(4)), (torch.ones(4), x)):
+        with pytest.raises(ArgumentError, match=r"argument . is Array.*not a tensor of PyTorch"):
+            module.scaled(*arrays)
+    assert module.some(None, x, want="c")[0].tolist() == [0, 3, 6, 9]
+    assert module.some(None, torch.ones(4), want="c")[0].tolist() == [3, 3, 3, 3], "None may come before a tensor"
+
+
 def test_types_that_numpy_lacks(squares: CompiledModule):
     x = np.array([1.5, 2], ml_dtypes.bfloat16)
     y = be_runtime.numpy.functions(squares).copy(x)

@@ -98,7 +98,7 @@ class CompiledFunction:
         self._known.clear()
         self._plain = None
 
-    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901, PLR0912 - each call costs
+    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901 - each call costs
         """Call the kernel.
 
         Parameters
@@ -299,9 +299,10 @@ _OTHERS: set[type] = set()
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:
     """Return whether an array is a tensor of PyTorch, which is not imported for that."""
-    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())  # a class made before it is no subclass
-    kinds = {*map(type, arrays)} - _OTHERS
-    if any(issubclass(kind, tensor) for kind in kinds):
+    named = (("torch", "Tensor"), ("torch.fx", "Proxy"))
+    tensors: Any = tuple(getattr(sys.modules.get(name), kind, ()) for name, kind in named)
+    kinds = {*map(type, arrays)} - _OTHERS  # a class made before PyTorch's is no subclass
+    if any(issubclass(kind, tensors) for kind in kinds):
         return True
     _OTHERS.update(kind for kind in kinds if hasattr(kind, "shape"))  # a tensor may follow None, or a number
     return False

@@ -196,11 +196,15 @@ class ForeignFunction:
     def run(self, given: Sequence[Any], plan: Plan) -> Any:
         """Call the function with all inputs."""
         rows, copies, absent, values, device, _, _ = plan
-        made = self.arrays.make(rows, given, device)
-        for result, source in copies:
-            made[result] = self.arrays.copy(given[source])
-        every = (*given, *absent, *made, *values)
-        self.call(every if self._is_in_order else [every[place] for place in self._order], device)
+        try:
+            made = self.arrays.make(rows, given, device)
+            for result, source in copies:
+                made[result] = self.arrays.copy(given[source])
+            every = (*given, *absent, *made, *values)
+            self.call(every if self._is_in_order else [every[place] for place in self._order], device)
+        except Exception:
+            self._describe(given)  # the plan may be of dense arrays of the same shapes
+            raise
         return made[0] if len(self._rets) == 1 else tuple(made[: len(self._rets)])
 
     def empty_results(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
@@ -269,7 +273,7 @@ class ForeignFunction:
             if attributes:
                 key += tuple([(name, value.__class__, _exact(value)) for name, value in attributes.items()])
             known = self._plans.get(key)
-        except (TypeError, ValueError):  # an attribute that is a list or an array
+        except (TypeError, ValueError, RuntimeError):  # an attribute that is a list, or an array without a shape
             return self._new_plan(given, attributes)
         if known is None:
             known = self._new_plan(given, attributes)
@@ -313,6 +317,12 @@ class ForeignFunction:
         rows += [Row(spec.shape, self.arrays.dtype(spec.dtype.name)) for spec in specs]
         absent = (None,) * (len(self._args) - len(given))
         return Plan(tuple(rows), tuple(copies), absent, values, device, self.route(given), {})
+
+    def _describe(self, given: Sequence[Any]) -> None:
+        """Raise an error for an array that no function can take."""
+        for number, value in enumerate(given):
+            if not isinstance(value, bool | int | float | None):
+                self.arrays.describe(value, f"{self.signature.label}: argument {number}")
 
     def route(self, given: Sequence[Any]) -> str:
         """Return how calls with these inputs are made: empty for a plain call."""
@@ -388,6 +398,8 @@ class ForeignFunctions:
     """The functions of a module as attributes, for arrays of one framework; also by ``functions[name]``."""
 
     def __init__(self, module: Functions, make: Callable[[KernelFunction[..., Any]], Any]) -> None:
+        if not hasattr(type(module), "__getattr__"):  # modules and packages have it
+            raise TypeError(f"functions() takes a loaded module, as load_cpp_file() returns it, not {module!r}")
         self.__dict__.update(_module=module, _make=make)
 
     def __getitem__(self, name: str) -> Any:

@@ -73,6 +73,8 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Raises
     ------
+    TypeError
+        `module` is no loaded module.
     ArgumentError
         At the first use of a function: it is not compiled for the CPU.
 

@@ -36,6 +36,8 @@ class ArrayKernel(NamedTuple):
         Function that makes the kernel's report for block sizes.
     by_slice : bool
         True if the kernel gets only the extents of the declared axes, so that leading axes of a call are a batch.
+    by_axis : frozenset of str
+        Scalars that a call may leave out: each has the name of an axis, whose extent it gets.
     """
 
     name: str
@@ -47,6 +49,7 @@ class ArrayKernel(NamedTuple):
     scratch_unit: int = 1
     report: Report | None = None
     by_slice: bool = False
+    by_axis: frozenset[str] = frozenset()
 
 
 class ArrayFunction(RuledFunction):
@@ -85,7 +88,9 @@ class ArrayFunction(RuledFunction):
         return tuple(param.name for param in self._kernel.scalars)
 
     def _converted(self, attributes: Mapping[str, Any]) -> Converted:
-        return convert_attributes(self.__qualname__, self._kernel.scalars, {**self._defaults, **attributes})
+        by_axis = self._kernel.by_axis - attributes.keys()
+        params = [param for param in self._kernel.scalars if param.name not in by_axis]
+        return convert_attributes(self.__qualname__, params, {**self._defaults, **attributes})
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Program:
         described = self._options.outs if outs is None else outs

@@ -98,7 +98,7 @@ class CompiledFunction:
         self._known.clear()
         self._plain = None
 
-    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901, PLR0912 - each call costs
+    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:  # noqa: C901 - each call costs
         """Call the kernel.
 
         Parameters
@@ -125,10 +125,8 @@ class CompiledFunction:
             The kernel is not compiled for the platform of the program.
         """
         try:
-            if "torch" in sys.modules:
-                for each in arrays:  # known types cost no call
-                    if each.__class__ not in _OTHERS and _are_of_torch(arrays):
-                        return self._call_torch(arrays, outs, attributes)
+            if "torch" in sys.modules and arrays and arrays[0].__class__ not in _OTHERS and _are_of_torch(arrays):
+                return self._call_torch(arrays, outs, attributes)
             if self._has_numbers:
                 arrays, attributes = self._placed(arrays, attributes)
             program = None
@@ -149,6 +147,8 @@ class CompiledFunction:
             try:
                 return program(*arrays)
             except (TypeError, OverflowError):
+                if _are_of_torch(arrays):  # after an array of JAX, which the error names
+                    return self._call_torch(arrays, outs, attributes)
                 for number, each in enumerate(arrays):
                     as_argument(self.__qualname__, number, each)
                 raise
@@ -298,16 +298,17 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 
 _OTHERS: set[type] = set()
-"""Types that are not PyTorch's tensors; a look-up takes a quarter of the time of `isinstance`."""
+"""Types of arrays other than tensors of PyTorch. A call whose first argument has one of them is a call from JAX."""
 
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:
-    """Return whether an array is a tensor of PyTorch, without importing PyTorch."""
-    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())  # a class that is older than it is not a subclass
-    kinds = {*map(type, arrays)} - _OTHERS
-    if any(issubclass(kind, tensor) for kind in kinds):
+    """Return whether an array is a tensor of PyTorch, which is not imported for that."""
+    named = (("torch", "Tensor"), ("torch.fx", "Proxy"))
+    tensors: Any = tuple(getattr(sys.modules.get(name), kind, ()) for name, kind in named)
+    kinds = {*map(type, arrays)} - _OTHERS  # a class made before PyTorch's is no subclass
+    if any(issubclass(kind, tensors) for kind in kinds):
         return True
-    _OTHERS.update(kinds)
+    _OTHERS.update(kind for kind in kinds if hasattr(kind, "shape"))  # a tensor may follow None, or a number
     return False
 
 

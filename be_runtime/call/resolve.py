@@ -277,7 +277,7 @@ def _bind_call(
     integers = {
         f"attr.{param.name}": int(value)
         for param, value in numbers.items()
-        if param.dtype is not None and param.dtype.kind in ("int", "uint")
+        if value is not None and param.dtype is not None and param.dtype.kind in ("int", "uint")
     }
     dtypes = {f"attr.{p.name}": dtype_of(p.name, value) for p, value in attrs if p.kind is AttrKind.DTYPE}
     extents = bind(label, args, specs, integers, dtypes, signature.with_role(Role.DTYPE))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.call.array_function import ArrayFunction, ArrayKernel
-from be_runtime.call.attributes import Options, check_options
+from be_runtime.call.attributes import Options, check_options, known_dtype
 from be_runtime.call.compiled_function import Report
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.signature import read_signature
@@ -14,7 +14,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
-from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param
+from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Kernel, KernelParam
 from be_runtime.kernels.raw_compiler import RawKernel, parse_name, read_prototype
 from be_runtime.kernels.sizes import Size, read_sizes
@@ -31,7 +31,7 @@ from be_runtime.kernels.source import (
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths, note
-from be_runtime.signature.model import Param, Role
+from be_runtime.signature.model import Param, Role, axis_names, expressions
 from be_toolchain.terminal import many
 
 if TYPE_CHECKING:
@@ -48,12 +48,15 @@ class RawLayout(NamedTuple):
     params : tuple of KernelParam
     order : tuple of int, or None
         Number of each pointer's array, counting inputs, outputs and scratch memory; None for pointers in that order.
+    by_axis : frozenset of str
+        See `ArrayKernel`.
     """
 
     name: str
     label: str
     params: tuple[KernelParam, ...]
     order: tuple[int, ...] | None = None
+    by_axis: frozenset[str] = frozenset()
 
     @property
     def scalars(self) -> tuple[Param, ...]:
@@ -77,10 +80,28 @@ class RawLayout(NamedTuple):
             tuple(
                 _pointer(self.label, param, at := next(rest), buffers[at])
                 if param.is_pointer
+                else self._extent(param, call, scalars)
+                if param.name in self.by_axis
                 else scalar_of(scalars[param.name])
                 for param in self.params
-            )
+            ),
+            extents=tuple((at, param.name) for at, param in enumerate(self.params) if param.name in self.by_axis),
         )
+
+    def _extent(self, param: KernelParam, call: Resolved, scalars: Mapping[str, Value]) -> LaunchParam:
+        """Describe a scalar that is the extent of an axis; a call may pass it too."""
+        extent, dtype = call.values[param.name], param.dtype
+        assert dtype is not None, "the scalar is a whole number"
+        try:
+            made = scalar_param(extent.to_bytes(dtype.size_bytes, "little", signed=dtype.kind == "int"))
+        except OverflowError:
+            raise ArgumentError(f"{self.label}: axis {param.name} is {extent}, too large for {param.type}") from None
+        if param.name in scalars and scalar_of(scalars[param.name]) != made:
+            raise ArgumentError(
+                f"{self.label}: {param.name} is not {extent}, the extent of the axis {param.name}",
+                hints=(f"leave {param.name} out of the call", "or give the axis another name in the signature"),
+            )
+        return made
 
     def fit(self, launch: Launch, _kernel: Kernel, _call: Resolved) -> Launch:
         """Return the launch as it is: its sizes fit all images."""
@@ -115,11 +136,26 @@ def raw_function(
     declared = signature if isinstance(signature, CallSignature) else None
     if declared is None:
         declared = read_signature(label, signature, pointers, layout.scalars)
-    source = GpuSource(layout, code, read_sizes(label, sizes, declared, make))
+    read = read_sizes(label, sizes, declared, make)
+    scalars = layout.scalars if declared is None else declared.with_role(Role.ATTR)
+    layout = layout._replace(by_axis=_scalars_by_axis(scalars, declared, read.names()))
+    source = GpuSource(layout, code, read)
     source.sizes.check(options.outs)
     doc = f"The GPU kernel {label}; see `be_runtime.cuda_kernel`."
-    scalars = layout.scalars if declared is None else declared.with_role(Role.ATTR)
-    return ArrayFunction(ArrayKernel(layout.name, label, doc, declared, source, scalars, SCRATCH_UNIT, report), options)
+    made = ArrayKernel(layout.name, label, doc, declared, source, scalars, SCRATCH_UNIT, report, by_axis=layout.by_axis)
+    return ArrayFunction(made, options)
+
+
+def _scalars_by_axis(
+    scalars: Sequence[Param], declared: CallSignature | None, in_sizes: Collection[str]
+) -> frozenset[str]:
+    """Return the whole numbers that have the name of an axis, but no default and no use as ``attr.NAME``."""
+    if declared is None:
+        return frozenset()
+    axes = axis_names(param.axes for param in declared.with_role(Role.ARG))
+    used = {*in_sizes, *(name for param in declared.params for each in expressions(param.axes) for name in each.names)}
+    whole = [param.name for param in scalars if param.default is None and known_dtype(param).kind in ("int", "uint")]
+    return frozenset(name for name in whole if name in axes and f"attr.{name}" not in used)
 
 
 def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, ArraySpec]) -> LaunchParam:
@@ -212,7 +248,8 @@ def cuda_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
-        a pointer to that many bytes of memory, after the results. A token ``attr.n=1`` gives a scalar a default.
+        a pointer to that many bytes of memory, after the results. A token ``attr.n=1`` gives a scalar a default. A
+        call may leave out an integer scalar with the name of an axis of an input: the kernel gets the axis's extent.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
         scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the

@@ -44,6 +44,10 @@ class Sizes(NamedTuple):
             known = known_outs(outs)
             self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
 
+    def names(self) -> list[str]:
+        """Return the names in expressions."""
+        return [name for size in self.given.values() for each in _expressions(size) for name in each.names]
+
     def geometry(self, call: Resolved) -> Geometry:
         """Make the geometry of one call.
 

@@ -47,15 +47,25 @@ class TorchArrays:
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, dtype and device of a tensor."""
+        if isinstance(array, self._torch.fx.Proxy):
+            hints: tuple[str, ...] = ("use torch.compile or torch.export", "or keep the call whole by torch.fx.wrap")
+            raise ArgumentError(f"{what} is {array!r} of torch.fx's symbolic tracing, not a tensor", hints=hints)
         if not isinstance(array, self._tensor):
             raise ArgumentError(f"{what} is {array!r}, not a tensor of PyTorch")
+        if array.is_nested:
+            raise ArgumentError(f"{what} is a nested tensor", hints=("pass each of x.unbind(), or a padded tensor",))
+        if array.layout is not self._torch.strided:
+            raise ArgumentError(f"{what} is a tensor with {array.layout}, not dense", hints=("pass x.to_dense()",))
         name = self._names.get(array.dtype)
         if name is None:
-            raise ArgumentError(f"{what} is of {array.dtype}, which a kernel can't take", hints=("cast it first",))
+            hints = ("pass x.dequantize()",) if array.is_quantized else ("cast it first",)
+            raise ArgumentError(f"{what} is of {array.dtype}, which a kernel can't take", hints=hints)
         if array.device.type != self._platform:
-            raise ArgumentError(f"{what} is on {array.device}, but the function runs on {self._platform}")
-        if array.layout is not self._torch.strided or array.is_conj() or array.is_neg():
-            raise ArgumentError(f"{what} is sparse, or a view by conj(); make a dense tensor, as by resolve_conj()")
+            text = f"{what} is on {array.device}, but the function runs on {self._platform}"
+            move = f"pass x.to({self._platform!r})"
+            raise ArgumentError(text, hints=("give it memory by to_empty() or torch.empty" if array.is_meta else move,))
+        if array.is_conj() or array.is_neg():
+            raise ArgumentError(f"{what} is a view by conj()", hints=("pass x.resolve_conj().resolve_neg()",))
         return tuple(array.shape), name, array.device
 
     def dtype(self, name: str) -> Any:
@@ -83,7 +93,7 @@ class TorchArrays:
 
     def fit(self, array: Any) -> Any:
         """Return a tensor that a kernel can take: itself, or a copy."""
-        if not isinstance(array, self._tensor):
+        if not isinstance(array, self._tensor) or array.layout is not self._torch.strided:
             return array
         plain = array.resolve_conj().resolve_neg().contiguous()
         is_fake = type(array) is not self._tensor or self._torch.compiler.is_compiling()
@@ -335,6 +345,8 @@ def functions(module: Functions) -> ForeignFunctions:
 
     Raises
     ------
+    TypeError
+        `module` is no loaded module.
     ImportError
         At the first use of a function of a GPU module: ``apache-tvm-ffi`` is not installed.
 

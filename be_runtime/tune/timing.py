@@ -14,7 +14,7 @@ from be_runtime.compile.parallel import run_parallel
 from be_runtime.jax import transforms
 from be_runtime.kernels.benchmark import Runner, sample_runners, seconds_of
 from be_runtime.request.options import identify_cpu
-from be_runtime.tune.winners import Config, TunedDevice, name_of
+from be_runtime.tune.winners import Config, TunedDevice, name_config, name_of
 from be_toolchain import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import table
@@ -293,7 +293,10 @@ def time_configs(
         if variants[-1].warm is not None:
             break
     else:
-        raise variants[0].error or AssertionError("a variant without results raised")
+        error = variants[0].error
+        assert error is not None, "a variant without results raised"
+        name_config(error, configs[0])
+        raise error
     right = variants[-1].results
     variants += run_parallel(lambda config: made(config, right), configs[len(variants) :])
     flush = transforms.repeated(lambda *_arrays: (), arrays, device, size) if size else None

@@ -17,7 +17,7 @@ from be_runtime.call.array_function import ArrayFunction, ArrayKernel
 from be_runtime.call.attributes import check_options, numpy_dtype
 from be_runtime.call.compiled_function import KernelTarget
 from be_runtime.call.resolve import Resolved
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.jax import port, transforms
 from be_runtime.jax.arrays import Value
@@ -41,7 +41,7 @@ from be_runtime.request.options import check_arch_list, check_bool, note
 from be_runtime.signature.model import Param, Role
 from be_runtime.tune.timing import Trials
 from be_runtime.tune.tuned import Tuned
-from be_runtime.tune.winners import Config, bucket_of, expand, name_of
+from be_runtime.tune.winners import Config, bucket_of, expand, name_config, name_of
 
 _RUNS = 10
 """Samples of each configuration."""
@@ -321,7 +321,18 @@ class Choices:
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         """Define the kernel of a call in its launcher, and return the call's target."""
         given = self.arguments(call, scalars)
-        return self.target_of(self._choose(call, given), call, scalars, given)
+        chosen, failed = self._choose(call, given), list[BuildError]()
+        rest = [config for config in self._pruned(given) if config != chosen] if len(self.configs) > 1 else ()
+        for config in (chosen, *rest):
+            try:
+                return self.target_of(config, call, scalars, given)
+            except BuildError as error:
+                if config:
+                    name_config(error, config)
+                failed.append(error)
+                if not _is_skipped(error):
+                    break
+        raise failed[0]
 
     def target_of(
         self, config: Config, call: Resolved, scalars: Mapping[str, Value], given: Mapping[str, Any]
@@ -497,6 +508,14 @@ class TunedTriton(ArrayFunction):
         if not self._choices.is_pruned:
             self._choices.tuned({})
         return "\n\n".join(map(str, self._choices.tunings.values())) or repr(self)
+
+
+def _is_skipped(error: BuildError) -> bool:
+    """Return whether Triton's tuning leaves a configuration out because of an error of its compiler."""
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    return isinstance(error.__cause__, CompileTimeAssertionFailure | OutOfResources | PTXASError)
 
 
 def _is_of_one_device(value: Any) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime import checks
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.frames import public
 from be_runtime.jax import port, transforms
 from be_runtime.load.process import PROCESS
@@ -22,7 +22,7 @@ from be_runtime.store.cache import BuildOutput
 from be_runtime.store.keys import CacheKey, make_key
 from be_runtime.tune import timing, winners
 from be_runtime.tune.timing import Check, Trials
-from be_runtime.tune.winners import Config, TunedDevice, Winner, merged, name_of
+from be_runtime.tune.winners import Config, TunedDevice, Winner, merged, name_config, name_of
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import many, table
 
@@ -100,9 +100,13 @@ class Tuned:
         """
         bucket = self._bucket_of(arrays, attributes)
         function = self._chosen.get(bucket)
-        if function is None:
-            function = self._chosen[bucket] = self._make(self.config_of(bucket))
-        return function(*arrays, **attributes)
+        try:
+            if function is None:
+                function = self._chosen[bucket] = self._make(self.config_of(bucket))
+            return function(*arrays, **attributes)
+        except BuildError as error:
+            name_config(error, self.config_of(bucket))
+            raise
 
     def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:
         """Show the tables in a notebook's cell."""

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.store.cache import replace_file
 from be_toolchain.machine.trust import LARGE, read_part
 
@@ -116,6 +116,15 @@ def name_of(config: Mapping[str, Any]) -> str:
             f"a configuration is {dict(config)!r}, and it is kept as JSON: {error}",
             hints=("name a choice by a number, a string or a bool, and look the rest up in the function",),
         ) from None
+
+
+def name_config(error: Exception, config: Mapping[str, Any]) -> None:
+    """Let an error name the configuration that raised it."""
+    text = f"this was the configuration {name_of(config)}"
+    if isinstance(error, BeRuntimeError):
+        error.hints += (text,)
+    else:
+        error.add_note(text)
 
 
 class TunedDevice(NamedTuple):

@@ -387,6 +387,17 @@ inline Any element(const Any& result, int64_t index, int64_t count) {
   return static_cast<const Any*>(cell[0])[index];
 }
 
+/// Throw an error that names the element type of a result.
+[[noreturn]] BE_COLD inline void refuse_type(const ElementType& found, DType declared) {
+  for (int i = 0; i < static_cast<int>(DType::Invalid); ++i) {
+    const ElementType each = element_type(static_cast<DType>(i));
+    if (each.bits != 0 && each.code == found.code && each.bits == found.bits && each.lanes == found.lanes)
+      refuse("the function returned ", static_cast<DType>(i), ", but the declaration has ", declared);
+  }
+  refuse("the function returned elements of DLPack's type ", found.code, " with ", found.bits, " bits and ",
+         found.lanes, " lanes, but the declaration has ", declared);
+}
+
 /// Copy a result that the function returned to the array that XLA made for it.
 inline void keep(const Any& found, Tensor out, const Place& place) {
   if (found.kind == kInt || found.kind == kBool || found.kind == kFloat) {
@@ -407,8 +418,7 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
   const Array& array = *reinterpret_cast<const Array*>(at + (found.kind == kTensorObject ? sizeof(Object) : 0));
   const ElementType type = element_type(out.dtype());
   if (array.type.code != type.code || array.type.bits != type.bits || array.type.lanes != 1)
-    refuse("the function returned elements of DLPack's type ", array.type.code, " with ", array.type.bits,
-           " bits, but the declaration has ", out.dtype());
+    refuse_type(array.type, out.dtype());
   if (array.device_type != place.device_type) refuse("the function returned an array on another device");
   if (array.ndim != out.ndim())
     refuse("the function returned an array with ", array.ndim, " dimensions, but the declaration has ", out.ndim());

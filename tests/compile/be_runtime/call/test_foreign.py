@@ -120,6 +120,27 @@ def test_errors(module: CompiledModule, functions: Any):
         _ = f.scale
 
 
+@pytest.mark.parametrize("functions", FRAMEWORKS)
+@pytest.mark.parametrize("given", ["scale", Path("scale.cc"), None, math], ids=repr)
+def test_functions_are_of_a_module(functions: Any, given: Any):
+    with pytest.raises(TypeError, match="takes a loaded module, as load_cpp_file"):
+        functions(given)
+
+
+@needs_torch
+def test_a_tensor_after_an_array_of_jax():
+    import torch
+
+    module: Any = be_runtime.load_cpp_file(KERNELS, name="foreign")
+    x = jnp.asarray(X)
+    assert module.scaled(x, x).tolist() == [0, 2, 4, 6]
+    for arrays in ((x, torch.ones(4)), (torch.ones(4), x)):
+        with pytest.raises(ArgumentError, match=r"argument . is Array.*not a tensor of PyTorch"):
+            module.scaled(*arrays)
+    assert module.some(None, x, want="c")[0].tolist() == [0, 3, 6, 9]
+    assert module.some(None, torch.ones(4), want="c")[0].tolist() == [3, 3, 3, 3], "None may come before a tensor"
+
+
 def test_types_that_numpy_lacks(squares: CompiledModule):
     x = np.array([1.5, 2], ml_dtypes.bfloat16)
     y = be_runtime.numpy.functions(squares).copy(x)
@@ -256,20 +277,31 @@ def test_rules_that_call_jax(rule: Any):
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch warns of such tensors
 def test_tensors_of_other_kinds(squares: CompiledModule):
     import torch
 
     import be_runtime.torch
 
     f = be_runtime.torch.functions(squares)
+    dense = torch.ones(2)
+    assert f.copy(dense).tolist() == [1, 1]  # its plan would be that of sparse tensors of its shape
     for tensor, message in (
-        (torch.ones(2, device="meta"), "is on meta, but the function runs on cpu"),
-        (torch.ones(2).to_sparse(), "is sparse"),
+        (torch.ones(2, device="meta"), "(?s)is on meta, but the function runs on cpu.*by to_empty"),
+        (dense.to_sparse(), r"(?s)argument 0 is a tensor with torch\.sparse_coo, not dense.*pass x\.to_dense"),
+        (torch.eye(2).to_sparse_csr(), r"with torch\.sparse_csr, not dense"),
+        (torch.nested.nested_tensor([dense, torch.ones(3)], layout=torch.jagged), r"nested tensor\n.*x\.unbind"),
+        (torch.nested.nested_tensor([dense, torch.ones(3)]), r"argument 0 is a nested tensor"),
+        (torch.quantize_per_tensor(dense, 0.1, 0, torch.quint8), r"(?s)is of torch\.quint8.*x\.dequantize"),
         (torch.ones(2, dtype=torch.complex64).conj(), "a view by conj"),
         (torch.ones(2, dtype=torch.complex64).conj().imag, "a view by conj"),
     ):
-        with pytest.raises(ArgumentError, match=message):
-            f.copy(tensor)
+        for call in (f.copy, squares.copy):
+            with pytest.raises(ArgumentError, match=message):
+                call(tensor)
+    for program in (lambda x: f.copy(x) + 1, lambda x: squares.copy(x) + 1):
+        with pytest.raises(ArgumentError, match=r"(?s)argument 0 is Proxy.*symbolic tracing.*torch\.export"):
+            torch.fx.symbolic_trace(program)
     with pytest.raises(TypeError, match="not a multiple of 16, as a slice of a tensor may"):
         f.copy(torch.ones(3)[1:])
     with pytest.raises(ArgumentError, match="outs is for arrays of JAX"):

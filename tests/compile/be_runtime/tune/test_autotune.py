@@ -98,8 +98,14 @@ def test_the_first_that_works_is_the_one_whose_results_are_right():
     tuned = tune([BROKEN, WRONG, {"sleep_us": 1, "by": 3}], "second_first")
     assert tuned.config(X) == WRONG
     assert "result 0" in tuned.results[0].trials[2].rejected
-    with pytest.raises(be_runtime.BuildError):
+    named = 'this was the configuration {"sleep_us": "x"}'
+    with pytest.raises(be_runtime.BuildError, match=named):
         tune([BROKEN, {"sleep_us": "y"}], "none_works")
+    with pytest.raises(be_runtime.BuildError, match=named):
+        be_runtime.autotune(op, [BROKEN, FAST], name=f"untimed_{RUN}")(X)
+    with pytest.raises(ZeroDivisionError) as caught:
+        tune([{"sleep_us": 0}], "raises", of=lambda sleep_us: lambda x: x + 1 // sleep_us)
+    assert caught.value.__notes__[-1] == 'this was the configuration {"sleep_us": 0}'
 
 
 def test_programs_use_the_choice_and_time_nothing():

@@ -123,9 +123,12 @@ def test_a_call_for_cuda_has_the_parameters_in_the_order_of_the_kernel(files: Fi
     assert f'kernel = "{given["kernel"]}"' in text
     assert "params = dense<[0, 0, 1, 32, 0, 1, 1, 32, 2, 1073741824, 0, 0, 2, 300, 0, 0]> : tensor<16xi64>" in text
 
-    backwards = function(files.cubins["sm_90"], "ops::backwards<float>", "ret[n] attr.n:int32 arg[n] scratch[4*n]")
+    tokens = "ret[m] attr.n:int32 arg[m] scratch[4*m]"
+    backwards = function(files.cubins["sm_90"], "ops::backwards<float>", tokens, grid="ceil(m/256)")
     params = traced(lambda x: backwards(x, n=7), X)["params"].reshape(-1, 4)
     assert params[:, :2].tolist() == [[0, 1], [2, 7], [0, 0], [0, 2]]
+    without = traced(lambda x: scale(x, by=2), X)["params"]
+    assert without.tolist() == given["params"].tolist(), "n is the extent of the axis n"
 
 
 def test_an_array_that_changes_in_place_is_one_pointer_to_the_output(files: Files):
@@ -144,7 +147,7 @@ def test_the_id_is_of_the_code_and_the_kernel(files: Files):
     assert one == id_of(path.read_bytes(), by=2, n=300) == id_of(str(path), by=3, n=300)
     assert one != id_of(files.cubins["sm_80"], by=2, n=300)
     assert one != id_of(files.ptx, by=2, n=300)
-    assert one != id_of(path, "ops::backwards<float>", "ret[n] attr.n:int32 arg[n] scratch[4*n]", n=7)
+    assert one != id_of(path, "ops::backwards<float>", "ret[n] attr.n:int32 arg[n] scratch[4*n]", n=300)
 
 
 def test_vmap_is_one_call(files: Files):

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import cuda_kernel, numba_cuda_kernel
+from be_runtime import ArgumentError, cuda_kernel, numba_cuda_kernel
 from tests.support.kernel_calls import attributes, kernel_calls
 
 SOURCE = """
@@ -55,6 +55,38 @@ def test_a_raw_call_is_what_its_signature_says():
     two = int(np.float32(2).view(np.int32))
     assert given["params"].reshape(-1, 4)[:, :2].tolist() == [[0, 0], [0, 1], [0, 2], [2, 300], [2, two]]
     np.testing.assert_array_equal(traced(rows(), X, n=300, by=2.0)[1]["params"], given["params"])
+
+
+COUNTED = """
+__global__ void counted(const float* x, float* y, unsigned char n, long long k, float m) { y[0] = x[0] * n * k * m; }
+"""
+
+
+def counted(signature: str, **options: Any) -> Any:
+    return cuda_kernel(COUNTED, "counted", **{"signature": signature, "grid": 1, "block": 1, **options})
+
+
+def test_a_scalar_with_the_name_of_an_axis_is_its_extent():
+    x = np.zeros((3, 4), np.float32)
+    call = counted("arg[n k] ret[n] parallel[n]")
+    numbers = traced(call, x, m=0)[1]["params"].reshape(-1, 4)[:, :2].tolist()
+    assert numbers == [[0, 0], [0, 1], [2, 3], [2, 4], [2, 0]]
+    assert traced(call, x, m=0, n=3, k=4)[1]["params"].reshape(-1, 4)[:, :2].tolist() == numbers
+    (equation,) = kernel_calls(lambda x: call(x, m=0), x)
+    (_, launch), (_, params) = equation.params["call"].split.computed
+    assert (launch[0], params[2 * 4 + 1], params[3 * 4 + 1]) == ("1", "n", "k"), "each device has an extent of its own"
+    needs_n, needs_m = counted("arg[n k] ret[1]", grid="attr.n"), counted("arg[n m] ret[1] attr.k=1")
+    refused: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (call, x, {"m": 0, "n": 4}, r"(?s)n is not 3, the extent of the axis n.*leave n out"),
+        (call, np.zeros((256, 1), np.float32), {"m": 0}, "axis n is 256, too large for unsigned char"),
+        (call, x, {}, "needs the attribute 'm'"),
+        (needs_n, x, {"m": 0}, "needs the attribute 'n'"),
+        (needs_m, x, {"n": 3}, "needs the attribute 'm'"),
+    ]
+    for function, array, scalars, message in refused:
+        with pytest.raises(ArgumentError, match=message):
+            traced(function, array, **scalars)
+    assert traced(needs_m, x, m=0)[1]["params"].reshape(-1, 4)[2:4, 1].tolist() == [3, 1]
 
 
 def test_a_numba_call_is_what_its_signature_says():

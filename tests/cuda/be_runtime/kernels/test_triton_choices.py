@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, RegistrationError, triton_kernel
+from be_runtime import ArgumentError, BuildError, RegistrationError, triton_kernel
 from be_runtime.jax import transforms
 from be_runtime.kernels.geometry import descriptor_param
 from be_runtime.load.process import PROCESS
@@ -254,6 +254,35 @@ def test_what_would_run_at_a_launch_or_does_not_fit_is_refused():
     call = function(triton.heuristics({"BLOCK": lambda given: given["x"].data_ptr()})(add))
     with pytest.raises(ArgumentError, match=r"(?s)the heuristic of BLOCK raised AttributeError.*an array has shape"):
         launch(call)
+
+
+@triton.jit
+def strict(x, out, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK < 1024, "too large")
+    if BLOCK == 64:
+        tl.arange(0, 3)
+    tl.store(out + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)))
+
+
+def of_blocks(*blocks: int) -> Any:
+    configs = [triton.Config({"BLOCK": each}) for each in blocks]
+    return triton_kernel(triton.autotune(configs, key=[])(strict), "arg[n] ret[n]", grid="ceil(n/BLOCK)")
+
+
+def test_a_program_skips_the_configurations_that_triton_would_skip():
+    (equation,) = kernel_calls(of_blocks(2048, 1024, 512, 256), X[:512])
+    assert attributes(equation)["launch"][0] == 1
+    for blocks, named in (((2048, 1024), 2048), ((64, 512), 64)):
+        with pytest.raises(BuildError, match=rf'(?s)this was the configuration {{"BLOCK": {named}, ') as caught:
+            kernel_calls(of_blocks(*blocks), X[:512])
+        assert len(caught.value.hints) == 1
+
+
+def test_a_timing_without_success_names_the_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transforms, "default_device", lambda: GPU)
+    monkeypatch.setattr(transforms, "results_of", lambda function, arrays, _: kernel_calls(function, *arrays))
+    with pytest.raises(BuildError, match=r"this was the configuration .*2048"):
+        of_blocks(2048, 1024).tune(X[:512])
 
 
 KEPT = tuned()

@@ -167,10 +167,7 @@ def test_results_that_the_function_returns(ops: be_runtime.CompiledModule):
 @pytest.mark.parametrize(
     ("declared", "match"),
     [
-        (
-            "arg[n]:float32 returned[n]:int32",
-            "type 2 with 32 bits, but the declaration has int32",
-        ),
+        ("arg[n]:float32 returned[n]:int32", "the function returned float32, but the declaration has int32"),
         ("arg[n]:float32 returned[2*n]:float32", "returned 4 for dimension 0, but the declaration has 8"),
         ("arg[n]:float32 returned[n 1]:float32", "an array with 1 dimensions, but the declaration has 2"),
         ("arg[n]:float32 returned[n]:float32 returned[n]:float32", "a value of kind 70, not 2 results"),

@@ -454,7 +454,9 @@ def load_cute(kernel: CuteKernel, arch: Arch, session: Session, *, allow_cuda_gr
             artifact = entry.artifact()
             data = artifact.image(artifact.table.image)
     name = f"lib{kernel.name}.so"
-    return load_source(kernel.name, render([function], "cuda", name), "cuda", options, [(name, data)])
+    module = load_source(kernel.name, render([function], "cuda", name), "cuda", options, [(name, data)])
+    ModuleInfo.of(module).only_arch = arch
+    return module
 
 
 class _LibraryRecipe(NamedTuple):

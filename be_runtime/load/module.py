@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 from be_runtime import checks
 from be_runtime.checks import CheckedMode
-from be_runtime.errors import DeviceCodeWarning, ExitWarning, LoadError, StreamWarning, warn_caller
+from be_runtime.errors import DeviceCodeWarning, ExitWarning, GeneratorError, LoadError, StreamWarning, warn_caller
 from be_runtime.frames import public
 from be_runtime.jax import port
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
 from be_runtime.store.index import ENDS, Carried, CodeImage, Demand, Handlers, carried_library, target_name
+from be_toolchain.arch import Arch
 from be_toolchain.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ class ModuleInfo:
         self._maker = maker
         self.can_move = True
         """False if the functions need an object of this process, so that no exported program can have them."""
+        self.only_arch: Arch | None = None
+        """Architecture of the library that the module contains; None if the whole module can be compiled for others."""
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @staticmethod
@@ -247,6 +250,8 @@ class ModuleInfo:
         ------
         RegistrationError
             The function needs an object of this process.
+        GeneratorError
+            The module has code for one architecture, and another one is requested.
         BeRuntimeError, ToolchainError
             The library can't be built for the requested machines.
         """
@@ -254,6 +259,14 @@ class ModuleInfo:
             from be_runtime.jax.exporting import known_here_alone
 
             raise known_here_alone(name)
+        if self.only_arch is not None:
+            others = [each for each in wanted.archs if Arch.parse(each).base != self.only_arch.base]
+            if others:
+                raise GeneratorError(
+                    f"{name} contains code for {self.only_arch} alone, and not for {', '.join(others)}",
+                    hints=("export it for that architecture", "or pass another one in compute_capability"),
+                )
+            wanted = wanted._replace(archs=(str(self.only_arch),))
         made = self._maker.build(wanted)
         return carried_library(
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from be_runtime import ArgumentError, BuildError, cute_kernel
+from be_runtime import ArgumentError, BuildError, GeneratorError, cute_kernel, export
+from be_runtime.store.artifact import unpack
 from tests.support.cuda import run_json
 from tests.support.kernel_calls import kernel_calls
 from tests.support.requirements import OPTIONAL
@@ -185,6 +186,15 @@ def test_a_second_process_compiles_nothing(tmp_path: Path):
     assert first == elsewhere, "the program is the same on another host"
     other = run_json(code, "first", json.dumps(sys.path), "4")
     assert not {*first} & {*other}, "a global name that a method reads is part of the function"
+
+
+def test_an_exported_program_has_the_code_of_one_architecture(tmp_path: Path):
+    program, shape = jax.jit(lambda x: function()(x, x, scale=2.0)), jax.ShapeDtypeStruct((4,), jnp.float32)
+    path = export(program, shape, platforms="cuda", archs="9.0").save(tmp_path / "p.be")
+    images = unpack(path.read_bytes(), "p.be").table.images.values()
+    assert [image.archs for image in images if image.kind == "library"] == [("9.0a",)]
+    with pytest.raises(GeneratorError, match=r"code for 9\.0a alone, and not for 8\.0"):
+        export(program, shape, platforms="cuda", archs="8.0,9.0")
 
 
 def test_what_does_not_fit_is_refused():

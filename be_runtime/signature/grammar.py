@@ -36,8 +36,6 @@ At least one token is a result that a call can't leave out: ``ret``, ``ret...`` 
 A name in an expression or in the axes of a result is an axis of an input, or ``attr.NAME`` with an integer attribute.
 ``like(INDEX)`` is the dtype of the input with this index; an input can refer only to an earlier input. ``f()`` is a
 function of the sources that computes the size of scratch memory or of a result.
-
-:func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """
 
 from __future__ import annotations
@@ -150,7 +148,7 @@ def parse_spec(
 
 
 def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
-    """Write the tokens of an arg_spec, each in its first spelling.
+    """Write the tokens of an arg_spec, each in its first spelling; apart from that, the inverse of `parse_spec`.
 
     Examples
     --------

@@ -43,6 +43,15 @@ constexpr struct {
 };
 
 BE_END_COLD
+/// DLPack's types as one number each, by XLA's numbers; 0 for a type that DLPack lacks.
+struct DlTypeOfXla {
+  uint32_t rows[256] = {};
+  constexpr DlTypeOfXla() {
+    for (const auto& row : kDlTypes) rows[row.xla] = uint32_t{row.code} | uint32_t{row.bits} << 8 | 1u << 16;
+  }
+};
+constexpr DlTypeOfXla kDlTypeOfXla{};
+
 XLA_FFI_DataType dtype_of_dl(unsigned code, unsigned bits, unsigned lanes) noexcept {
   for (const auto& row : kDlTypes)
     if (row.code == code && row.bits == bits && lanes == 1) return static_cast<XLA_FFI_DataType>(row.xla);
@@ -255,17 +264,30 @@ struct TvmCall {
     return true;
   }
 
-  bool read_tensor(int index, XLA_FFI_DataType wanted, XLA_FFI_Buffer* buffer) noexcept {
+  /// Return whether a tensor is of the wanted type, and set a type that is not declared.
+  bool read_type(int index, const Array& tensor, XLA_FFI_DataType* dtype) const noexcept {
+    const XLA_FFI_DataType wanted = *dtype;
+    *dtype = dtype_of_dl(tensor.type.code, tensor.type.bits, tensor.type.lanes);
+    if (*dtype == XLA_FFI_DataType_INVALID)
+      return fail(index, "has elements that a BE::Tensor can't hold (DLPack's type %d of %d bits, %d lanes)",
+                  tensor.type.code, tensor.type.bits, tensor.type.lanes);
+    return wanted == XLA_FFI_DataType_INVALID ||
+           fail(index, "is of %s, but %s is declared", element_type_name(*dtype), element_type_name(wanted));
+  }
+
+  bool read_tensor(int index, XLA_FFI_DataType dtype, XLA_FFI_Buffer* buffer) noexcept {
+    return read_tensor_here(index, dtype, buffer);
+  }
+
+  inline __attribute__((always_inline)) bool read_tensor_here(int index, XLA_FFI_DataType dtype,
+                                                              XLA_FFI_Buffer* buffer) noexcept {
     const Any& any = at(index);
     const Array* found = tensor_in(any);
     if (found == nullptr) return fail(index, "is %s, not a tensor", kind_of(any));
     const Array& tensor = *found;
-    const XLA_FFI_DataType dtype = dtype_of_dl(tensor.type.code, tensor.type.bits, tensor.type.lanes);
-    if (dtype == XLA_FFI_DataType_INVALID)
-      return fail(index, "has elements that a BE::Tensor can't hold (DLPack's type %d of %d bits, %d lanes)",
-                  tensor.type.code, tensor.type.bits, tensor.type.lanes);
-    if (wanted != XLA_FFI_DataType_INVALID && wanted != dtype)
-      return fail(index, "is of %s, but %s is declared", element_type_name(dtype), element_type_name(wanted));
+    uint32_t type;
+    memcpy(&type, &tensor.type, sizeof(type));
+    if (type != kDlTypeOfXla.rows[static_cast<uint8_t>(dtype)] && !read_type(index, tensor, &dtype)) return false;
     if (!is_here(tensor)) return fail_device(index, tensor);
     if (!has_rank(tensor)) return fail_layout(index, tensor);
     int64_t elements = 1;
@@ -454,14 +476,17 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
   const EntrySpec& entry = *spec.be_entry;
   TvmCall call{spec, static_cast<const Any*>(given), count, static_cast<Any*>(returned)};
   if (spec.be_order == nullptr) return call.fail(-1, "%s", spec.be_names), -1;
-  const int params = static_cast<int>(strlen(spec.be_order) / 2);
+  int params = 0;
+  while (spec.be_order[2 * params] != 0) ++params;
   if (count > params) return call.fail(-1, "takes %d arguments (%.400s), not %d", params, spec.be_names, count), -1;
 
-  XLA_FFI_Buffer* buffers = BE_STACK_ROOM(XLA_FFI_Buffer, params + 1);
-  void** pointers = BE_STACK_ROOM(void*, 3 * params + 1);
-  void **inputs = pointers, **results = pointers + params, **scratch = results + params;
-  int* places = BE_STACK_ROOM(int, params + 1);  // of attributes among the arguments
-  int64_t* numbers = BE_STACK_ROOM(int64_t, 2 * params + 2);
+  // One piece of the stack, since each costs as much as a tensor.
+  constexpr int kBufferWords = sizeof(XLA_FFI_Buffer) / sizeof(int64_t);
+  int64_t* numbers = BE_STACK_ROOM(int64_t, (kBufferWords + 6) * params + 1);
+  int64_t* places = numbers + 2 * params;  // of attributes among the arguments
+  void** inputs = reinterpret_cast<void**>(places + params);
+  void **results = inputs + params, **scratch = results + params;
+  XLA_FFI_Buffer* buffers = reinterpret_cast<XLA_FFI_Buffer*>(scratch + params);
   int64_t input_count = 0, result_count = 0, scratch_count = 0, attr_count = 0;
   uint64_t present_inputs = 0, present_results = 0;
   int optional_inputs = 0, optional_results = 0;
@@ -469,6 +494,12 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
     const char sign = spec.be_order[2 * i];
     const auto dtype = static_cast<XLA_FFI_DataType>(spec.be_order[2 * i + 1] - '@');
     XLA_FFI_Buffer* buffer = buffers + i;
+    if (__builtin_expect(sign == 'i' || sign == 'o', 1)) {
+      if (!call.read_tensor_here(i, dtype, buffer)) return -1;
+      if (sign == 'i') inputs[input_count++] = buffer;
+      else results[result_count++] = buffer;
+      continue;
+    }
     if (sign == 'v') {
       places[attr_count++] = i;
       continue;
@@ -483,15 +514,21 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
     if (!(is_number ? call.read_number(i, dtype, buffer, numbers + 2 * i) : call.read_tensor(i, dtype, buffer)))
       return -1;
     if (sign == 'w') scratch[scratch_count++] = buffer;
-    if (sign == 'o' || sign == 'O' || sign == 'b') results[result_count++] = buffer;
-    if (sign == 'i' || sign == 'I' || sign == 'b' || sign == 'n') inputs[input_count++] = buffer;
+    if (sign == 'O' || sign == 'b') results[result_count++] = buffer;
+    if (sign == 'I' || sign == 'b' || sign == 'n') inputs[input_count++] = buffer;
   }
   for (int64_t i = 0; i < scratch_count; ++i) results[result_count++] = scratch[i];
 
-  XLA_FFI_AttrType* types = BE_STACK_ROOM(XLA_FFI_AttrType, entry.attr_count + 1);
-  XLA_FFI_ByteSpan* names = BE_STACK_ROOM(XLA_FFI_ByteSpan, entry.attr_count + 1);
-  TvmAttr* attrs = BE_STACK_ROOM(TvmAttr, entry.attr_count + 1);
-  void** words = BE_STACK_ROOM(void*, 2 * entry.attr_count + 1);
+  XLA_FFI_AttrType* types = nullptr;
+  XLA_FFI_ByteSpan* names = nullptr;
+  TvmAttr* attrs = nullptr;
+  void** words = nullptr;
+  if (entry.attr_count != 0) {
+    types = BE_STACK_ROOM(XLA_FFI_AttrType, entry.attr_count);
+    names = BE_STACK_ROOM(XLA_FFI_ByteSpan, entry.attr_count);
+    attrs = BE_STACK_ROOM(TvmAttr, entry.attr_count);
+    words = BE_STACK_ROOM(void*, 2 * entry.attr_count);
+  }
   int64_t used = 0;
   for (int row = 0; row < entry.attr_count; ++row) {
     const AttrSpec& expected = entry.attrs[row];
@@ -501,7 +538,7 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
       attrs[used].scalar = {XLA_FFI_DataType_S64, &attrs[used].number};
       types[used] = XLA_FFI_AttrType_SCALAR;
     } else {
-      const int index = places[expected.position];
+      const int index = static_cast<int>(places[expected.position]);
       if (call.at(index).kind == BE::tvm_ffi::kNone) {
         if (more.be_default == nullptr) return call.fail(index, "is missing"), -1;
         continue;
@@ -515,8 +552,9 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
     ++used;
   }
 
-  XLA_FFI_CallFrame frame{};
+  XLA_FFI_CallFrame frame;  // not cleared at first, which takes longer than a tensor
   frame.struct_size = sizeof(frame);
+  frame.extension_start = nullptr;
   frame.api = &tvm_api;
   frame.ctx = reinterpret_cast<XLA_FFI_ExecutionContext*>(&call.context);
   frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
@@ -524,6 +562,7 @@ int be_tvm_call(const TvmSpec& spec, const void* given, int32_t count, void* ret
   frame.rets = {sizeof(frame.rets), nullptr, result_count, nullptr, results};
   frame.attrs = {sizeof(frame.attrs), nullptr, used, types, reinterpret_cast<XLA_FFI_ByteSpan**>(words + entry.attr_count),
                  words};
+  frame.future = nullptr;
   if (XLA_FFI_Error* error = spec.be_handler(&frame)) return raise_xla_error(error, call.result);
   if (call.result->kind != kWantsText) *call.result = Any{};
   return 0;

@@ -166,7 +166,7 @@ class TorchFunction(ForeignFunction):
             return
         for number, each in enumerate(given):
             if isinstance(each, self._torch.Tensor) and (
-                self._torch._C._functorch.is_functorch_wrapped_tensor(each)  # noqa: SLF001 - no public name
+                self._torch.func.debug_unwrap(each) is not each
                 or self._forward_mode.unpack_dual(each).tangent is not None
             ):
                 raise ArgumentError(

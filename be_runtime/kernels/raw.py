@@ -76,32 +76,20 @@ class RawLayout(NamedTuple):
                 hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
             )
         rest = iter(range(len(buffers)) if self.order is None else self.order)
-        return Bound(
-            tuple(
-                _pointer(self.label, param, at := next(rest), buffers[at])
-                if param.is_pointer
-                else self._extent(param, call, scalars)
-                if param.name in self.by_axis
-                else scalar_of(scalars[param.name])
-                for param in self.params
-            ),
-            extents=tuple((at, param.name) for at, param in enumerate(self.params) if param.name in self.by_axis),
-        )
-
-    def _extent(self, param: KernelParam, call: Resolved, scalars: Mapping[str, Value]) -> LaunchParam:
-        """Describe a scalar that is the extent of an axis; a call may pass it too."""
-        extent, dtype = call.values[param.name], param.dtype
-        assert dtype is not None, "the scalar is a whole number"
-        try:
-            made = scalar_param(extent.to_bytes(dtype.size_bytes, "little", signed=dtype.kind == "int"))
-        except OverflowError:
-            raise ArgumentError(f"{self.label}: axis {param.name} is {extent}, too large for {param.type}") from None
-        if param.name in scalars and scalar_of(scalars[param.name]) != made:
-            raise ArgumentError(
-                f"{self.label}: {param.name} is not {extent}, the extent of the axis {param.name}",
-                hints=(f"leave {param.name} out of the call", "or give the axis another name in the signature"),
-            )
-        return made
+        made: list[LaunchParam] = []
+        extents: list[tuple[int, str]] = []
+        for at, param in enumerate(self.params):
+            if param.is_pointer:
+                made.append(_pointer(self.label, param, number := next(rest), buffers[number]))
+                continue
+            if param.name in scalars:
+                made.append(scalar_of(scalars[param.name]))
+            else:
+                made.append(_extent(self.label, param, call))
+            # A call may pass a count of its own in place of the extent.
+            if param.name in self.by_axis and made[-1] == _extent(self.label, param, call):
+                extents.append((at, param.name))
+        return Bound(tuple(made), extents=tuple(extents))
 
     def fit(self, launch: Launch, _kernel: Kernel, _call: Resolved) -> Launch:
         """Return the launch as it is: its sizes fit all images."""
@@ -156,6 +144,16 @@ def _scalars_by_axis(
     used = {*in_sizes, *(name for param in declared.params for each in expressions(param.axes) for name in each.names)}
     whole = [param.name for param in scalars if param.default is None and known_dtype(param).kind in ("int", "uint")]
     return frozenset(name for name in whole if name in axes and f"attr.{name}" not in used)
+
+
+def _extent(label: str, param: KernelParam, call: Resolved) -> LaunchParam:
+    """Describe a scalar that is the extent of an axis."""
+    extent, dtype = call.values[param.name], param.dtype
+    assert dtype is not None, "the scalar is a whole number"
+    try:
+        return scalar_param(extent.to_bytes(dtype.size_bytes, "little", signed=dtype.kind == "int"))
+    except OverflowError:
+        raise ArgumentError(f"{label}: axis {param.name} is {extent}, too large for {param.type}") from None
 
 
 def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, ArraySpec]) -> LaunchParam:

@@ -441,6 +441,10 @@ def _report_surroundings(around: Surroundings, devices: DeviceReport, toolchain:
     if not around.cache_variable:
         instead = f"{cache}; python -m be_runtime cache path prints the private folder that loads use instead"
         yield from _warn("cache folder", coherence.judge_folder("cache", around.cache, instead))
+    elif around.cached.entries and not around.cache.writable:
+        place = f"the cache folder {around.cache.path}"
+        text = f"{place} can't be written: its entries are loaded, and no other modules can be built"
+        yield Remark("warn", "cache folder", text, cache)
     yield from _warn("cache folder", coherence.judge_room("cache", around.cache, cache))
     rows = coherence.judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)
     yield from _warn("temporary folder", (*rows, *coherence.judge_room("temporary", around.temporary, temporary)))

@@ -533,7 +533,8 @@ def refused_settings(environ: Mapping[str, str], around: Surroundings) -> tuple[
     refused = list(find_bad_settings(environ))
     if around.cache_variable:  # the runtime replaces an unusable default folder
         remedy = f"set {around.cache_variable} to a folder of your own, or unset it"
-        rows = judge_folder("cache", around.cache, remedy)
+        serves = around.cache.writable or around.cached.entries > 0  # entries of a read-only cache are loaded
+        rows = judge_folder("cache", around.cache._replace(writable=serves), remedy)
         refused += [PreferenceError(f"{row.message} ({around.cache_variable})", hints=(row.hint,)) for row in rows]
     return tuple(refused)
 

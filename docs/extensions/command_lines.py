@@ -80,7 +80,7 @@ class CommandLine(SphinxDirective):
                 )
             section += listed
         if parser.epilog:
-            section += nodes.paragraph("", parser.epilog)
+            section += nodes.paragraph("", f"{parser.epilog[0].upper()}{parser.epilog[1:]}.")
         section += [self._section(each) for each in commands(parser)]
         return section
 

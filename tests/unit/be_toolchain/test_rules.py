@@ -107,6 +107,18 @@ def test_the_doctor_counts_the_cache():
     assert probe_surroundings(machine).cached.limit_mib == 7
 
 
+@pytest.mark.parametrize(("has_entry", "exit_code", "status"), [(True, 0, "warn"), (False, 2, "fail")])
+def test_a_named_cache_that_can_not_be_written_serves_its_entries(has_entry: bool, exit_code: int, status: str):
+    machine = healthy(BE_CACHE_DIR="/c")
+    machine.folders["/c"] = FolderFacts(path=Path("/c"), standing=Path("/c"), writable=False)
+    if has_entry:
+        machine.write(f"/c/kernels-v1/ab/{'ab' * 32}/1-2/m.so")
+    report = examine_machine(machine)
+    assert report.exit_code == exit_code
+    (finding,) = (each for each in report.findings if "can't be written" in each.message)
+    assert finding.status == status
+
+
 LOOK = """
 from be_toolchain.doctor.doctor import _report_cache
 from be_toolchain.find.coherence import probe_surroundings

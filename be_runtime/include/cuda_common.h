@@ -71,7 +71,8 @@ BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 //
 // A value is active, an event, if it is not 0: negative values and NaN are active. With the load option
 // `active="positive"`, which defines BE_ACTIVE_POSITIVE, a float is active only if it is greater than 0. NaN is then
-// not active.
+// not active. For a `float`, `IS_ACTIVE_F32`, `IS_ACTIVE_FLOAT_F32` and `IS_ACTIVE_FLOAT` return the same result.
+// `IS_ACTIVE_BOOL` ignores the option.
 
 template <class T>
 __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); }

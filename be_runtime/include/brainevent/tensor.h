@@ -43,7 +43,8 @@ namespace internal {
 
 [[noreturn]] BE_COLD inline void throw_no_element_size(DType dtype) {
   Text text;
-  throw CheckError(text.append("element_size(): elements of ").append(dtype).append(" share bytes; see nbytes()"));
+  text.append("element_size(): elements of ").append(dtype);
+  throw CheckError(text.append(" are smaller than a byte; use nbytes()"));
 }
 
 [[noreturn]] BE_COLD inline void throw_numel_exceeds_int(int64_t numel) {

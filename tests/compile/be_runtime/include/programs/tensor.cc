@@ -31,7 +31,7 @@ static void elements_that_share_bytes() {
   }
   const BE::Tensor tensor(data, BE::DType::Int4, 1, dims);
   EXPECT(tensor.numel() == 13 && tensor.nbytes() == 7 && tensor.stride(0) == 1 && tensor.data_ptr<uint8_t>() == data);
-  EXPECT_THROWS(tensor.element_size(), "element_size(): elements of int4 share bytes; see nbytes()");
+  EXPECT_THROWS(tensor.element_size(), "element_size(): elements of int4 are smaller than a byte; use nbytes()");
   EXPECT(BE::Tensor().element_size() == 0);
 }
 

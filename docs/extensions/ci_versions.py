@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MACHINES = {"ubuntu-24.04": "x86-64", "ubuntu-24.04-arm": "aarch64"}
-PACKAGES = {"": "pip's choice", "lowest-direct": "the oldest allowed", "highest": "the newest"}
+PACKAGES = {"": "as pip installs them", "lowest-direct": "the oldest allowed", "highest": "the newest allowed"}
 BOUNDED = (
     "jax",
     "jaxlib",

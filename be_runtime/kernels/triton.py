@@ -72,7 +72,7 @@ OPTIONS: Mapping[str, Sequence[int]] = {
     "num_ctas": (1, 2, 4, 8, 16),
     "maxnreg": range(1, 256),
 }
-"""The options of Triton, with their checks."""
+"""The options of Triton, with their allowed values."""
 DECORATORS = {"Autotuner": "@triton.autotune", "Heuristics": "@triton.heuristics"}
 """Decorators by the classes of the decorated functions."""
 _COMPILING = ThreadLock()
